@@ -1,0 +1,153 @@
+//! PUBLISH, section 3.3, and the properties it shares with a will.
+
+use std::num::NonZeroU16;
+
+use crate::property::{self, Properties, PropertySink, PutProperties, not_allowed};
+use crate::read::Reader;
+use crate::topic;
+use crate::write::Sink;
+use crate::{DecodeError, PacketId, PacketType, Publish, PublishProperties, QoS, Version};
+
+impl<'a> Publish<'a> {
+    /// A message without properties. `packet_id` is there exactly when `qos` is above 0.
+    pub fn new(topic: &'a str, qos: QoS, packet_id: Option<PacketId>, payload: &'a [u8]) -> Self {
+        let properties = PublishProperties::default();
+        Publish {
+            dup: false,
+            qos,
+            retain: false,
+            topic,
+            packet_id,
+            properties,
+            payload,
+        }
+    }
+
+    #[inline]
+    pub(super) fn decode(first: u8, mut reader: Reader<'a>, version: Version) -> Result<Self, DecodeError> {
+        let qos = QoS::from_bits(first >> 1).ok_or_else(qos_3)?;
+        let topic = reader.utf8("Topic Name")?;
+        let packet_id = match qos {
+            QoS::AtMostOnce => None,
+            QoS::AtLeastOnce | QoS::ExactlyOnce => Some(reader.packet_id()?),
+        };
+        let properties = match version {
+            Version::V5 => PublishProperties::decode(&mut reader)?,
+            Version::V31 | Version::V311 => PublishProperties::default(),
+        };
+        check_topic(topic, properties.topic_alias, version)?;
+        let (dup, retain) = (first & 0x08 != 0, first & 0x01 != 0);
+        Ok(Publish {
+            dup,
+            qos,
+            retain,
+            topic,
+            packet_id,
+            properties,
+            payload: reader.rest(),
+        })
+    }
+
+    pub(super) fn flags(&self) -> u8 {
+        u8::from(self.dup) << 3 | (self.qos as u8) << 1 | u8::from(self.retain)
+    }
+
+    #[inline]
+    pub(super) fn put_body(&self, version: Version, sink: &mut impl Sink) {
+        sink.put_str(self.topic);
+        if let Some(packet_id) = self.packet_id {
+            sink.put_u16(packet_id.get());
+        }
+        if version == Version::V5 {
+            self.properties.put_block(sink);
+        }
+        sink.put(self.payload);
+    }
+}
+
+/// A topic alias may stand for the name, section 3.3.2.3.4.
+#[inline]
+fn check_topic(topic: &str, alias: Option<NonZeroU16>, version: Version) -> Result<(), DecodeError> {
+    match (topic.is_empty(), alias) {
+        (true, Some(_)) => Ok(()),
+        (true, None) if version == Version::V5 => Err(no_topic()),
+        _ => topic::check_name(topic),
+    }
+}
+
+impl<'a> PublishProperties<'a> {
+    #[inline]
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let mut properties = Properties::read(reader)?;
+        if properties.is_empty() {
+            Ok(Self::default())
+        } else {
+            Self::decode_some(&mut properties)
+        }
+    }
+
+    fn decode_some(properties: &mut Properties<'a>) -> Result<Self, DecodeError> {
+        let mut read = Self::default();
+        while let Some(id) = properties.next_id()? {
+            match id {
+                property::TOPIC_ALIAS => read.topic_alias = Some(properties.topic_alias()?),
+                property::SUBSCRIPTION_IDENTIFIER => {
+                    read.subscription_ids.to_mut().push(properties.subscription_id()?);
+                }
+                _ => read.decode_shared(id, properties, PacketType::Publish)?,
+            }
+        }
+        read.user_properties = properties.user_properties();
+        Ok(read)
+    }
+
+    /// The properties of a message that a will has too, section 3.1.3.2.
+    pub(super) fn decode_shared(
+        &mut self,
+        id: u8,
+        properties: &mut Properties<'a>,
+        packet: PacketType,
+    ) -> Result<(), DecodeError> {
+        match id {
+            property::PAYLOAD_FORMAT_INDICATOR => self.payload_is_utf8 = properties.flag(id)?,
+            property::MESSAGE_EXPIRY_INTERVAL => self.message_expiry_interval_s = Some(properties.u32(id)?),
+            property::RESPONSE_TOPIC => self.response_topic = Some(properties.topic_name(id)?),
+            property::CORRELATION_DATA => self.correlation_data = Some(properties.binary(id)?),
+            property::CONTENT_TYPE => self.content_type = Some(properties.str(id)?),
+            _ => return Err(not_allowed(id, packet)),
+        }
+        Ok(())
+    }
+
+    /// Writes what [`PublishProperties::decode_shared`] reads, and the User Properties.
+    pub(super) fn put_shared(&self, sink: &mut impl Sink) {
+        sink.property_flag(property::PAYLOAD_FORMAT_INDICATOR, self.payload_is_utf8.then_some(true));
+        sink.property_u32(property::MESSAGE_EXPIRY_INTERVAL, self.message_expiry_interval_s);
+        sink.property_str(property::RESPONSE_TOPIC, self.response_topic);
+        sink.property_binary(property::CORRELATION_DATA, self.correlation_data);
+        sink.property_str(property::CONTENT_TYPE, self.content_type);
+        self.user_properties.put(sink);
+    }
+}
+
+impl PutProperties for PublishProperties<'_> {
+    #[inline]
+    fn put_properties(&self, sink: &mut impl Sink) {
+        sink.property_u16(property::TOPIC_ALIAS, self.topic_alias.map(NonZeroU16::get));
+        for &id in self.subscription_ids.iter() {
+            sink.put_u8(property::SUBSCRIPTION_IDENTIFIER);
+            sink.put_varint(id as usize);
+        }
+        self.put_shared(sink);
+    }
+}
+
+#[cold]
+fn qos_3() -> DecodeError {
+    DecodeError::malformed("MQTT-3.3.1-4", "PUBLISH has QoS 3; QoS is 0, 1 or 2")
+}
+
+#[cold]
+fn no_topic() -> DecodeError {
+    DecodeError::protocol("section 3.3.2.1", "PUBLISH has neither a Topic Name nor a Topic Alias")
+}

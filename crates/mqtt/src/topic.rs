@@ -1,0 +1,163 @@
+//! Topic names and filters, sections 4.7 and 4.8.2.
+//!
+//! Those that break the rules of their syntax are malformed: the reason codes Topic Name invalid and Topic Filter
+//! invalid are for "correctly formed" ones that a server does not accept (section 3.14.2.1).
+
+use crate::DecodeError;
+
+/// Longest topic name or filter in bytes (MQTT-4.7.3-3).
+pub const MAXIMUM_LEN: usize = 65_535;
+
+const SHARE: &str = "$share/";
+
+/// Checks a topic name, as in a PUBLISH, a will or a Response Topic.
+///
+/// # Errors
+/// Empty (MQTT-4.7.3-1), with U+0000 (MQTT-4.7.3-2), too long (MQTT-4.7.3-3), with a wildcard (MQTT-3.3.2-2).
+#[inline]
+pub fn check_name(name: &str) -> Result<(), DecodeError> {
+    check_text(name, "topic name")?;
+    if has_any(name, b'#', b'+') {
+        Err(wildcard_in_name(name))
+    } else {
+        Ok(())
+    }
+}
+
+/// Checks a topic filter that is no shared subscription.
+///
+/// # Errors
+/// Empty (MQTT-4.7.3-1), with U+0000 (MQTT-4.7.3-2), too long (MQTT-4.7.3-3), `#` not alone in the last level
+/// (MQTT-4.7.1-1), `+` not alone in its level (MQTT-4.7.1-2).
+pub fn check_filter(filter: &str) -> Result<(), DecodeError> {
+    check_text(filter, "topic filter")?;
+    if !has_any(filter, b'#', b'+') {
+        return Ok(());
+    }
+    let mut levels = filter.split('/').peekable();
+    while let Some(level) = levels.next() {
+        let last = levels.peek().is_none();
+        if level.contains('#') && !(level == "#" && last) {
+            return Err(misplaced(
+                "MQTT-4.7.1-1",
+                filter,
+                "'#' that is not alone in the last level",
+            ));
+        }
+        if level.contains('+') && level != "+" {
+            return Err(misplaced("MQTT-4.7.1-2", filter, "'+' that is not alone in its level"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the filter of a SUBSCRIBE or UNSUBSCRIBE of version 5: of a shared subscription or of another.
+///
+/// # Errors
+/// As [`check_filter`] and [`split_shared`].
+pub fn check_subscription(filter: &str) -> Result<(), DecodeError> {
+    match split_shared(filter)? {
+        Some((_, inner)) => check_filter(inner).and_then(|()| check_text(filter, "topic filter")),
+        None => check_filter(filter),
+    }
+}
+
+/// Group and filter of a shared subscription `$share/{group}/{filter}`; `None` for any other. The filter within is
+/// not checked.
+///
+/// # Errors
+/// An empty group (MQTT-4.8.2-1); a group with a wildcard or without a filter behind it (MQTT-4.8.2-2).
+pub fn split_shared(filter: &str) -> Result<Option<(&str, &str)>, DecodeError> {
+    let Some(rest) = filter.strip_prefix(SHARE) else {
+        return Ok(None);
+    };
+    let Some((group, inner)) = rest.split_once('/') else {
+        return Err(misplaced(
+            "MQTT-4.8.2-2",
+            filter,
+            "no topic filter behind the share name",
+        ));
+    };
+    if group.is_empty() {
+        return Err(misplaced("MQTT-4.8.2-1", filter, "an empty share name"));
+    }
+    if has_any(group, b'#', b'+') {
+        return Err(misplaced("MQTT-4.8.2-2", filter, "a wildcard in its share name"));
+    }
+    if inner.is_empty() {
+        return Err(misplaced(
+            "MQTT-4.8.2-2",
+            filter,
+            "no topic filter behind the share name",
+        ));
+    }
+    Ok(Some((group, inner)))
+}
+
+/// Whether a well-formed filter, of no shared subscription, matches a well-formed topic name.
+///
+/// A filter that starts with a wildcard matches no name that starts with `$` (MQTT-4.7.2-1); `a/#` matches `a`;
+/// otherwise level by level and byte by byte (MQTT-4.7.3-4).
+pub fn matches(filter: &str, name: &str) -> bool {
+    if name.starts_with('$') && filter.starts_with(['#', '+']) {
+        return false;
+    }
+    let mut names = name.split('/');
+    for level in filter.split('/') {
+        if level == "#" {
+            return true;
+        }
+        match names.next() {
+            Some(name_level) if level == "+" || level == name_level => {}
+            _ => return false,
+        }
+    }
+    names.next().is_none()
+}
+
+/// What holds for names and filters alike, section 4.7.3.
+#[inline]
+fn check_text(text: &str, what: &'static str) -> Result<(), DecodeError> {
+    if text.is_empty() {
+        return Err(empty(what));
+    }
+    if text.len() > MAXIMUM_LEN {
+        return Err(too_long(text, what));
+    }
+    if has_any(text, 0, 0) { Err(nul(what)) } else { Ok(()) }
+}
+
+/// Whether one of two ASCII bytes is in `text`: without an early exit, so that it runs over many bytes at once.
+#[inline]
+fn has_any(text: &str, one: u8, other: u8) -> bool {
+    text.bytes()
+        .fold(false, |found, byte| found | (byte == one) | (byte == other))
+}
+
+#[cold]
+fn empty(what: &'static str) -> DecodeError {
+    DecodeError::malformed("MQTT-4.7.3-1", format!("{what} is empty"))
+}
+
+#[cold]
+fn nul(what: &'static str) -> DecodeError {
+    DecodeError::malformed("MQTT-4.7.3-2", format!("{what} contains U+0000"))
+}
+
+#[cold]
+fn too_long(text: &str, what: &'static str) -> DecodeError {
+    DecodeError::malformed(
+        "MQTT-4.7.3-3",
+        format!("{what} has {} bytes; at most 65535 are possible", text.len()),
+    )
+}
+
+#[cold]
+fn wildcard_in_name(name: &str) -> DecodeError {
+    DecodeError::malformed("MQTT-3.3.2-2", format!("topic name {name:?} has a wildcard"))
+}
+
+#[cold]
+fn misplaced(clause: &'static str, filter: &str, what: &'static str) -> DecodeError {
+    DecodeError::malformed(clause, format!("topic filter {filter:?} has {what}"))
+}
