@@ -1,0 +1,397 @@
+//! The method calls of one tenant that wait for their result.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+use serde_json::Value;
+
+use crate::deadlines::Deadlines;
+
+/// Calls that ran into their deadline and are remembered, so that a late result is told from one that nobody asked for.
+const REMEMBERED_TIMEOUTS: usize = 256;
+
+/// What identifies a call: an id may be used again once it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallId<'a> {
+    /// The device that is called.
+    pub device: &'a str,
+    /// The method.
+    pub name: &'a str,
+    /// The caller's id of the call.
+    pub call: &'a str,
+}
+
+/// Why a call was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// The same id of the same method of the same device still waits.
+    InUse,
+    /// The tenant has this many calls waiting, which is its limit.
+    Full {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// What a result belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished<C> {
+    /// A call that waited, of this caller. Its id is free again.
+    Answered(C),
+    /// A call that ran into its deadline before: drop and count it.
+    Late,
+    /// No call of this table: drop and count it.
+    Unknown,
+}
+
+/// A call that nobody answered in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeout<'a, C> {
+    /// Which.
+    pub id: CallId<'a>,
+    /// Whose.
+    pub caller: C,
+}
+
+/// The waiting calls of one tenant, each with its caller `C`; at most `limit` at a time.
+///
+/// Once it has held as many calls as it will, it allocates no more, but to lengthen a name.
+#[derive(Debug)]
+pub struct Calls<C> {
+    slots: Vec<Slot<C>>,
+    free: Vec<u32>,
+    by_id: HashTable<u32>,
+    hasher: RandomState,
+    deadlines: Deadlines,
+    timed_out: VecDeque<u64>,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Slot<C> {
+    /// `device/name/call`; no part has a slash in it.
+    key: String,
+    name_at: usize,
+    call_at: usize,
+    hash: u64,
+    /// `None` while the slot is free.
+    caller: Option<C>,
+}
+
+impl<C> Calls<C> {
+    /// A table of at most `limit` waiting calls.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Calls {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_id: HashTable::new(),
+            hasher: RandomState::new(),
+            deadlines: Deadlines::default(),
+            timed_out: VecDeque::new(),
+            limit,
+        }
+    }
+
+    /// Calls that wait now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Begins to wait for the result of a call until `deadline_ms`. If the device turns out to be away,
+    /// [`Calls::finish`] takes it back.
+    ///
+    /// # Errors
+    /// The id waits already, or too many calls do.
+    pub fn start(&mut self, id: CallId<'_>, caller: C, deadline_ms: u64) -> Result<(), StartError> {
+        let hash = self.hash(id);
+        if self.find(hash, id).is_some() {
+            return Err(StartError::InUse);
+        }
+        if self.len() >= self.limit {
+            return Err(StartError::Full { limit: self.limit });
+        }
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        self.slots[slot as usize].fill(id, hash, caller);
+        self.by_id
+            .insert_unique(hash, slot, |slot| self.slots[*slot as usize].hash);
+        self.deadlines.insert(slot, deadline_ms);
+        Ok(())
+    }
+
+    /// Takes in the result of a call.
+    pub fn finish(&mut self, id: CallId<'_>) -> Finished<C> {
+        let hash = self.hash(id);
+        match self.find(hash, id) {
+            Some(slot) => Finished::Answered(self.take(slot)),
+            None if self.timed_out.contains(&hash) => Finished::Late,
+            None => Finished::Unknown,
+        }
+    }
+
+    /// When the next call runs out, on the clock of the deadlines.
+    #[must_use]
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.deadlines.next_ms()
+    }
+
+    /// The next call whose deadline has come; ask until there is none.
+    pub fn next_timeout(&mut self, now_ms: u64) -> Option<Timeout<'_, C>> {
+        let slot = self.deadlines.due(now_ms)?;
+        if self.timed_out.len() == REMEMBERED_TIMEOUTS {
+            self.timed_out.pop_front();
+        }
+        self.timed_out.push_back(self.slots[slot as usize].hash);
+        let caller = self.take(slot);
+        Some(Timeout {
+            id: self.slots[slot as usize].id(),
+            caller,
+        })
+    }
+
+    fn hash(&self, id: CallId<'_>) -> u64 {
+        self.hasher.hash_one(id)
+    }
+
+    fn find(&self, hash: u64, id: CallId<'_>) -> Option<u32> {
+        self.by_id
+            .find(hash, |slot| self.slots[*slot as usize].id() == id)
+            .copied()
+    }
+
+    fn grow(&mut self) -> u32 {
+        let slot = u32::try_from(self.slots.len()).expect("fewer calls than connections");
+        self.slots.push(Slot {
+            key: String::new(),
+            name_at: 0,
+            call_at: 0,
+            hash: 0,
+            caller: None,
+        });
+        slot
+    }
+
+    fn take(&mut self, slot: u32) -> C {
+        let hash = self.slots[slot as usize].hash;
+        self.by_id
+            .find_entry(hash, |found| *found == slot)
+            .expect("an occupied slot is indexed")
+            .remove();
+        self.deadlines.remove(slot);
+        self.free.push(slot);
+        self.slots[slot as usize]
+            .caller
+            .take()
+            .expect("an occupied slot has a caller")
+    }
+}
+
+impl<C> Slot<C> {
+    fn fill(&mut self, id: CallId<'_>, hash: u64, caller: C) {
+        self.key.clear();
+        self.key.push_str(id.device);
+        self.key.push('/');
+        self.name_at = self.key.len();
+        self.key.push_str(id.name);
+        self.key.push('/');
+        self.call_at = self.key.len();
+        self.key.push_str(id.call);
+        self.hash = hash;
+        self.caller = Some(caller);
+    }
+
+    fn id(&self) -> CallId<'_> {
+        CallId {
+            device: &self.key[..self.name_at - 1],
+            name: &self.key[self.name_at..self.call_at - 1],
+            call: &self.key[self.call_at..],
+        }
+    }
+}
+
+/// Why the hub itself answers a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFailure {
+    /// No session of the device is connected.
+    Away,
+    /// No result came in time.
+    TimedOut {
+        /// How long it waited.
+        timeout_ms: u64,
+    },
+    /// It was not begun.
+    NotStarted(StartError),
+}
+
+impl CallFailure {
+    /// 404, 504, 409 or 429.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            CallFailure::Away => 404,
+            CallFailure::TimedOut { .. } => 504,
+            CallFailure::NotStarted(StartError::InUse) => 409,
+            CallFailure::NotStarted(StartError::Full { .. }) => 429,
+        }
+    }
+
+    /// What happened, for a person.
+    #[must_use]
+    pub fn message(self, id: CallId<'_>) -> String {
+        let CallId { device, name, call } = id;
+        match self {
+            CallFailure::Away => format!("{device} is not connected"),
+            CallFailure::TimedOut { timeout_ms } => {
+                format!("{device} did not answer \"{name}\" within {timeout_ms} ms")
+            }
+            CallFailure::NotStarted(StartError::InUse) => {
+                format!("call \"{call}\" of \"{name}\" is still waiting for its result; use another id")
+            }
+            CallFailure::NotStarted(StartError::Full { limit }) => {
+                format!("{limit} calls are waiting for their results, which is the limit")
+            }
+        }
+    }
+
+    /// The payload of `devices/{id}/methods/{name}/{call}/result`:
+    /// `{"status":404,"payload":{"message":"pump-7 is not connected"}}`.
+    #[must_use]
+    pub fn payload(self, id: CallId<'_>) -> Vec<u8> {
+        let message = Value::String(self.message(id));
+        format!(r#"{{"status":{},"payload":{{"message":{message}}}}}"#, self.status()).into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CallFailure, CallId, Calls, Finished, StartError, Timeout};
+
+    fn id<'a>(name: &'a str, call: &'a str) -> CallId<'a> {
+        CallId {
+            device: "pump-7",
+            name,
+            call,
+        }
+    }
+
+    #[test]
+    fn a_result_finds_its_caller_once() {
+        let mut calls = Calls::new(10);
+        calls.start(id("stop", "1"), 'a', 5000).unwrap();
+        calls.start(id("stop", "2"), 'b', 5000).unwrap();
+        calls.start(id("start", "1"), 'c', 5000).unwrap();
+        assert_eq!(calls.finish(id("stop", "2")), Finished::Answered('b'));
+        assert_eq!(calls.finish(id("stop", "2")), Finished::Unknown);
+        assert_eq!(calls.finish(id("start", "1")), Finished::Answered('c'));
+        assert_eq!(
+            calls.finish(CallId {
+                device: "pump-8",
+                ..id("stop", "1")
+            }),
+            Finished::Unknown
+        );
+        assert_eq!(calls.len(), 1);
+    }
+
+    #[test]
+    fn an_id_may_be_used_again_once_it_is_answered_and_not_before() {
+        let mut calls = Calls::new(10);
+        calls.start(id("stop", "1"), 'a', 5000).unwrap();
+        assert_eq!(calls.start(id("stop", "1"), 'b', 5000), Err(StartError::InUse));
+        assert_eq!(calls.finish(id("stop", "1")), Finished::Answered('a'));
+        assert_eq!(calls.start(id("stop", "1"), 'c', 5000), Ok(()));
+        assert_eq!(calls.finish(id("stop", "1")), Finished::Answered('c'));
+    }
+
+    #[test]
+    fn calls_run_out_at_their_deadline_in_its_order() {
+        let mut calls = Calls::new(10);
+        calls.start(id("stop", "1"), 'a', 5000).unwrap();
+        calls.start(id("stop", "2"), 'b', 3000).unwrap();
+        calls.start(id("stop", "3"), 'c', 4000).unwrap();
+        assert_eq!(calls.finish(id("stop", "3")), Finished::Answered('c'));
+        assert_eq!(calls.next_deadline_ms(), Some(3000));
+        assert_eq!(calls.next_timeout(2999), None);
+        assert_eq!(
+            calls.next_timeout(6000),
+            Some(Timeout {
+                id: id("stop", "2"),
+                caller: 'b'
+            })
+        );
+        assert_eq!(
+            calls.next_timeout(6000),
+            Some(Timeout {
+                id: id("stop", "1"),
+                caller: 'a'
+            })
+        );
+        assert_eq!(calls.next_timeout(6000), None);
+        assert_eq!((calls.next_deadline_ms(), calls.is_empty()), (None, true));
+    }
+
+    #[test]
+    fn a_result_after_the_deadline_is_late_not_unknown() {
+        let mut calls = Calls::new(10);
+        calls.start(id("stop", "1"), 'a', 1).unwrap();
+        assert!(calls.next_timeout(1).is_some());
+        assert_eq!(calls.finish(id("stop", "1")), Finished::Late);
+        assert_eq!(calls.finish(id("stop", "2")), Finished::Unknown);
+    }
+
+    #[test]
+    fn the_limit_refuses_one_more_and_frees_with_each_answer() {
+        let mut calls = Calls::new(2);
+        calls.start(id("stop", "1"), 'a', 1).unwrap();
+        calls.start(id("stop", "2"), 'b', 2).unwrap();
+        assert_eq!(calls.start(id("stop", "3"), 'c', 3), Err(StartError::Full { limit: 2 }));
+        calls.finish(id("stop", "1"));
+        assert_eq!(calls.start(id("stop", "3"), 'c', 3), Ok(()));
+    }
+
+    #[test]
+    fn slots_are_used_again_so_that_the_table_does_not_grow() {
+        let mut calls = Calls::new(1000);
+        for round in 0..1000u64 {
+            let (one, two) = (round.to_string(), (round + 7).to_string());
+            calls.start(id("stop", &one), round, round).unwrap();
+            calls.start(id("start", &two), round, round + 9).unwrap();
+            assert_eq!(calls.next_timeout(round).map(|t| t.caller), Some(round));
+            assert_eq!(calls.finish(id("start", &two)), Finished::Answered(round));
+        }
+        assert_eq!((calls.slots.len(), calls.timed_out.len()), (2, 256));
+    }
+
+    #[test]
+    fn the_hub_answers_with_a_status_and_what_happened() {
+        let cases = [
+            (
+                CallFailure::Away,
+                r#"{"status":404,"payload":{"message":"pump-7 is not connected"}}"#,
+            ),
+            (
+                CallFailure::TimedOut { timeout_ms: 5000 },
+                r#"{"status":504,"payload":{"message":"pump-7 did not answer \"stop\" within 5000 ms"}}"#,
+            ),
+            (
+                CallFailure::NotStarted(StartError::InUse),
+                r#"{"status":409,"payload":{"message":"call \"1\" of \"stop\" is still waiting for its result; use another id"}}"#,
+            ),
+            (
+                CallFailure::NotStarted(StartError::Full { limit: 64 }),
+                r#"{"status":429,"payload":{"message":"64 calls are waiting for their results, which is the limit"}}"#,
+            ),
+        ];
+        for (failure, expected) in cases {
+            assert_eq!(String::from_utf8(failure.payload(id("stop", "1"))).unwrap(), expected);
+        }
+    }
+}

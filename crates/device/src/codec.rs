@@ -1,0 +1,108 @@
+//! A document as the log and the link keep it: compact JSON, so that a person can read what was stored.
+//!
+//! `{"seen":[edge,cloud],"leaves":{pointer:["e"|"c",counter,value?]}}`; a leaf without a value was removed.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::document::{Document, Leaf, Seen, Side, Stamp};
+
+/// Stored bytes that are no document.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a stored twin document: {reason}")]
+pub struct DecodeError {
+    reason: String,
+}
+
+impl Document {
+    /// The whole document, removed leaves included.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let leaves: Map<String, Value> = self
+            .leaves
+            .iter()
+            .map(|(p, leaf)| (p.clone(), encode_leaf(leaf)))
+            .collect();
+        json!({"seen": [self.seen.edge, self.seen.cloud], "leaves": leaves})
+            .to_string()
+            .into_bytes()
+    }
+
+    /// What [`Document::encode`] made.
+    ///
+    /// # Errors
+    /// The bytes are not such.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|e| error(e.to_string()))?;
+        let seen = decode_seen(&value["seen"]).ok_or_else(|| error("\"seen\" is not two counters".to_owned()))?;
+        let leaves = value["leaves"]
+            .as_object()
+            .ok_or_else(|| error("\"leaves\" is not an object".to_owned()))?;
+        let leaves = leaves.iter().map(|(pointer, leaf)| {
+            let leaf = decode_leaf(leaf).ok_or_else(|| error(format!("leaf {pointer:?} is {leaf}")))?;
+            Ok((pointer.clone(), leaf))
+        });
+        let document = Document {
+            leaves: leaves.collect::<Result<BTreeMap<_, _>, _>>()?,
+            seen,
+        };
+        document.check_shape()?;
+        Ok(document)
+    }
+
+    /// What every other function relies on: pointers that are some, and no live leaf above another.
+    fn check_shape(&self) -> Result<(), DecodeError> {
+        for (pointer, _) in self.live() {
+            if !pointer.starts_with('/') || self.live_below(pointer) {
+                return Err(error(format!("leaf {pointer:?} cannot stand where it does")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode_leaf(leaf: &Leaf) -> Value {
+    let side = match leaf.stamp.side {
+        Side::Edge => "e",
+        Side::Cloud => "c",
+    };
+    match &leaf.value {
+        Some(value) => json!([side, leaf.stamp.counter, value]),
+        None => json!([side, leaf.stamp.counter]),
+    }
+}
+
+fn decode_leaf(leaf: &Value) -> Option<Leaf> {
+    let (side, counter, value) = match leaf.as_array()?.as_slice() {
+        [side, counter] => (side, counter, None),
+        [side, counter, value] => (side, counter, Some(value.clone())),
+        _ => return None,
+    };
+    let side = match side.as_str()? {
+        "e" => Side::Edge,
+        "c" => Side::Cloud,
+        _ => return None,
+    };
+    Some(Leaf {
+        value,
+        stamp: Stamp {
+            side,
+            counter: counter.as_u64()?,
+        },
+    })
+}
+
+fn decode_seen(seen: &Value) -> Option<Seen> {
+    match seen.as_array()?.as_slice() {
+        [edge, cloud] => Some(Seen {
+            edge: edge.as_u64()?,
+            cloud: cloud.as_u64()?,
+        }),
+        _ => None,
+    }
+}
+
+fn error(reason: String) -> DecodeError {
+    DecodeError { reason }
+}

@@ -1,0 +1,196 @@
+//! One JSON document of a twin as its leaves, each stamped with the edit that gave it its value.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// Removed leaves that a document remembers for the next merge; beyond it the oldest are forgotten, and a concurrent
+/// edit of such a leaf on the other side brings it back.
+const MAX_REMOVED: usize = 256;
+
+/// Where an edit was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// At the edge, which has the last word.
+    Edge,
+    /// In the cloud.
+    Cloud,
+}
+
+/// How many edits of each side a document has in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// Edits made at the edge.
+    pub edge: u64,
+    /// Edits made in the cloud.
+    pub cloud: u64,
+}
+
+/// The edit that gave a leaf its value: the counter-th of that side. No clock is involved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    /// Who made it.
+    pub side: Side,
+    /// 1 is the side's first edit of the document.
+    pub counter: u64,
+}
+
+/// The value of a leaf, or that it was removed, and since which edit.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Leaf {
+    pub(crate) value: Option<Value>,
+    pub(crate) stamp: Stamp,
+}
+
+/// A JSON object as its leaves: scalars, arrays and empty objects, by JSON pointer (RFC 6901).
+///
+/// Between edits and after merges no live leaf stands above another, so that the leaves are exactly one object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    pub(crate) leaves: BTreeMap<String, Leaf>,
+    pub(crate) seen: Seen,
+}
+
+impl Seen {
+    /// Whether the edit of this stamp is among those seen.
+    #[must_use]
+    pub fn covers(self, stamp: Stamp) -> bool {
+        self.of(stamp.side) >= stamp.counter
+    }
+
+    fn of(self, side: Side) -> u64 {
+        match side {
+            Side::Edge => self.edge,
+            Side::Cloud => self.cloud,
+        }
+    }
+
+    pub(crate) fn both(self, other: Seen) -> Seen {
+        Seen {
+            edge: self.edge.max(other.edge),
+            cloud: self.cloud.max(other.cloud),
+        }
+    }
+
+    pub(crate) fn next(self, side: Side) -> Stamp {
+        Stamp {
+            side,
+            counter: self.of(side) + 1,
+        }
+    }
+
+    pub(crate) fn add(&mut self, stamp: Stamp) {
+        match stamp.side {
+            Side::Edge => self.edge = stamp.counter,
+            Side::Cloud => self.cloud = stamp.counter,
+        }
+    }
+}
+
+impl Document {
+    /// `$version`: the number of edits in this state. It never decreases, and is the same at both sides once each has
+    /// all edits of the other.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.seen.edge + self.seen.cloud
+    }
+
+    /// The edits that this state has in it.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        self.seen
+    }
+
+    /// The state as a JSON object, without its version.
+    #[must_use]
+    pub fn to_json(&self) -> Map<String, Value> {
+        let mut root = Map::new();
+        for (pointer, value) in self.live() {
+            put(&mut root, pointer, value);
+        }
+        root
+    }
+
+    /// The state with its `$version`, as it is published and answered.
+    #[must_use]
+    pub fn to_versioned_json(&self) -> Value {
+        let mut root = self.to_json();
+        root.insert(VERSION.to_owned(), self.version().into());
+        Value::Object(root)
+    }
+
+    /// Forgets leaves that were removed by edits that the other side has too. Where there is no other side, that is
+    /// all of them: `document.forget_removed(document.seen())`.
+    pub fn forget_removed(&mut self, seen_by_both: Seen) {
+        self.leaves
+            .retain(|_, leaf| leaf.value.is_some() || !seen_by_both.covers(leaf.stamp));
+    }
+
+    pub(crate) fn live(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.leaves
+            .iter()
+            .filter_map(|(pointer, leaf)| Some((pointer.as_str(), leaf.value.as_ref()?)))
+    }
+
+    pub(crate) fn live_below(&self, pointer: &str) -> bool {
+        let below = format!("{pointer}/");
+        let mut leaves = self
+            .leaves
+            .range(below.clone()..)
+            .take_while(|(p, _)| p.starts_with(&below));
+        leaves.any(|(_, leaf)| leaf.value.is_some())
+    }
+
+    pub(crate) fn bound_removed(&mut self) {
+        let removed = self.leaves.iter().filter(|(_, leaf)| leaf.value.is_none());
+        let mut oldest: Vec<_> = removed
+            .map(|(pointer, leaf)| (leaf.stamp.counter, pointer.clone()))
+            .collect();
+        let Some(excess) = oldest.len().checked_sub(MAX_REMOVED).filter(|excess| *excess > 0) else {
+            return;
+        };
+        oldest.sort_unstable();
+        for (_, pointer) in oldest.drain(..excess) {
+            self.leaves.remove(&pointer);
+        }
+    }
+}
+
+/// The member that carries the version of a published state; names of the top level that start with `$` are ours.
+pub(crate) const VERSION: &str = "$version";
+
+/// Appends a member's name to a JSON pointer (RFC 6901, section 3).
+pub(crate) fn push_name(pointer: &mut String, name: &str) {
+    pointer.push('/');
+    for c in name.chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            _ => pointer.push(c),
+        }
+    }
+}
+
+/// The names of a JSON pointer, from the root on.
+pub(crate) fn names(pointer: &str) -> impl Iterator<Item = String> {
+    pointer
+        .split('/')
+        .skip(1)
+        .map(|name| name.replace("~1", "/").replace("~0", "~"))
+}
+
+fn put(root: &mut Map<String, Value>, pointer: &str, value: &Value) {
+    let mut object = root;
+    let mut names = names(pointer).peekable();
+    while let Some(name) = names.next() {
+        if names.peek().is_none() {
+            object.insert(name, value.clone());
+            return;
+        }
+        let child = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
+        match child {
+            Value::Object(inner) => object = inner,
+            _ => unreachable!("a live leaf stands above {pointer}"),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Twins and method calls of devices as pure state: JSON and times go in, JSON and outcomes come out.
+//! Knows no socket, disk or clock, and nothing of who may do what.
+//!
+//! - [`topic`]: what a topic under `devices/` is for;
+//! - [`Twin`]: the desired and the reported state of a device, patched and versioned, merged between edge and cloud;
+//! - [`Calls`]: the method calls that wait for their result.
+
+pub mod topic;
+
+mod calls;
+mod codec;
+mod deadlines;
+mod document;
+mod limits;
+mod merge;
+mod patch;
+mod twin;
+
+pub use calls::{CallFailure, CallId, Calls, Finished, StartError, Timeout};
+pub use codec::DecodeError;
+pub use document::{Document, Seen, Side, Stamp};
+pub use limits::Limits;
+pub use merge::{Conflict, Merged, merge};
+pub use patch::{Patch, PatchError};
+pub use twin::{SetOutcome, Twin};

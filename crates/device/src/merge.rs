@@ -1,0 +1,144 @@
+//! Bringing the two sides of a document together after they were apart.
+//!
+//! Each side sends its whole document and both compute the same function of the two, so they end up equal whatever was
+//! edited in between. Of two concurrent edits of one leaf the edge's stays and the other is reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::document::{Document, Leaf, Side};
+
+/// Two edits of one leaf of which neither side knew the other's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conflict {
+    /// JSON pointer of the leaf (RFC 6901).
+    pub pointer: String,
+    /// The value that stays; `None`: it stays removed, or something above or below it stays.
+    pub kept: Option<Value>,
+    /// The value that was given up; `None`: its removal was.
+    pub lost: Option<Value>,
+}
+
+/// What comes of a merge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merged {
+    /// The state with the edits of both sides.
+    pub document: Document,
+    /// Where they contradicted each other.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// Merges the document as the edge has it with the document as the cloud has it.
+///
+/// The result may pass [`crate::Limits`] by what each side alone was allowed to add; the next patch has to shrink it.
+#[must_use]
+pub fn merge(edge: &Document, cloud: &Document) -> Merged {
+    let mut merge = Merge {
+        edge,
+        cloud,
+        leaves: BTreeMap::new(),
+        conflicts: Vec::new(),
+    };
+    let pointers: BTreeSet<&String> = edge.leaves.keys().chain(cloud.leaves.keys()).collect();
+    for pointer in pointers {
+        merge.leaf(pointer);
+    }
+    merge.settle_ancestors();
+    let mut document = Document {
+        leaves: merge.leaves,
+        seen: edge.seen.both(cloud.seen),
+    };
+    document.bound_removed();
+    Merged {
+        document,
+        conflicts: merge.conflicts,
+    }
+}
+
+struct Merge<'a> {
+    edge: &'a Document,
+    cloud: &'a Document,
+    leaves: BTreeMap<String, Leaf>,
+    conflicts: Vec<Conflict>,
+}
+
+impl Merge<'_> {
+    fn leaf(&mut self, pointer: &str) {
+        let kept = match (self.edge.leaves.get(pointer), self.cloud.leaves.get(pointer)) {
+            (Some(edge), Some(cloud)) => Some(self.newer(pointer, edge, cloud)),
+            // A leaf that the other side has seen and has no more was removed there.
+            (Some(leaf), None) if !self.cloud.seen.covers(leaf.stamp) => Some(leaf.clone()),
+            (None, Some(leaf)) if !self.edge.seen.covers(leaf.stamp) => Some(leaf.clone()),
+            _ => None,
+        };
+        if let Some(leaf) = kept {
+            self.leaves.insert(pointer.to_owned(), leaf);
+        }
+    }
+
+    fn newer(&mut self, pointer: &str, edge: &Leaf, cloud: &Leaf) -> Leaf {
+        let replaced_by_edge = self.edge.seen.covers(cloud.stamp);
+        let replaced_by_cloud = self.cloud.seen.covers(edge.stamp);
+        if replaced_by_cloud && !replaced_by_edge {
+            return cloud.clone();
+        }
+        if !replaced_by_cloud && !replaced_by_edge {
+            self.report(pointer, edge.value.as_ref(), cloud.value.as_ref());
+        }
+        edge.clone()
+    }
+
+    fn report(&mut self, pointer: &str, kept: Option<&Value>, lost: Option<&Value>) {
+        if kept != lost {
+            let conflict = Conflict {
+                pointer: pointer.to_owned(),
+                kept: kept.cloned(),
+                lost: lost.cloned(),
+            };
+            self.conflicts.push(conflict);
+        }
+    }
+
+    /// One side made a value where the other made an object: only one of them can be.
+    fn settle_ancestors(&mut self) {
+        let live: Vec<String> = self.live().map(str::to_owned).collect();
+        for pointer in &live {
+            for ancestor in ancestors(pointer) {
+                self.settle(ancestor, pointer);
+            }
+        }
+    }
+
+    fn live(&self) -> impl Iterator<Item = &str> {
+        self.leaves
+            .iter()
+            .filter(|(_, leaf)| leaf.value.is_some())
+            .map(|(pointer, _)| pointer.as_str())
+    }
+
+    fn settle(&mut self, above: &str, below: &str) {
+        let (Some(upper), Some(_)) = (self.live_leaf(above), self.live_leaf(below)) else {
+            return;
+        };
+        let marks_empty_object = upper
+            .value
+            .as_ref()
+            .is_some_and(|v| v.as_object().is_some_and(|o| o.is_empty()));
+        let upper_wins = !marks_empty_object && upper.stamp.side == Side::Edge;
+        let lost = if upper_wins { below } else { above };
+        let lost = self.leaves.remove_entry(lost).expect("both are there");
+        if !marks_empty_object {
+            self.report(&lost.0, None, lost.1.value.as_ref());
+        }
+    }
+
+    fn live_leaf(&self, pointer: &str) -> Option<&Leaf> {
+        self.leaves.get(pointer).filter(|leaf| leaf.value.is_some())
+    }
+}
+
+/// The pointers above this one, without the root.
+fn ancestors(pointer: &str) -> impl Iterator<Item = &str> {
+    pointer.match_indices('/').skip(1).map(|(at, _)| &pointer[..at])
+}
