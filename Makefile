@@ -1,0 +1,57 @@
+# What a person does with Selvedge. Every target installs what it needs (tools/install.sh) and says so.
+.DEFAULT_GOAL := help
+.PHONY: help demo build test test-rust test-blackbox bench lint fmt fuzz dist clean
+
+SHELL := /bin/bash
+FAST := target/fast/selvedge
+PYTHON := target/venv/bin/python
+FUZZ_SECONDS ?= 60
+
+help: ## show this help
+	@echo 'Selvedge: edge gateway, cloud end and measuring instrument in one program.'
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo 'First time here? make demo. It needs Rust 1.95 and, on Debian or Ubuntu, installs the rest itself.'
+
+demo: build ## build, start an edge, measure its round trip beside Mosquitto and raw TCP, write a report
+	@tools/install.sh system
+	@tools/demo.sh
+
+build: ## build the program fast: target/fast/selvedge
+	@tools/install.sh rust
+	cargo build --profile fast -p selvedge
+
+test: test-rust test-blackbox ## all tests: of the crates, then of the program with clients that others wrote
+
+test-rust: ## tests of the crates
+	@tools/install.sh rust system
+	cargo test --workspace --quiet
+
+test-blackbox: build ## tests of the running program; BROKER=mosquitto checks the tests themselves
+	@tools/install.sh system python node
+	$(PYTHON) -m pytest tests/blackbox -q -n 4 --dist loadfile
+
+bench: build ## the promised figures, measured here beside Mosquitto, as ratios with intervals (about 30 minutes)
+	@tools/install.sh system
+	@tools/bench.sh
+
+lint: ## formatting, lints, licences and advisories, as CI has them
+	@tools/install.sh rust python shellcheck deny
+	@tools/lint.sh
+
+fmt: ## put all sources into their form
+	@tools/install.sh python
+	cargo fmt --all
+	target/venv/bin/ruff format tests
+
+fuzz: ## throw random and mutated bytes at every decoder for FUZZ_SECONDS (60) each
+	@tools/install.sh fuzz
+	@tools/fuzz.sh $(FUZZ_SECONDS)
+
+dist: ## one static x86_64 binary: target/dist/selvedge
+	@tools/install.sh rust
+	@tools/dist.sh
+
+clean: ## remove everything that was built or installed here
+	cargo clean

@@ -1,0 +1,215 @@
+"""Starts and stops the broker under test: Selvedge, or Mosquitto to check the tests themselves against."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from raw import PATIENCE_S
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = os.environ.get("BROKER", "selvedge")
+BINARY = {
+    "selvedge": os.environ.get("SELVEDGE", str(ROOT / "target/fast/selvedge")),
+    "mosquitto": shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin") or "mosquitto",
+}[NAME]
+
+
+@dataclass
+class Settings:
+    """What a test asks of its broker, in no broker's own words."""
+
+    anonymous: bool = True
+    websocket: bool = False
+    unix: bool = False
+    tls: dict[str, Path] = field(default_factory=dict)
+    proxy_protocol: bool = False
+    http: bool = False
+    durability: str | None = None
+    arguments: list[str] = field(default_factory=list)
+    configuration: str = ""
+
+
+class Ports:
+    """Free TCP ports below the range that the kernel hands out, a block for each worker of pytest-xdist."""
+
+    def __init__(self) -> None:
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        self.following = 14_000 + 1_000 * (worker % 16)
+
+    def take(self) -> int:
+        """A port that nothing listens on."""
+        while True:
+            self.following += 1
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", self.following))
+                except OSError:
+                    continue
+                return self.following
+
+
+PORTS = Ports()
+
+
+class Broker:
+    """A running broker with its log, its data directory and its ports."""
+
+    def __init__(self, directory: Path, settings: Settings):
+        self.directory = directory
+        self.settings = settings
+        self.data = directory / "data"
+        self.log = directory / "broker.log"
+        self.port = PORTS.take()
+        self.websocket_port = PORTS.take() if settings.websocket else None
+        self.tls_port = PORTS.take() if settings.tls else None
+        self.http_port = PORTS.take() if settings.http else None
+        self.unix_path = directory / "mqtt.sock" if settings.unix else None
+        self.process: subprocess.Popen | None = None
+
+    def command(self) -> list[str]:
+        """The command line that starts it."""
+        raise NotImplementedError
+
+    def start(self) -> Broker:
+        """Starts it and waits until it accepts connections."""
+        self.spawn()
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._accepts():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise AssertionError(f"ended with {self.process.returncode} before it was ready:\n{self.tail()}")
+            time.sleep(0.005)  # A port gives no event before it listens.
+        return self
+
+    def spawn(self) -> None:
+        """Starts it and waits for nothing."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.directory
+            )
+
+    def _accepts(self) -> bool:
+        ports = [self.port, self.websocket_port, self.tls_port, self.http_port]
+        return all(port is None or self._listening(port) for port in ports)
+
+    @staticmethod
+    def _listening(port: int) -> bool:
+        """Reads the kernel's tables: a connection made to look would count as one with the broker."""
+        tables = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+        return any(
+            local.endswith(f":{port:04X}") and state == "0A"
+            for _, local, _, state, *_ in map(str.split, tables.splitlines())
+        )
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to it."""
+        self.process.send_signal(number)
+
+    def stop(self) -> int | None:
+        """SIGTERM, then SIGKILL if it does not end in time; its exit status."""
+        if self.process is None or self.process.poll() is not None:
+            return None if self.process is None else self.process.returncode
+        self.signal(signal.SIGTERM)
+        try:
+            return self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self.process.returncode
+
+    def kill(self) -> None:
+        """SIGKILL: it gets no chance to write anything."""
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def rss_bytes(self) -> int:
+        """Resident memory."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self.process.poll() is None
+
+    def tail(self, lines: int = 60) -> str:
+        """The end of its log."""
+        if not self.log.exists():
+            return ""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+class Selvedge(Broker):
+    """`selvedge edge`."""
+
+    def command(self) -> list[str]:
+        """Flags alone, as the first five minutes have it."""
+        settings = self.settings
+        words = [BINARY, "edge", "--data", str(self.data), "--mqtt", f"127.0.0.1:{self.port}"]
+        words += ["--allow-anonymous"] if settings.anonymous else []
+        words += ["--mqtt-ws", f"127.0.0.1:{self.websocket_port}"] if settings.websocket else []
+        words += ["--http", f"127.0.0.1:{self.http_port}"] if settings.http else []
+        words += ["--mqtt-unix", str(self.unix_path)] if settings.unix else []
+        words += ["--durability", settings.durability] if settings.durability else []
+        words += ["--proxy-protocol"] if settings.proxy_protocol else []
+        if settings.tls:
+            words += ["--mqtts", f"127.0.0.1:{self.tls_port}"]
+            words += [word for name, path in settings.tls.items() for word in (f"--tls-{name}", str(path))]
+        if settings.configuration:
+            (self.directory / "selvedge.toml").write_text(settings.configuration)
+            words += ["--config", str(self.directory / "selvedge.toml")]
+        return words + settings.arguments
+
+    def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess:
+        """A `selvedge` command on this broker's data directory."""
+        return selvedge(*words, "--data", str(self.data), check=check)
+
+
+class Mosquitto(Broker):
+    """Debian's Mosquitto with persistence on."""
+
+    def command(self) -> list[str]:
+        """Mosquitto takes a file only."""
+        self.data.mkdir(exist_ok=True)
+        lines = [f"listener {self.port} 127.0.0.1"]
+        if self.websocket_port:
+            lines += [f"listener {self.websocket_port} 127.0.0.1", "protocol websockets"]
+        if self.unix_path:
+            lines += [f"listener 0 {self.unix_path}"]
+        if self.tls_port:
+            names = {"certificate": "certfile", "key": "keyfile", "client-ca": "cafile"}
+            lines += [f"listener {self.tls_port} 127.0.0.1"]
+            lines += [f"{names[name]} {path}" for name, path in self.settings.tls.items()]
+        lines += [f"allow_anonymous {str(self.settings.anonymous).lower()}", "set_tcp_nodelay true"]
+        lines += ["persistence true", f"persistence_location {self.data}/", "sys_interval 1", "user root"]
+        lines += ["max_packet_size 1048576", "max_queued_messages 100000"]
+        path = self.directory / "mosquitto.conf"
+        path.write_text("\n".join([*lines, self.settings.configuration, ""]))
+        return [BINARY, "-c", str(path), *self.settings.arguments]
+
+
+def selvedge(*words: str, check: bool = True, timeout_s: float = 30) -> subprocess.CompletedProcess:
+    """Runs `selvedge` to its end."""
+    done = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=timeout_s, check=False)
+    if check:
+        assert done.returncode == 0, f"selvedge {' '.join(words)} ended with {done.returncode}: {done.stderr}"
+    return done
+
+
+@cache
+def manual() -> str:
+    """What `--help` says of the program and of `edge`, where tests look for what is built in."""
+    return selvedge("--help", check=False).stdout + selvedge("edge", "--help", check=False).stdout
+
+
+def make(directory: Path, settings: Settings) -> Broker:
+    """A broker of the kind that BROKER names, not started."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return {"selvedge": Selvedge, "mosquitto": Mosquitto}[NAME](directory, settings)

@@ -1,0 +1,120 @@
+"""Fixtures: a broker for each module, brokers with other settings for the tests that need them, clients that close."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+
+import brokers
+import raw
+from brokers import Settings
+from mosquitto_deviations import DEVIATIONS
+from paho_client import Client
+
+RUNNING: list[brokers.Broker] = []
+NUMBERS = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declares the markers."""
+    config.addinivalue_line("markers", "needs(*words): runs where `selvedge --help` speaks of all these words")
+    config.addinivalue_line("markers", "contract: Selvedge's own contract, which no other broker has to keep")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Against Mosquitto: leaves out what only Selvedge promises, and expects Mosquitto's known deviations."""
+    if brokers.NAME != "mosquitto":
+        return
+    for item in items:
+        if item.get_closest_marker("contract") or item.get_closest_marker("needs"):
+            item.add_marker(pytest.mark.skip(reason="a contract of Selvedge alone"))
+        if item.nodeid in DEVIATIONS:
+            item.add_marker(pytest.mark.xfail(reason=DEVIATIONS[item.nodeid], strict=True))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test of a feature that the binary lacks is skipped on a developer's machine, and fails in CI."""
+    marker = item.get_closest_marker("needs")
+    if not marker or brokers.NAME != "selvedge":
+        return
+    missing = [word for word in marker.args if word not in brokers.manual()]
+    if missing:
+        say = pytest.fail if os.environ.get("CI") else pytest.skip
+        say(f"`selvedge --help` does not speak of {', '.join(missing)}")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    """Shows the brokers' logs below a failure."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        for broker in RUNNING:
+            report.sections.append((f"log of {broker.directory.name}", broker.tail()))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory):
+    """A broker with every default, anonymous, shared by the tests of a module."""
+    made = brokers.make(tmp_path_factory.mktemp("shared"), Settings(websocket=True)).start()
+    RUNNING.append(made)
+    yield made
+    RUNNING.remove(made)
+    made.stop()
+
+
+@pytest.fixture
+def start(tmp_path_factory: pytest.TempPathFactory):
+    """Starts a broker with settings of the test's own."""
+    made: list[brokers.Broker] = []
+
+    def start_one(*, begin: bool = True, **settings: object) -> brokers.Broker:
+        one = brokers.make(tmp_path_factory.mktemp("own"), Settings(**settings))
+        made.append(one)
+        RUNNING.append(one)
+        return one.start() if begin else one
+
+    yield start_one
+    for one in made:
+        RUNNING.remove(one)
+        one.stop()
+
+
+@pytest.fixture
+def dial(request: pytest.FixtureRequest):
+    """Makes connections of bare sockets to the module's broker, or to the one that is given."""
+    made: list[raw.Connection] = []
+
+    def dial_one(version: int = 5, to: brokers.Broker | None = None) -> raw.Connection:
+        target = to or request.getfixturevalue("broker")
+        made.append(raw.dial(target.port, version))
+        return made[-1]
+
+    yield dial_one
+    for one in made:
+        one.cut()
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest):
+    """Makes connected paho clients of the module's broker, or of the one that is given."""
+    made: list[Client] = []
+
+    def connect_one(
+        client_id: str = "", version: int = 5, to: brokers.Broker | None = None, port: int | None = None, **options
+    ) -> Client:
+        port = port or (to or request.getfixturevalue("broker")).port
+        made.append(Client(port, client_id, version, **options))
+        return made[-1].opened()
+
+    yield connect_one
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses, for topics and client ids."""
+    return f"t{os.getpid()}-{next(NUMBERS)}"

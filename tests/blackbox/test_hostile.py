@@ -1,0 +1,239 @@
+"""Clients that mean harm or do harm: each hurts itself alone, and memory stays bounded."""
+
+import contextlib
+import os
+import random
+import time
+
+import pytest
+
+import wire
+from raw import Closed
+from wire import Kind
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def heartbeat(client, name):
+    """Another client that must be served promptly, before and after."""
+    other = client()
+    other.subscribe(f"{name}/heartbeat", 1)
+
+    def beat(limit_s: float = 5.0) -> None:
+        since = time.monotonic()
+        other.publish(f"{name}/heartbeat", b"beat")
+        assert other.receive(limit_s).payload == b"beat"
+        assert time.monotonic() - since < limit_s
+
+    beat()
+    yield beat
+    beat()
+
+
+def test_a_topic_of_65535_bytes_is_delivered_or_refused(dial, client, heartbeat):
+    """Section 1.5.4: the longest string there is."""
+    topic = "x" * 65_535
+    one = dial().open("")
+    one.send(wire.subscribe([(topic, 0)]))
+    answer = one.receive()
+    if answer.kind == Kind.SUBACK and answer.reasons[0] < 0x80:
+        one.publish(topic, b"far")
+        assert one.receive().kind in (Kind.PUBLISH, Kind.DISCONNECT)
+    heartbeat()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_topic_of_1000_levels_is_delivered_or_refused(dial, name, heartbeat, version):
+    """Section 4.7.3: no limit in the standard, so a broker may have its own, and says so."""
+    topic = f"{name}/" + "/".join(["l"] * 1000)
+    one = dial(version).open("").send(wire.subscribe([(topic, 0)], version))
+    other = dial(version).open("")
+    other.publish(topic, b"x", qos=1, packet_id=1)
+    for connection, answer in ((one, Kind.SUBACK), (other, Kind.PUBACK)):
+        try:
+            assert connection.receive().kind in (answer, Kind.DISCONNECT)
+        except Closed:
+            assert version == 4, "closed without a reason"
+    heartbeat()
+
+
+def test_a_filter_of_1000_plus_signs_does_not_slow_anybody(dial, name, heartbeat):
+    """Section 4.7.1.3; matching must not grow with the filter's alternatives."""
+    one = dial().open("")
+    for length in range(1, 60):
+        filters = [(f"{name}/" + "/".join(["+"] * length), 0), (f"{name}/" + "/".join(["+"] * length) + "/#", 0)]
+        one.send(wire.subscribe(filters, packet_id=length))
+        one.expect(Kind.SUBACK)
+    other = dial().open("")
+    for _ in range(50):
+        other.publish(f"{name}/" + "/".join(["l"] * 60), b"x")
+    other.ping()
+    heartbeat()
+
+
+def test_a_client_that_never_reads_delays_nobody(start, dial, client, name):
+    """What it cannot take is queued up to a bound, then dropped; its neighbours get every message."""
+    own = start()
+    sleeper = dial(to=own).open(f"{name}-sleeper", keep_alive=0)
+    sleeper.subscribe([(name, 0)])
+    awake = client(to=own)
+    awake.subscribe(name, 0)
+    writer = client(to=own)
+    before = own.rss_bytes()
+    for number in range(600):
+        writer.publish(name, f"{number:06}".encode() + bytes(100_000), qos=1)
+        assert awake.receive(5).payload[:6] == f"{number:06}".encode()
+    assert own.rss_bytes() - before < 64 * MIB, "the messages of a client that never reads are kept without a bound"
+
+
+def test_a_client_that_never_acknowledges_delays_nobody(start, dial, client, name):
+    """Its in-flight window fills, then its queue; neither holds up a neighbour or grows without end."""
+    own = start()
+    silent = dial(to=own).open(f"{name}-silent", keep_alive=0)
+    silent.subscribe([(name, 1)])
+    awake = client(to=own)
+    awake.subscribe(name, 1)
+    writer = client(to=own)
+    for number in range(3000):
+        writer.publish(name, str(number), qos=1)
+        assert awake.receive(5).payload == str(number).encode()
+    assert silent.expect(Kind.PUBLISH).payload == b"0"
+
+
+def test_a_connect_that_never_ends_is_closed_in_time(start, dial, heartbeat):
+    """Section 3.1.4: a server should close a connection whose CONNECT does not come within a reasonable time."""
+    one = dial()
+    one.send(wire.connect("slow")[:10])
+    heartbeat()
+    one.verdict(30)
+
+
+def test_a_connection_that_says_nothing_is_closed_in_time(dial):
+    """Section 3.1.4."""
+    dial().verdict(30)
+
+
+def test_a_thousand_connects_that_never_end_leave_others_served_and_memory_bounded(start, dial, client, name):
+    """Memory before authentication follows the bytes that arrived."""
+    own = start()
+    client(to=own).publish(name, b"warm")
+    before = own.rss_bytes()
+    opening = wire.connect("x" * 60_000)[:20]
+    for _ in range(1000):
+        with contextlib.suppress(OSError):  # A bound on connections of one address is one good answer.
+            dial(to=own).send(opening)
+    newcomer = dial(to=own).open(name)
+    newcomer.subscribe(name)
+    newcomer.publish(name, b"served")
+    assert newcomer.expect(Kind.PUBLISH).payload == b"served"
+    assert own.rss_bytes() - before < 32 * MIB
+
+
+def test_a_remaining_length_of_256_mb_before_connect_takes_no_memory(start, dial, client, name):
+    """Section 2.1.4: announced, not sent; a hundred at once."""
+    own = start()
+    client(to=own).publish(name, b"warm")
+    before = own.rss_bytes()
+    largest = bytes([0x10]) + wire.varint(268_435_455) + wire.text("MQTT") + b"\5\2\0\x3c\0"
+    held = [dial(to=own).send(largest) for _ in range(100)]
+    client(to=own).publish(name, b"served")
+    assert own.rss_bytes() - before < 16 * MIB
+    assert held
+
+
+def test_a_connect_that_really_sends_megabytes_is_stopped(start, dial, client, name):
+    """Before authentication nobody may make the broker hold what it pleases."""
+    own = start()
+    client(to=own).publish(name, b"warm")
+    before = own.rss_bytes()
+    one = dial(to=own)
+    try:
+        one.send(bytes([0x10]) + wire.varint(200 * MIB) + wire.text("MQTT") + b"\5\2\0\x3c\0")
+        for _ in range(64):
+            one.send(bytes(MIB))
+    except OSError:
+        pass
+    assert own.rss_bytes() - before < 16 * MIB
+    client(to=own).publish(name, b"served")
+
+
+def test_a_packet_that_is_announced_and_not_sent_takes_no_memory(start, dial, client, name):
+    """After CONNECT, too: a large PUBLISH that stops after its header."""
+    own = start()
+    maximum = dial(to=own).open("").connack.get("maximum_packet_size", MIB)
+    before = own.rss_bytes()
+    for _ in range(200):
+        dial(to=own).open("").send(bytes([0x30]) + wire.varint(maximum - 5) + wire.text("a"))
+    client(to=own).publish(name, b"served")
+    assert own.rss_bytes() - before < 16 * MIB
+
+
+def test_a_subscriber_of_everything_a_thousand_times_is_bounded(dial, name, heartbeat):
+    """Subscriptions of one session have a limit, or cost little enough to have none in sight."""
+    one = dial().open("")
+    for number in range(1, 1001):
+        one.send(wire.subscribe([(f"{name}/{number}/#", 0)], packet_id=number))
+    reasons = [one.expect(Kind.SUBACK).reasons[0] for _ in range(1000)]
+    assert set(reasons) <= {0x00, 0x97}
+    heartbeat()
+
+
+def test_connections_that_come_and_go_leave_nothing_behind(start, dial, client, name):
+    """Two thousand connections in a row: no file descriptor and no memory is lost."""
+    own = start()
+    descriptors = f"/proc/{own.process.pid}/fd"
+
+    def wave(numbers) -> tuple[int, int]:
+        for number in numbers:
+            one = dial(to=own).open(f"{name}-{number}")
+            one.subscribe(f"{name}/{number}")
+            one.cut() if number % 2 else one.leave()
+        settled(lambda: connected(descriptors) <= 60)
+        return connected(descriptors), own.rss_bytes()
+
+    first = wave(range(1000))
+    second = wave(range(1000, 2000))
+    assert second[0] <= first[0] + 5
+    assert second[1] - first[1] < 4 * MIB
+
+
+def connected(descriptors: str) -> int:
+    """Open file descriptors of the broker."""
+    return len(os.listdir(descriptors))
+
+
+def settled(condition, limit_s: float = 10) -> None:
+    """Polls what has no event: the kernel's view of another process."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "did not settle"
+        time.sleep(0.02)
+
+
+def test_random_bytes_of_any_kind_end_only_their_own_connection(dial, name, heartbeat):
+    """Three hundred connections with a fixed seed, half of them after a good CONNECT."""
+    chance = random.Random(20_240_501)
+    for number in range(300):
+        one = dial()
+        if number % 2:
+            one.open("")
+        with contextlib.suppress(OSError):
+            one.send(chance.randbytes(chance.randrange(1, 400)))
+        one.cut()
+    heartbeat()
+
+
+def test_good_packets_with_one_byte_changed_end_only_their_own_connection(dial, name, heartbeat):
+    """Every byte of a CONNECT, a SUBSCRIBE and a PUBLISH, each with three other values."""
+    good = wire.subscribe(name) + wire.publish(name, b"payload", qos=1, packet_id=1, properties=[("topic_alias", 1)])
+    hello = wire.connect("", will=wire.Will(name))
+    for stream in (hello, hello + good):
+        for at in range(0, len(stream), 2):
+            for change in (0x01, 0x80, 0xFF):
+                broken = stream[:at] + bytes([stream[at] ^ change]) + stream[at + 1 :]
+                one = dial()
+                with contextlib.suppress(OSError):
+                    one.send(broken)
+                one.cut()
+    heartbeat()

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Installs what a target of the Makefile needs, and only what is missing. Says what it does.
+#   tools/install.sh system | python | node | deny | shellcheck ...
+# System packages come from apt (as root, or with sudo); everything else stays under target/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# apt_for COMMAND PACKAGE ...: installs PACKAGE where COMMAND is not there. Mosquitto lives in /usr/sbin.
+apt_for() {
+    local missing=()
+    while [ $# -gt 0 ]; do
+        PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null || missing+=("$2")
+        shift 2
+    done
+    if [ ${#missing[@]} -gt 0 ]; then apt_install "${missing[@]}"; fi
+}
+
+apt_install() {
+    command -v apt-get >/dev/null || {
+        echo "install: $* missing, and this is no Debian: install them with your package manager" >&2
+        exit 1
+    }
+    echo "install: apt-get install $*"
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+install_rust() {
+    apt_for cc gcc make make
+    command -v cargo >/dev/null || {
+        echo "install: cargo is missing: Selvedge needs Rust 1.95 or newer (https://rustup.rs)" >&2
+        exit 1
+    }
+}
+
+# The brokers and clients that Selvedge is tested with and measured against.
+install_system() {
+    install_rust
+    apt_for mosquitto mosquitto mosquitto_pub mosquitto-clients openssl openssl
+}
+
+install_python() {
+    apt_for python3 python3
+    local wanted=tests/blackbox/requirements.txt
+    cmp -s "$wanted" target/venv/requirements.txt && return
+    python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+    echo "install: Python packages of $wanted into target/venv"
+    python3 -m venv --clear target/venv
+    target/venv/bin/pip install --quiet --disable-pip-version-check -r "$wanted"
+    cp "$wanted" target/venv/requirements.txt
+}
+
+install_node() {
+    apt_for node nodejs npm npm
+    cmp -s tests/blackbox/node/package.json target/node/package.json && [ -d target/node/node_modules/mqtt ] && return
+    echo "install: mqtt.js into target/node"
+    mkdir -p target/node
+    cp tests/blackbox/node/package.json target/node/package.json
+    npm install --prefix target/node --silent --no-audit --no-fund
+}
+
+install_shellcheck() {
+    apt_for shellcheck shellcheck
+}
+
+# Without optimisation it builds in a fraction of the time and still checks the workspace in seconds.
+install_deny() {
+    install_rust
+    local version=0.20.2
+    target/tools/bin/cargo-deny --version 2>/dev/null | grep -q " $version$" && return
+    echo "install: cargo-deny $version into target/tools (about 2 minutes)"
+    CARGO_TARGET_DIR=target/tools/build cargo install --quiet --locked --debug --root target/tools \
+        --version "$version" cargo-deny
+    rm -rf target/tools/build
+}
+
+install_fuzz() {
+    install_rust
+}
+
+for part in "$@"; do
+    case $part in
+        rust | system | python | node | shellcheck | deny | fuzz) "install_$part" ;;
+        *)
+            echo "install: what is \"$part\"? One of: rust system python node shellcheck deny fuzz" >&2
+            exit 2
+            ;;
+    esac
+done
