@@ -1,0 +1,70 @@
+//! `selvedge evaluate …`: what the command line can ask for. The `selvedge` program only mounts it.
+
+mod rtt;
+
+use std::ffi::OsString;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::{arms, servers};
+
+/// The experiments.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Full-stack round trip of the device-edge model: Selvedge beside Mosquitto, a TCP relay and a raw socket
+    Rtt(Box<rtt::Rtt>),
+    /// Run a program pinned to a CPU, ending with its parent
+    #[command(hide = true)]
+    Launch {
+        /// CPU that it may run on
+        #[arg(long)]
+        cpu: Option<usize>,
+        /// The program and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Relay frames between devices and a responder
+    #[command(hide = true)]
+    Relay {
+        /// Address to listen at
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+    /// Send back what comes
+    #[command(hide = true)]
+    TcpEcho {
+        /// Address to listen at
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+}
+
+/// What went wrong, for a person.
+type Failure = Box<dyn std::error::Error>;
+
+impl Command {
+    /// Does it. `prefix` is what stands before these commands on this program's command line, such as `evaluate`.
+    pub fn run(self, prefix: &[&str]) -> ExitCode {
+        match self.dispatch(prefix) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                eprintln!("error: {failure}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn dispatch(self, prefix: &[&str]) -> Result<(), Failure> {
+        match self {
+            Command::Rtt(rtt) => rtt.run(prefix),
+            Command::Launch { cpu, command } => {
+                let (program, arguments) = command.split_first().ok_or("no program to launch")?;
+                let program = PathBuf::from(program);
+                Err(format!("{}: {}", program.display(), arms::launch(cpu, &program, arguments)).into())
+            }
+            Command::Relay { listen } => Ok(servers::serve_relay(TcpListener::bind(listen)?)?),
+            Command::TcpEcho { listen } => Ok(servers::serve_echo(TcpListener::bind(listen)?)?),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! One block: sends what is due, takes what comes, until all is settled.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::clock::Clock;
+use super::fleet::Fleet;
+use super::payload::Payloads;
+use crate::rtt::pacer::{ClosedLoop, Pacer};
+use crate::rtt::recorder::{Answered, Recorder};
+use crate::run::WarmUp;
+
+/// Messages sent in a row before answers are looked at, when sending is behind its schedule.
+const SENDS_IN_A_ROW: usize = 64;
+/// Time to get ready before the first message can be due.
+const LEAD: Duration = Duration::from_millis(1);
+
+/// Warm-up: round trips in a window, most windows, most time, and how near two medians have to be (rule 7).
+const WINDOW_MESSAGES: u64 = 32;
+const WINDOWS: u32 = 40;
+const WARM_UP_NS: u64 = 2_000_000_000;
+const MEDIANS_AGREE: f64 = 0.05;
+
+/// What the generator itself used in a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GeneratorUsage {
+    pub(crate) wall_s: f64,
+    pub(crate) cpu_s: f64,
+    pub(crate) spin_s: f64,
+}
+
+/// Runs `pacer` to its end and until every message is answered or lost. Numbers carry `tag`, so that answers to
+/// another block's messages are known as such.
+///
+/// # Errors
+/// The machine refused to wait; failures of connections are in the fleet's `failure` and in the samples.
+pub(crate) fn run_block(
+    fleet: &mut Fleet,
+    pacer: &mut Pacer,
+    recorder: &mut Recorder,
+    payloads: &mut Payloads,
+    tag: u32,
+) -> io::Result<GeneratorUsage> {
+    fleet.clock = Clock::starting_in(LEAD);
+    fleet.poller.take_spin_ns();
+    let cpu_before = thread_cpu_s();
+    loop {
+        send_due(fleet, pacer, recorder, payloads, tag);
+        for _ in 0..recorder.expire(fleet.clock.now_ns()) {
+            pacer.settled(fleet.clock.now_ns());
+        }
+        let (due_ns, deadline_ns) = (pacer.next().map(|due| due.at_ns), recorder.deadline_ns());
+        if due_ns.is_none() && deadline_ns.is_none() {
+            break;
+        }
+        fleet.turn(due_ns, deadline_ns)?;
+        take_answers(fleet, pacer, recorder, tag);
+    }
+    Ok(GeneratorUsage {
+        wall_s: fleet.clock.now_ns() as f64 / 1e9,
+        cpu_s: thread_cpu_s() - cpu_before,
+        spin_s: fleet.poller.take_spin_ns() as f64 / 1e9,
+    })
+}
+
+fn send_due(fleet: &mut Fleet, pacer: &mut Pacer, recorder: &mut Recorder, payloads: &mut Payloads, tag: u32) {
+    for _ in 0..SENDS_IN_A_ROW {
+        let Some(due) = pacer.next().filter(|due| due.at_ns <= fleet.clock.now_ns()) else {
+            return;
+        };
+        pacer.take();
+        let sent_ns = fleet.send(due.device, payloads.of(tag, recorder.next_message()));
+        recorder.sent(due.device, due.at_ns, sent_ns);
+    }
+}
+
+fn take_answers(fleet: &mut Fleet, pacer: &mut Pacer, recorder: &mut Recorder, tag: u32) {
+    for answer in fleet.answers.drain(..) {
+        let (block, message) = ((answer.number >> 32) as u32, answer.number as u32);
+        if block != tag {
+            continue;
+        }
+        if recorder.answered(message, answer.received_ns, answer.server_ns) == Answered::First {
+            pacer.settled(fleet.clock.now_ns());
+        }
+    }
+}
+
+/// Round trips one at a time, by the devices in turn, until the medians of two windows agree.
+///
+/// # Errors
+/// As [`run_block`].
+pub(crate) fn warm_up(
+    fleet: &mut Fleet,
+    devices: u32,
+    timeout_ns: u64,
+    payloads: &mut Payloads,
+    tag: u32,
+) -> io::Result<WarmUp> {
+    let mut warm_up = WarmUp::default();
+    let mut median_before: Option<f64> = None;
+    let mut elapsed_ns = 0;
+    while warm_up.windows < WINDOWS && elapsed_ns < WARM_UP_NS && fleet.failure.is_none() {
+        let mut pacer = Pacer::Closed(ClosedLoop::new(1, 0, devices, WARM_UP_NS, WINDOW_MESSAGES));
+        let mut recorder = Recorder::new(devices, timeout_ns, WINDOW_MESSAGES as usize);
+        run_block(fleet, &mut pacer, &mut recorder, payloads, tag + warm_up.windows)?;
+        elapsed_ns += fleet.clock.now_ns();
+        warm_up.windows += 1;
+        let (samples, _) = recorder.finish();
+        warm_up.messages += samples.len() as u32;
+        let mut service_ns: Vec<u64> = (0..samples.len()).filter_map(|i| samples.service_ns(i)).collect();
+        service_ns.sort_unstable();
+        let Some(median) = service_ns.get(service_ns.len() / 2).map(|&ns| ns as f64) else {
+            continue;
+        };
+        warm_up.settled = median_before.is_some_and(|before| (median / before - 1.0).abs() <= MEDIANS_AGREE);
+        if warm_up.settled {
+            break;
+        }
+        median_before = Some(median);
+    }
+    Ok(warm_up)
+}
+
+/// Numbers that [`warm_up`] uses from its `tag` on.
+pub(crate) const WARM_UP_TAGS: u32 = WINDOWS;
+
+fn thread_cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

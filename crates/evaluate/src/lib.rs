@@ -1,0 +1,13 @@
+//! Load, statistics, experiments, report: how well a system does, seen from its client's side.
+//!
+//! Measures through public protocols alone, so that what we did not write is measured by the same means.
+
+mod arms;
+pub mod cli;
+pub mod environment;
+mod generator;
+mod proc;
+pub mod rtt;
+pub mod run;
+mod servers;
+pub mod stats;

@@ -1,0 +1,101 @@
+//! What the kernel says of processes and of the machine in `/proc` and `/sys`. Absent where it says nothing.
+
+use std::fs;
+use std::path::Path;
+
+use crate::environment::Load;
+
+/// Ticks a second of `/proc/stat`; the same on every Linux that user programs see.
+const TICKS_PER_S: f64 = 100.0;
+
+/// CPU seconds that the threads of a process have run, to the nanosecond; of ended threads nothing is known.
+pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let times: Vec<u64> = threads.filter_map(|thread| run_time_ns(&thread.ok()?.path())).collect();
+    if times.is_empty() {
+        ticks_s(pid)
+    } else {
+        Some(times.iter().sum::<u64>() as f64 / 1e9)
+    }
+}
+
+fn run_time_ns(thread: &Path) -> Option<u64> {
+    fs::read_to_string(thread.join("schedstat"))
+        .ok()?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// User and system time in steps of 10 ms, for kernels without `schedstat`.
+fn ticks_s(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold spaces; utime and stime are the 12th and 13th field behind it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks: Vec<f64> = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    Some(ticks.iter().sum::<f64>() / TICKS_PER_S)
+}
+
+/// Resident memory of a process, in bytes.
+pub(crate) fn rss_bytes(pid: u32) -> Option<u64> {
+    kib_field(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss:")
+}
+
+/// Memory of the machine, in bytes.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    kib_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
+fn kib_field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// How busy the machine is and was.
+pub(crate) fn load() -> Load {
+    let average = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks = |field: usize| {
+        let text = stat
+            .lines()
+            .next()
+            .and_then(|all_cpus| all_cpus.split_whitespace().nth(field));
+        text.and_then(|text| text.parse::<f64>().ok()).unwrap_or_default() / TICKS_PER_S
+    };
+    let average_1m = average
+        .split_whitespace()
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
+    Load {
+        average_1m,
+        idle_s: ticks(4),
+        steal_s: ticks(8),
+    }
+}
+
+/// A file's one line, trimmed.
+pub(crate) fn line(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_its_machine_a_load() {
+        assert!(rss_bytes(std::process::id()).is_some_and(|bytes| bytes > 100_000));
+        assert!(cpu_s(std::process::id()).is_some());
+        assert!(memory_bytes().is_some_and(|bytes| bytes > 1_000_000));
+        assert!(load().idle_s > 0.0);
+    }
+}

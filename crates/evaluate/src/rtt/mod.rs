@@ -1,0 +1,25 @@
+//! The full-stack round trip of the D-E model: the first paper's experiment 1, at our rules.
+//!
+//! Here it is measured; what the figures mean is said by [`crate::stats`].
+
+mod arm_kind;
+mod options;
+pub(crate) mod pacer;
+mod plan;
+mod presets;
+mod progress;
+pub(crate) mod recorder;
+mod runner;
+mod schedule;
+mod stand;
+mod trace;
+mod units;
+
+pub use arm_kind::ArmKind;
+pub use options::{Options, Preset};
+pub use plan::{Plan, PlanError};
+pub use progress::{Bar, Lines, Progress, Step};
+pub use runner::{RunError, run};
+pub use trace::{Reading, Trace};
+
+pub use crate::arms::Helper;

@@ -1,0 +1,87 @@
+//! What a person may ask of `evaluate rtt`, as it was asked: not yet checked, not yet complete.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::arm_kind::ArmKind;
+use super::units;
+use crate::run::LoadModel;
+
+/// Raw options; what is absent comes from the preset. [`crate::rtt::Plan`] is what they become.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
+#[serde(default)]
+pub struct Options {
+    /// A ready-made experiment; the other options change it
+    #[arg(long, value_enum, default_value_t)]
+    pub preset: Preset,
+    /// Systems to measure, the baseline's second instance excepted
+    #[arg(long, value_delimiter = ',', value_name = "ARM")]
+    pub arms: Vec<ArmKind>,
+    /// Any broker that runs already, measured by publish and subscribe: mqtt://host[:port]
+    #[arg(long, value_name = "URL")]
+    pub target: Vec<ArmKind>,
+    /// The arm that the others are compared with
+    #[arg(long, value_name = "ARM")]
+    pub baseline: Option<ArmKind>,
+    /// How the times of sending come about
+    #[arg(long, value_enum)]
+    pub load: Option<LoadModel>,
+    /// Time between two messages of one device, such as 1ms,10ms,5s
+    #[arg(long = "interval", value_delimiter = ',', value_parser = units::duration_us, value_name = "DURATION")]
+    pub interval_us: Vec<u64>,
+    /// Size of a message's payload, such as 64,10k,250k
+    #[arg(long = "payload", value_delimiter = ',', value_parser = units::bytes, value_name = "BYTES")]
+    pub payload_bytes: Vec<u32>,
+    /// Number of devices, each with its own connection
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    pub devices: Vec<u32>,
+    /// MQTT quality of service: 0, 1, 2
+    #[arg(long, value_delimiter = ',', value_name = "QOS")]
+    pub qos: Vec<u8>,
+    /// Messages out at once, in a closed loop
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    pub concurrency: Vec<u32>,
+    /// Time from an answer to the next message, in a closed loop
+    #[arg(long = "think", value_parser = units::duration_us, value_name = "DURATION")]
+    pub think_us: Option<u64>,
+    /// Blocks of every arm and cell
+    #[arg(long, value_name = "N")]
+    pub blocks: Option<u32>,
+    /// Length of a block's sending
+    #[arg(long = "duration", value_parser = units::duration_us, value_name = "DURATION")]
+    pub duration_us: Option<u64>,
+    /// A message not answered after this time is lost
+    #[arg(long = "timeout", value_parser = units::duration_us, value_name = "DURATION")]
+    pub timeout_us: Option<u64>,
+    /// Seed of schedules and of the order of arms; drawn and recorded if absent
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Send the rows of this data set (CSV) as readings
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+    /// Replay this many times faster than the data set was recorded
+    #[arg(long, value_name = "FACTOR", requires = "replay")]
+    pub replay_speed: Option<f64>,
+    /// Path of the `selvedge` program, if it is not this one
+    #[arg(long = "selvedge", value_name = "PATH")]
+    pub selvedge_program: Option<PathBuf>,
+    /// Path of the `mosquitto` program, if it is not found
+    #[arg(long = "mosquitto", value_name = "PATH")]
+    pub mosquitto_program: Option<PathBuf>,
+}
+
+/// Experiments that need no further option.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// 20 devices every 10 ms at QoS 1, about 90 s
+    Demo,
+    /// One device in a closed loop at QoS 0, 1 and 2, many short blocks: the floor of the round trip
+    Closed,
+    /// A look in some seconds; too little for a verdict
+    #[default]
+    Quick,
+    /// The first paper's sweeps over interval, payload, devices and QoS, about an hour
+    Paper,
+}

@@ -1,0 +1,404 @@
+//! A checked, complete experiment: what options become before anything runs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::arm_kind::ArmKind;
+use super::options::Options;
+use super::presets::{Defaults, Sweep, defaults};
+use super::trace::Trace;
+use crate::run::{Cell, LoadModel};
+
+/// Least messages of a device in a block, so that five blocks hold a 95th percentile (rule 5).
+const LEAST_MESSAGES: u64 = 15;
+const TIMEOUT_US: u64 = 5_000_000;
+const MOST_DEVICES: u32 = 20_000;
+const PAYLOAD_BYTES: std::ops::RangeInclusive<u32> = 8..=1_000_000;
+/// Most messages of a block: each is kept until the run is written.
+const MOST_MESSAGES: u64 = 20_000_000;
+const WARM_UP_GUESS: Duration = Duration::from_millis(100);
+
+/// An option that cannot be what it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PlanError(String);
+
+/// An experiment that can be run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    options: Options,
+    seed: u64,
+    arms: Vec<ArmKind>,
+    baseline: usize,
+    cells: Vec<Cell>,
+    blocks: u32,
+    trace: Option<Trace>,
+}
+
+impl Plan {
+    /// Completes options from their preset and checks them. `trace` is the data set that `options.replay` names, read.
+    ///
+    /// # Errors
+    /// The first option that cannot be, with its value and what would be right.
+    pub fn new(options: Options, trace: Option<Trace>) -> Result<Plan, PlanError> {
+        let defaults = defaults(options.preset);
+        let arms = arms(&options, &defaults);
+        let baseline = baseline(&options, &arms);
+        check_trace(&options, trace.as_ref())?;
+        let cells = cells(&options, &defaults, trace.as_ref())?;
+        let blocks = options.blocks.unwrap_or(defaults.blocks);
+        if blocks == 0 {
+            return Err(refused("--blocks 0 measures nothing: at least 1"));
+        }
+        let seed = options.seed.unwrap_or_else(rand::random);
+        Ok(Plan {
+            options,
+            seed,
+            arms,
+            baseline,
+            cells,
+            blocks,
+            trace,
+        })
+    }
+
+    /// The options, as given.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The seed, given or drawn.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The same plan with another seed, for the next of several runs.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Plan {
+        Plan { seed, ..self }
+    }
+
+    /// The arms; a second instance of the baseline joins them.
+    pub fn arms(&self) -> &[ArmKind] {
+        &self.arms
+    }
+
+    /// Index of the arm that the others are compared with.
+    pub fn baseline(&self) -> usize {
+        self.baseline
+    }
+
+    /// Whether another arm may be the baseline where this one is not installed: nobody asked for it by name.
+    pub(crate) fn baseline_may_change(&self) -> bool {
+        self.options.baseline.is_none()
+    }
+
+    /// The points of the sweep.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// Blocks of every arm and cell.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// The data set that is replayed, if any.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
+    }
+
+    /// Paths of programs that a person named: `selvedge` and `mosquitto`.
+    pub(crate) fn programs(&self) -> (Option<PathBuf>, Option<PathBuf>) {
+        (
+            self.options.selvedge_program.clone(),
+            self.options.mosquitto_program.clone(),
+        )
+    }
+
+    /// About how long a run takes.
+    pub fn estimate(&self) -> Duration {
+        let round: Duration = self
+            .cells
+            .iter()
+            .map(|cell| Duration::from_micros(cell.duration_us) + WARM_UP_GUESS)
+            .sum();
+        let arms = self.arms.len() as u32 + 1;
+        round * arms * self.blocks
+    }
+}
+
+fn refused(words: impl Into<String>) -> PlanError {
+    PlanError(words.into())
+}
+
+fn arms(options: &Options, defaults: &Defaults) -> Vec<ArmKind> {
+    let named = if options.arms.is_empty() {
+        &defaults.arms
+    } else {
+        &options.arms
+    };
+    let mut arms: Vec<ArmKind> = Vec::new();
+    for kind in named.iter().chain(&options.target).chain(&options.baseline) {
+        if !arms.contains(kind) {
+            arms.push(kind.clone());
+        }
+    }
+    arms
+}
+
+/// The arm asked for, else Mosquitto, else the first.
+fn baseline(options: &Options, arms: &[ArmKind]) -> usize {
+    let wanted = options.baseline.as_ref().unwrap_or(&ArmKind::Mosquitto);
+    arms.iter().position(|kind| kind == wanted).unwrap_or(0)
+}
+
+fn check_trace(options: &Options, trace: Option<&Trace>) -> Result<(), PlanError> {
+    match (&options.replay, trace) {
+        (Some(path), None) => Err(refused(format!(
+            "--replay {}: the data set was not read",
+            path.display()
+        ))),
+        (_, Some(trace)) if trace.readings.is_empty() => Err(refused(format!("{} holds no readings", trace.source))),
+        (None, None) if options.load == Some(LoadModel::Trace) => {
+            Err(refused("--load trace needs the times of a data set: add --replay FILE"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn cells(options: &Options, defaults: &Defaults, trace: Option<&Trace>) -> Result<Vec<Cell>, PlanError> {
+    let mut cells = Vec::new();
+    for sweep in &defaults.sweeps {
+        for cell in sweep_cells(&changed(sweep, options), options, defaults, trace)? {
+            if !cells.contains(&cell) {
+                cells.push(cell);
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// A preset's sweep with what the person said in place.
+fn changed(sweep: &Sweep, options: &Options) -> Sweep {
+    fn said<T: Clone>(list: &[T], usual: &[T]) -> Vec<T> {
+        if list.is_empty() { usual.to_vec() } else { list.to_vec() }
+    }
+    Sweep {
+        load: options.load.unwrap_or(sweep.load),
+        interval_us: said(&options.interval_us, &sweep.interval_us),
+        payload_bytes: said(&options.payload_bytes, &sweep.payload_bytes),
+        devices: said(&options.devices, &sweep.devices),
+        qos: said(&options.qos, &sweep.qos),
+        concurrency: said(&options.concurrency, &sweep.concurrency),
+    }
+}
+
+fn sweep_cells(
+    sweep: &Sweep,
+    options: &Options,
+    defaults: &Defaults,
+    trace: Option<&Trace>,
+) -> Result<Vec<Cell>, PlanError> {
+    // What has no meaning for a load model takes one value, so that no cell is measured twice.
+    let has_interval = matches!(sweep.load, LoadModel::Periodic | LoadModel::Poisson);
+    let intervals: Vec<Option<u64>> = if has_interval {
+        sweep.interval_us.iter().map(|us| Some(*us)).collect()
+    } else {
+        vec![None]
+    };
+    let concurrency = if sweep.load.is_closed() {
+        sweep.concurrency.clone()
+    } else {
+        vec![0]
+    };
+    let payloads = match trace {
+        Some(trace) => vec![crate::generator::payload::Payloads::rows(trace).median_bytes()],
+        None => sweep.payload_bytes.clone(),
+    };
+    let mut cells = Vec::new();
+    for &interval_us in &intervals {
+        for &payload_bytes in &payloads {
+            for &devices in &sweep.devices {
+                for &qos in &sweep.qos {
+                    for &concurrency in &concurrency {
+                        let duration_us = options.duration_us.unwrap_or(defaults.duration_us);
+                        let cell = Cell {
+                            load: sweep.load,
+                            interval_us,
+                            payload_bytes,
+                            devices,
+                            qos,
+                            concurrency,
+                            think_us: options.think_us.unwrap_or(0),
+                            duration_us: duration_us.max(interval_us.unwrap_or(0) * LEAST_MESSAGES),
+                            timeout_us: options.timeout_us.unwrap_or(TIMEOUT_US),
+                        };
+                        check(&cell)?;
+                        cells.push(cell);
+                    }
+                }
+            }
+        }
+    }
+    Ok(cells)
+}
+
+fn check(cell: &Cell) -> Result<(), PlanError> {
+    if !PAYLOAD_BYTES.contains(&cell.payload_bytes) {
+        let (least, most) = (PAYLOAD_BYTES.start(), PAYLOAD_BYTES.end());
+        return Err(refused(format!(
+            "--payload {}: from {least} (the message's number) to {most} bytes",
+            cell.payload_bytes
+        )));
+    }
+    if !(1..=MOST_DEVICES).contains(&cell.devices) {
+        return Err(refused(format!("--devices {}: from 1 to {MOST_DEVICES}", cell.devices)));
+    }
+    if cell.qos > 2 {
+        return Err(refused(format!("--qos {}: 0, 1 or 2", cell.qos)));
+    }
+    if cell.interval_us == Some(0) {
+        return Err(refused(
+            "--interval 0: at least 1us; to send without a pause use --load closed",
+        ));
+    }
+    if cell.load.is_closed() && !(1..=1_000_000).contains(&cell.concurrency) {
+        return Err(refused(format!(
+            "--concurrency {}: from 1 to 1000000",
+            cell.concurrency
+        )));
+    }
+    if cell.duration_us == 0 || cell.timeout_us == 0 {
+        return Err(refused("--duration and --timeout: at least 1us"));
+    }
+    let messages = cell
+        .interval_us
+        .map_or(0, |us| cell.duration_us / us * u64::from(cell.devices));
+    if messages > MOST_MESSAGES {
+        let words = format!("{messages} messages a block, where {MOST_MESSAGES} can be kept: shorten --duration");
+        return Err(refused(words));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rtt::Preset;
+
+    fn plan(options: Options) -> Result<Plan, PlanError> {
+        Plan::new(options, None)
+    }
+
+    #[test]
+    fn the_baseline_is_the_arm_asked_for_else_mosquitto_else_the_first() {
+        let baseline = |arms: &[ArmKind], baseline: Option<ArmKind>| {
+            let plan = plan(Options {
+                arms: arms.to_vec(),
+                baseline,
+                ..Options::default()
+            })
+            .unwrap();
+            plan.arms()[plan.baseline()].clone()
+        };
+        let brokers = [ArmKind::Selvedge, ArmKind::Mosquitto];
+        assert_eq!(baseline(&brokers, None), ArmKind::Mosquitto);
+        assert_eq!(baseline(&brokers, Some(ArmKind::Relay)), ArmKind::Relay);
+        assert_eq!(baseline(&[ArmKind::TcpEcho], None), ArmKind::TcpEcho);
+    }
+
+    #[test]
+    fn the_demo_takes_about_ninety_seconds() {
+        let plan = plan(Options {
+            preset: Preset::Demo,
+            ..Options::default()
+        })
+        .unwrap();
+        assert!((75..100).contains(&plan.estimate().as_secs()), "{:?}", plan.estimate());
+    }
+
+    #[test]
+    fn lists_are_swept_as_their_cross_product_and_no_cell_twice() {
+        let options = Options {
+            qos: vec![0, 1],
+            payload_bytes: vec![64, 1_000],
+            ..Options::default()
+        };
+        assert_eq!(plan(options).unwrap().cells().len(), 4);
+        let one = Options {
+            preset: Preset::Paper,
+            interval_us: vec![200_000],
+            qos: vec![1],
+            ..Options::default()
+        };
+        let (all, cells) = (plan(one.clone()).unwrap(), plan(one).unwrap());
+        assert!(
+            all.cells()
+                .iter()
+                .enumerate()
+                .all(|(i, cell)| !cells.cells()[..i].contains(cell))
+        );
+    }
+
+    #[test]
+    fn a_long_interval_lengthens_the_block_to_fifteen_messages() {
+        let options = Options {
+            interval_us: vec![5_000_000],
+            ..Options::default()
+        };
+        assert_eq!(plan(options).unwrap().cells()[0].duration_us, 75_000_000);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_value() {
+        let cases = [
+            (
+                Options {
+                    payload_bytes: vec![4],
+                    ..Options::default()
+                },
+                "--payload 4",
+            ),
+            (
+                Options {
+                    devices: vec![0],
+                    ..Options::default()
+                },
+                "--devices 0",
+            ),
+            (
+                Options {
+                    qos: vec![3],
+                    ..Options::default()
+                },
+                "--qos 3",
+            ),
+            (
+                Options {
+                    blocks: Some(0),
+                    ..Options::default()
+                },
+                "--blocks 0",
+            ),
+            (
+                Options {
+                    load: Some(LoadModel::Trace),
+                    ..Options::default()
+                },
+                "--replay",
+            ),
+            (
+                Options {
+                    interval_us: vec![0],
+                    ..Options::default()
+                },
+                "--interval 0",
+            ),
+        ];
+        for (options, words) in cases {
+            let error = plan(options).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

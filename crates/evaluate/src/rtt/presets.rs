@@ -1,0 +1,110 @@
+//! Ready-made experiments: what is measured where a person says nothing else.
+
+use super::arm_kind::ArmKind;
+use super::options::Preset;
+use crate::run::LoadModel;
+
+const MS: u64 = 1_000;
+const S: u64 = 1_000_000;
+
+/// Cells that differ in any of the lists: their cross product.
+#[derive(Clone, Debug)]
+pub(crate) struct Sweep {
+    pub(crate) load: LoadModel,
+    pub(crate) interval_us: Vec<u64>,
+    pub(crate) payload_bytes: Vec<u32>,
+    pub(crate) devices: Vec<u32>,
+    pub(crate) qos: Vec<u8>,
+    pub(crate) concurrency: Vec<u32>,
+}
+
+/// What a preset stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) arms: Vec<ArmKind>,
+    pub(crate) sweeps: Vec<Sweep>,
+    pub(crate) blocks: u32,
+    pub(crate) duration_us: u64,
+}
+
+pub(crate) fn defaults(preset: Preset) -> Defaults {
+    let with_broker = |floor: ArmKind| vec![floor, ArmKind::Mosquitto, ArmKind::Selvedge];
+    let one = Sweep {
+        load: LoadModel::Periodic,
+        interval_us: vec![10 * MS],
+        payload_bytes: vec![64],
+        devices: vec![1],
+        qos: vec![1],
+        concurrency: vec![1],
+    };
+    match preset {
+        Preset::Demo => Defaults {
+            arms: with_broker(ArmKind::TcpEcho),
+            sweeps: vec![Sweep {
+                devices: vec![20],
+                ..one
+            }],
+            blocks: 5,
+            duration_us: 4 * S,
+        },
+        Preset::Closed => Defaults {
+            arms: with_broker(ArmKind::Relay),
+            sweeps: vec![Sweep {
+                load: LoadModel::Closed,
+                qos: vec![0, 1, 2],
+                ..one
+            }],
+            blocks: 30,
+            duration_us: 400 * MS,
+        },
+        Preset::Quick => Defaults {
+            arms: with_broker(ArmKind::Relay),
+            sweeps: vec![Sweep {
+                devices: vec![5],
+                ..one
+            }],
+            blocks: 3,
+            duration_us: S,
+        },
+        Preset::Paper => Defaults {
+            arms: with_broker(ArmKind::TcpEcho),
+            sweeps: paper_sweeps(&one),
+            blocks: 5,
+            duration_us: 4 * S,
+        },
+    }
+}
+
+/// Table II of the first paper, without the scenario on bandwidth; Figs. 4 to 6.
+fn paper_sweeps(one: &Sweep) -> Vec<Sweep> {
+    let intervals = || {
+        [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
+            .map(|ms| ms * MS)
+            .to_vec()
+    };
+    let payloads = || vec![100, 1_000, 10_000, 100_000, 250_000];
+    let at_200_ms = || Sweep {
+        interval_us: vec![200 * MS],
+        ..one.clone()
+    };
+    vec![
+        Sweep {
+            interval_us: intervals(),
+            ..one.clone()
+        },
+        Sweep {
+            interval_us: [1, 2, 5, 10, 50, 100].map(|ms| ms * MS).to_vec(),
+            qos: vec![0, 2],
+            ..one.clone()
+        },
+        Sweep {
+            payload_bytes: payloads(),
+            qos: vec![0, 1, 2],
+            ..at_200_ms()
+        },
+        Sweep {
+            devices: vec![1, 5, 10, 15, 20],
+            ..at_200_ms()
+        },
+    ]
+}
