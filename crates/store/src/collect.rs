@@ -1,0 +1,162 @@
+//! Garbage collection: the oldest segment is emptied and removed, in the order of the log.
+//!
+//! Only ever the oldest: a tombstone in it can undo nothing that is older, so it goes with its segment, and however
+//! old a value is, it moves to the head when its turn comes.
+
+use crate::Event;
+use crate::keeper::Job;
+use crate::log::{Kind, Log, Spare};
+
+/// Bytes of values offered at once, at most.
+const OFFER_BYTES_MAX: usize = 256 << 10;
+/// Segments that a log may have however little is in them.
+const SEGMENTS_FREE: usize = 16;
+
+/// How far the oldest segment has been emptied.
+#[derive(Debug, Default)]
+pub(crate) enum Collection {
+    #[default]
+    Idle,
+    /// The keeper reads what is to be offered.
+    Reading { number: u64, from: usize },
+    /// The owner has the offers of the entries from `from` to `next`.
+    Answering {
+        number: u64,
+        from: usize,
+        next: Option<usize>,
+        refused_before: u64,
+    },
+    /// Some of the owner's answers were refused; the same is offered again when there is room.
+    Paused { number: u64, from: usize },
+    /// The log is being closed.
+    Disabled,
+}
+
+impl Collection {
+    /// Whether the owner's thread takes the next step, when it can.
+    pub(crate) fn waits_for_owner(&self) -> bool {
+        matches!(self, Collection::Answering { .. } | Collection::Paused { .. })
+    }
+
+    pub(crate) fn disable(&mut self) {
+        *self = Collection::Disabled;
+    }
+}
+
+impl Log {
+    /// Moves collection on by what can be done now.
+    pub(crate) fn collect(&mut self) {
+        self.take_answers();
+        while self.oldest_is_dead() {
+            self.remove_oldest();
+        }
+        match self.collection {
+            Collection::Idle if self.should_collect() => {
+                let number = self.space.oldest().map_or(0, |oldest| oldest.number);
+                self.offer(number, 0);
+            }
+            Collection::Paused { number, from } if self.batch.len() == 0 && self.spare == Spare::Ready => {
+                self.offer(number, from);
+            }
+            _ => {}
+        }
+    }
+
+    /// Hands the offers to the owner, unless their segment has gone since.
+    pub(crate) fn take_offer(
+        &mut self,
+        number: u64,
+        records: Vec<Event>,
+        next: Option<usize>,
+        events: &mut Vec<Event>,
+    ) {
+        match self.collection {
+            Collection::Reading { number: expected, from } if expected == number => {
+                let refused_before = self.replacements_refused;
+                self.collection = Collection::Answering {
+                    number,
+                    from,
+                    next,
+                    refused_before,
+                };
+                events.extend(records);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_answers(&mut self) {
+        let Collection::Answering {
+            number,
+            from,
+            next,
+            refused_before,
+        } = self.collection
+        else {
+            return;
+        };
+        if self.replacements_refused != refused_before {
+            self.collection = Collection::Paused { number, from };
+        } else if let Some(next) = next {
+            // Goes on at once if the batch has room for the next answers, else when the batch is written.
+            if self.batch.len() <= self.options.pending_bytes / 2 {
+                self.offer(number, next);
+            }
+        } else {
+            self.remove_oldest();
+        }
+    }
+
+    fn offer(&mut self, number: u64, from: usize) {
+        let Some(oldest) = self.space.oldest() else { return };
+        let bytes = OFFER_BYTES_MAX.min(self.options.pending_bytes / 4);
+        self.jobs.push(Job::Offer {
+            number,
+            end: oldest.end,
+            from,
+            bytes,
+        });
+        self.collection = Collection::Reading { number, from };
+    }
+
+    /// Whether nothing in the oldest segment is needed and nothing is written to it.
+    fn oldest_is_dead(&self) -> bool {
+        self.oldest_is_closed() && self.space.oldest().is_some_and(|oldest| oldest.live_bytes == 0)
+    }
+
+    /// What the segment's values were replaced by is in the log before the file goes: the removal follows the batch
+    /// that waits now.
+    fn remove_oldest(&mut self) {
+        if let Some(oldest) = self.space.remove_oldest() {
+            self.jobs.push(Job::Forget { number: oldest.number });
+            self.removals.push(oldest.number);
+        }
+        if !matches!(self.collection, Collection::Disabled) {
+            self.collection = Collection::Idle;
+        }
+    }
+
+    fn should_collect(&self) -> bool {
+        if !self.oldest_is_closed() {
+            return false;
+        }
+        let (held, live) = (self.space.record_bytes(), self.space.live_bytes());
+        let segments_needed = (held / self.options.segment_bytes) as usize;
+        let is_wasteful = held > 2 * live + self.options.garbage_bytes;
+        let is_scattered = self.space.count() > SEGMENTS_FREE + 2 * segments_needed;
+        is_wasteful || is_scattered || self.frees_a_full_log(held - live)
+    }
+
+    /// Whether a log that is full has enough garbage for collection, and room for what is to be moved.
+    fn frees_a_full_log(&self, garbage: u64) -> bool {
+        let oldest_live = self.space.oldest().map_or(0, |oldest| oldest.live_bytes);
+        self.spare == Spare::Refused
+            && garbage > self.options.segment_bytes
+            && self.room(Kind::Replacement, 0).is_ok()
+            && oldest_live + oldest_live / 8 < self.free_bytes()
+    }
+
+    fn oldest_is_closed(&self) -> bool {
+        self.space.count() > usize::from(self.newest_is_open)
+    }
+}

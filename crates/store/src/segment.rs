@@ -1,0 +1,149 @@
+//! A segment file: header, records, and once it is sealed the index of its records and a footer.
+//!
+//! The header has a page of its own, so that no append rewrites it. Integers are little-endian.
+
+use std::io;
+
+use crate::disk::File;
+use crate::record::Seed;
+
+/// Where the records of a segment begin in its file.
+pub(crate) const RECORDS_AT: u64 = 4096;
+/// The file that becomes the next segment.
+pub(crate) const SPARE: &str = "spare";
+
+const HEADER_MAGIC: [u8; 8] = *b"SELVLOG1";
+const FOOTER_MAGIC: [u8; 8] = *b"SELVIDX1";
+const HEADER_BYTES: usize = 48;
+/// Bytes of a footer, the last of a sealed file.
+pub(crate) const FOOTER_BYTES: usize = 56;
+
+/// Name of the file of segment `number`.
+pub(crate) fn name(number: u64) -> String {
+    format!("{number:016x}.log")
+}
+
+/// The segment that a file name stands for.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".log").filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// What a segment begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// Random, so that no other segment's content is taken for this one's.
+    pub(crate) nonce: u64,
+    /// Segments are numbered without gaps.
+    pub(crate) number: u64,
+    /// Offset in the log of the first record.
+    pub(crate) base: u64,
+    /// Offset in the log at which the segment before ended: all before it was durable.
+    pub(crate) previous_end: u64,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&HEADER_MAGIC);
+        put_u64s(
+            &mut bytes[8..40],
+            &[self.nonce, self.number, self.base, self.previous_end],
+        );
+        let sum = crc32c::crc32c(&bytes[..40]);
+        bytes[40..44].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` if the file does not begin with a header of segment `number`.
+    pub(crate) fn read(file: &dyn File, number: u64) -> io::Result<Option<SegmentHeader>> {
+        let mut bytes = [0; HEADER_BYTES];
+        file.read_at(&mut bytes, 0)?;
+        let [nonce, written_number, base, previous_end] = get_u64s(&bytes[8..40]);
+        let whole = bytes[..8] == HEADER_MAGIC && bytes[40..44] == crc32c::crc32c(&bytes[..40]).to_le_bytes();
+        let header = SegmentHeader {
+            nonce,
+            number,
+            base,
+            previous_end,
+        };
+        Ok((whole && written_number == number).then_some(header))
+    }
+
+    pub(crate) fn seed(&self) -> Seed {
+        Seed::of(self.nonce)
+    }
+
+    /// Where in the file the record at `offset` of the log begins.
+    pub(crate) fn file_offset(&self, offset: u64) -> u64 {
+        RECORDS_AT + offset - self.base
+    }
+
+    /// The log's offset of what begins at `file_offset`.
+    pub(crate) fn log_offset(&self, file_offset: u64) -> u64 {
+        self.base + file_offset - RECORDS_AT
+    }
+}
+
+/// What a sealed segment ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Footer {
+    /// Where in the file the index begins.
+    pub(crate) index_at: u64,
+    /// Bytes of the index.
+    pub(crate) index_len: u64,
+    /// Offset in the log at which the records end.
+    pub(crate) end: u64,
+    /// Rounded bytes of all values.
+    pub(crate) live_bytes: u64,
+    /// CRC-32C of the index.
+    pub(crate) index_sum: u32,
+}
+
+impl Footer {
+    pub(crate) fn encode(&self, seed: Seed) -> [u8; FOOTER_BYTES] {
+        let mut bytes = [0; FOOTER_BYTES];
+        bytes[..8].copy_from_slice(&FOOTER_MAGIC);
+        put_u64s(
+            &mut bytes[8..40],
+            &[self.index_at, self.index_len, self.end, self.live_bytes],
+        );
+        bytes[40..44].copy_from_slice(&self.index_sum.to_le_bytes());
+        let sum = seed.sum(self.index_at, &bytes[..48]);
+        bytes[48..52].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` if the segment is not sealed, or its footer is damaged.
+    pub(crate) fn read(file: &dyn File, seed: Seed) -> io::Result<Option<Footer>> {
+        let Some(at) = file.len()?.checked_sub(FOOTER_BYTES as u64) else {
+            return Ok(None);
+        };
+        let mut bytes = [0; FOOTER_BYTES];
+        file.read_at(&mut bytes, at)?;
+        let [index_at, index_len, end, live_bytes] = get_u64s(&bytes[8..40]);
+        let index_sum = u32::from_le_bytes([bytes[40], bytes[41], bytes[42], bytes[43]]);
+        let whole = bytes[..8] == FOOTER_MAGIC && bytes[48..52] == seed.sum(index_at, &bytes[..48]).to_le_bytes();
+        let fits = index_at.checked_add(index_len) == Some(at);
+        Ok((whole && fits).then_some(Footer {
+            index_at,
+            index_len,
+            end,
+            live_bytes,
+            index_sum,
+        }))
+    }
+}
+
+fn put_u64s(bytes: &mut [u8], values: &[u64]) {
+    for (slot, value) in bytes.chunks_exact_mut(8).zip(values) {
+        slot.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn get_u64s(bytes: &[u8]) -> [u64; 4] {
+    std::array::from_fn(|n| {
+        let chunk = bytes[n * 8..].first_chunk().expect("four integers of eight bytes");
+        u64::from_le_bytes(*chunk)
+    })
+}

@@ -1,0 +1,99 @@
+//! Which segments there are, how much of each is still needed, and whether another record fits.
+
+use std::collections::VecDeque;
+
+use crate::position::Position;
+
+/// A segment as the owner accounts for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    /// Offset in the log of its first record.
+    pub(crate) base: u64,
+    /// Offset in the log behind its last record.
+    pub(crate) end: u64,
+    /// Rounded bytes of its values that are not released.
+    pub(crate) live_bytes: u64,
+    /// Bytes that its file takes.
+    pub(crate) file_bytes: u64,
+}
+
+/// All segments, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    segments: VecDeque<Segment>,
+}
+
+impl Space {
+    pub(crate) fn new(segments: Vec<Segment>) -> Space {
+        Space {
+            segments: segments.into(),
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.segments.len()
+    }
+
+    pub(crate) fn oldest(&self) -> Option<&Segment> {
+        self.segments.front()
+    }
+
+    pub(crate) fn newest(&self) -> Option<&Segment> {
+        self.segments.back()
+    }
+
+    pub(crate) fn newest_mut(&mut self) -> Option<&mut Segment> {
+        self.segments.back_mut()
+    }
+
+    pub(crate) fn push(&mut self, segment: Segment) {
+        self.segments.push_back(segment);
+    }
+
+    pub(crate) fn remove_oldest(&mut self) -> Option<Segment> {
+        self.segments.pop_front()
+    }
+
+    /// The segment that holds the record at `position`.
+    pub(crate) fn holding(&self, position: Position) -> Option<&Segment> {
+        self.index_of(position).map(|at| &self.segments[at])
+    }
+
+    /// Counts the record at `position` as garbage.
+    pub(crate) fn release(&mut self, position: Position) {
+        if let Some(at) = self.index_of(position) {
+            let live_bytes = &mut self.segments[at].live_bytes;
+            *live_bytes = live_bytes.saturating_sub(position.rounded_len());
+        }
+    }
+
+    pub(crate) fn set_file_bytes(&mut self, number: u64, file_bytes: u64) {
+        if let Some(segment) = self.segments.iter_mut().find(|segment| segment.number == number) {
+            segment.file_bytes = file_bytes;
+        }
+    }
+
+    /// Bytes that the files take.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.file_bytes).sum()
+    }
+
+    /// Bytes of records, whether needed or not.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.end - segment.base).sum()
+    }
+
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.live_bytes).sum()
+    }
+
+    fn index_of(&self, position: Position) -> Option<usize> {
+        let offset = position.offset();
+        let at = self
+            .segments
+            .partition_point(|segment| segment.base <= offset)
+            .checked_sub(1)?;
+        (offset < self.segments[at].end).then_some(at)
+    }
+}
