@@ -187,6 +187,7 @@ class Mosquitto(Broker):
             names = {"certificate": "certfile", "key": "keyfile", "client-ca": "cafile"}
             lines += [f"listener {self.tls_port} 127.0.0.1"]
             lines += [f"{names[name]} {path}" for name, path in self.settings.tls.items()]
+            lines += ["require_certificate true"] if "client-ca" in self.settings.tls else []
         lines += [f"allow_anonymous {str(self.settings.anonymous).lower()}", "set_tcp_nodelay true"]
         lines += ["persistence true", f"persistence_location {self.data}/", "sys_interval 1", "user root"]
         lines += ["max_packet_size 1048576", "max_queued_messages 100000"]

@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if brokers.NAME != "mosquitto":
         return
     for item in items:
-        if item.get_closest_marker("contract") or item.get_closest_marker("needs"):
+        if item.get_closest_marker("contract"):
             item.add_marker(pytest.mark.skip(reason="a contract of Selvedge alone"))
         if item.nodeid in DEVIATIONS:
             item.add_marker(pytest.mark.xfail(reason=DEVIATIONS[item.nodeid], strict=True))

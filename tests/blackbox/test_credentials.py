@@ -1,0 +1,203 @@
+"""Who may come in, and where: passwords, tokens, tenants, the tree of a device, ownership of sessions."""
+
+import json
+import time
+
+import pytest
+
+import wire
+from credentials import add, add_with_token
+from paho_client import Refused
+from wire import Kind
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("device", "app")]
+
+
+@pytest.fixture
+def own(start):
+    """An edge that lets nobody in without credentials."""
+    return start(anonymous=False)
+
+
+def reason_of(connect) -> str:
+    """Why a connection is refused."""
+    with pytest.raises(Refused) as refusal:
+        connect()
+    return str(refusal.value.reason)
+
+
+def test_a_device_comes_in_with_its_password(own, client):
+    """Section 3.1.3.5."""
+    pump = client("pump-7", to=own, **add(own, "device", "pump-7").login())
+    pump.publish("devices/pump-7/telemetry", b'{"level": 0.8}')
+
+
+def test_a_credential_works_at_once_on_a_running_edge_and_is_kept(own, client):
+    """Contract of the commands: they work on a running edge; kill -9 forgets nothing that they said."""
+    account = add(own, "device", "pump-7")
+    client(to=own, **account.login())
+    own.kill()
+    own.start()
+    client(to=own, **account.login())
+
+
+def test_a_credential_can_be_made_before_the_edge_runs(start, client):
+    """Contract of the commands: they work on a stopped edge."""
+    own = start(anonymous=False, begin=False)
+    account = add(own, "device", "pump-7")
+    own.start()
+    client(to=own, **account.login())
+
+
+def test_without_credentials_nobody_comes_in(own, client, dial):
+    """MQTT-3.1.4-2: 0x87 in 5.0, 5 in 3.1.1."""
+    assert "uthori" in reason_of(lambda: client(to=own)) or "user name" in reason_of(lambda: client(to=own)).lower()
+    assert dial(4, to=own).send(wire.connect("x", 4)).verdict() in (4, 5)
+
+
+def test_a_wrong_password_and_an_unknown_user_are_refused_alike(own, client, dial):
+    """Section 3.1.4: which of both it was is nobody's business."""
+    account = add(own, "device", "pump-7")
+    answers = []
+    for user, password in ((account.user, b"wrong"), ("nobody", b"wrong")):
+        answers.append(dial(5, to=own).send(wire.connect("x", user=user, password=password)).verdict())
+        time.sleep(0)
+    assert answers[0] == answers[1] and answers[0] in (0x86, 0x87)
+
+
+def test_many_wrong_passwords_slow_the_guesser_and_nobody_else(own, client, dial):
+    """Failed logins are slowed and limited by address; who knows a password still comes in."""
+    account = add(own, "device", "pump-7")
+    inside = client(to=own, **account.login())
+    inside.subscribe("devices/pump-7/echo", 1)
+    for _ in range(30):
+        dial(5, to=own).send(wire.connect("x", user=account.user, password=b"guess"))
+    since = time.monotonic()
+    inside.publish("devices/pump-7/echo", b"still served")
+    inside.receive(5)
+    assert time.monotonic() - since < 5
+
+
+def test_a_device_that_is_removed_is_out_at_once(own, client):
+    """Contract of the registry: its connection ends, its password is worthless."""
+    account = add(own, "device", "pump-7")
+    pump = client(to=own, **account.login())
+    own.run("device", "remove", "pump-7")
+    pump.end()
+    reason_of(lambda: client(to=own, **account.login()))
+
+
+def test_a_token_stands_where_a_password_would(own, client):
+    """Contract of credentials: `sub` and `tenant` are signed."""
+    pump = client(to=own, **add_with_token(own, "device", "pump-7").login())
+    pump.publish("devices/pump-7/telemetry", b"1")
+
+
+def test_a_token_of_another_device_another_edge_or_with_a_changed_byte_is_refused(own, start, client):
+    """Contract of credentials."""
+    account = add_with_token(own, "device", "pump-7")
+    add(own, "device", "pump-8")
+    foreign = add_with_token(start(anonymous=False), "device", "pump-7")
+    head, body, signature = account.password.split(".")
+    changed = ".".join((head, body, ("A" if signature[0] != "A" else "B") + signature[1:]))
+    unsigned = ".".join(("eyJhbGciOiJub25lIn0", body, ""))
+    for user, password in (("pump-8", account.password), ("pump-7", foreign.password), ("pump-7", changed),
+                           ("pump-7", unsigned)):  # fmt: skip
+        reason_of(lambda user=user, password=password: client(to=own, user=user, password=password))
+
+
+def test_a_token_for_another_tenant_is_refused(own, client):
+    """Contract of tenants."""
+    add(own, "device", "pump-7")
+    account = add_with_token(own, "device", "pump-7", tenant="plant-b")
+    reason_of(lambda: client(to=own, user="pump-7", password=account.password))
+
+
+def test_a_device_writes_and_reads_under_its_own_tree_alone(own, client, dial):
+    """Contract of the topics: a refused SUBSCRIBE gets the failure code, a refused PUBLISH its reason code."""
+    account = add(own, "device", "pump-7")
+    add(own, "device", "pump-8")
+    app = client(to=own, **add(own, "app", "dashboard").login())
+    app.subscribe("devices/#")
+    pump = client(to=own, **account.login())
+    for topic_filter in ("#", "devices/#", "devices/+/telemetry", "devices/pump-8/#", "apps/dashboard/#", "$SYS/#"):
+        assert pump.subscribe(topic_filter).value == 0x87, topic_filter
+    assert pump.subscribe("devices/pump-7/#").value == 2
+    for topic in ("devices/pump-8/telemetry", "devices/pump-7/methods/stop/1", "devices/pump-7/twin/desired",
+                  "devices/pump-7/twin/desired/set", "apps/dashboard/x", "plain"):  # fmt: skip
+        assert pump.publish(topic, b"x").value == 0x87, topic
+    pump.publish("devices/pump-7/telemetry", b"mine")
+    assert app.receive().payload == b"mine"
+    app.nothing_arrives()
+
+
+def test_in_3_1_1_a_refused_publish_reaches_nobody(own, client):
+    """MQTT-3.3.5-2 of 3.1.1: acknowledged, or the connection is closed; never delivered."""
+    account = add(own, "device", "pump-7")
+    app = client(to=own, **add(own, "app", "dashboard").login())
+    app.subscribe("#", 1)
+    pump = client("p", 4, to=own, **account.login())
+    pump.paho.publish("devices/pump-8/telemetry", b"forged", 1)
+    app.nothing_arrives()
+
+
+def test_a_will_outside_its_own_tree_is_refused_or_never_sent(own, client):
+    """Contract of the topics holds for wills, too."""
+    account = add(own, "device", "pump-7")
+    app = client(to=own, **add(own, "app", "dashboard").login())
+    app.subscribe("devices/#", 1)
+    try:
+        will = {"topic": "devices/pump-8/telemetry", "payload": b"forged", "qos": 1}
+        client(to=own, will=will, **account.login()).cut()
+    except Refused:
+        pass
+    app.nothing_arrives()
+
+
+def test_an_app_asks_devices_but_reports_for_none(own, client):
+    """Contract of the topics."""
+    app = client(to=own, **add(own, "app", "dashboard").login())
+    assert app.publish("devices/pump-7/twin/reported", b"{}").value == 0x87
+    assert app.publish("devices/pump-7/telemetry", b"{}").value == 0x87
+    assert app.publish("apps/other/x", b"{}").value == 0x87
+    app.subscribe("devices/pump-7/methods/+/+/result")
+    app.publish("devices/pump-7/methods/stop/1", b"{}")
+    assert json.loads(app.receive().payload)["status"] == 404
+
+
+def test_tenants_do_not_see_each_other(own, client):
+    """Promise 9: the same names in two tenants are two devices."""
+    apps = {tenant: client(to=own, **add(own, "app", "dash", tenant=tenant).login()) for tenant in ("a", "b")}
+    pump = client(to=own, **add(own, "device", "pump", tenant="a").login())
+    for app in apps.values():
+        app.subscribe("#", retainHandling=2)
+    pump.publish("devices/pump/telemetry", b"secret", retain=True)
+    assert apps["a"].receive().payload == b"secret"
+    apps["b"].nothing_arrives()
+    late = client("late", to=own, **add(own, "app", "late", tenant="b").login())
+    late.subscribe("devices/#")
+    late.nothing_arrives()
+
+
+def test_a_session_belongs_to_its_credential(own, client, dial):
+    """Contract of sessions: nobody takes over another's client id."""
+    mine, other = add(own, "device", "pump-7"), add(own, "device", "pump-8")
+    one = client("shared-id", to=own, clean=False, SessionExpiryInterval=60, **mine.login())
+    one.subscribe("devices/pump-7/#", 1)
+    thief = dial(to=own).send(wire.connect("shared-id", clean=False, user=other.user, password=other.password.encode()))
+    answer = thief.expect(Kind.CONNACK)
+    assert answer.reason in (0x85, 0x87) or not answer.session_present
+    one.publish("devices/pump-7/telemetry", b"still mine")
+    assert one.receive().payload == b"still mine"
+
+
+def test_secrets_are_in_no_log(own, client, dial):
+    """Logs are without secrets."""
+    account = add(own, "device", "pump-7", password="zebra-crossing-42")
+    client(to=own, **account.login())
+    dial(to=own).send(wire.connect("x", user="pump-7", password=b"giraffe-crossing-43")).verdict()
+    own.stop()
+    said = own.log.read_text() + "".join(
+        path.read_text(errors="replace") for path in own.data.rglob("*") if path.is_file() and path.stat().st_size < 1e7
+    )
+    assert "zebra-crossing-42" not in said and "giraffe-crossing-43" not in said

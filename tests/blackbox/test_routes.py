@@ -1,0 +1,131 @@
+"""Routes and manifests: `selvedge apply`, its errors with their place, and what a route does to messages."""
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("apply")]
+
+ALARM = """\
+apiVersion: selvedge.dev/v1
+kind: Route
+metadata: {name: water-alarm}
+spec:
+  from: devices/+/telemetry
+  when: payload.level < 0.1
+  to:
+    - topic: apps/dashboard/alarms/{device}
+"""
+STOP = """\
+apiVersion: selvedge.dev/v1
+kind: Route
+metadata: {name: dry-stop}
+spec:
+  from: devices/+/telemetry
+  when: payload.level < 0.1
+  to:
+    - method: {device: "{device}", name: stop, payload: '{"reason": "dry"}'}
+"""
+
+
+@pytest.fixture
+def own(start):
+    """An edge of the test's own, since routes are for everybody on it."""
+    return start()
+
+
+def apply(own, text: str, *words: str, check: bool = True):
+    """`selvedge apply -f FILE`."""
+    path = own.directory / "manifest.yaml"
+    path.write_text(text)
+    return own.run("apply", "-f", str(path), *words, check=check)
+
+
+def test_a_route_copies_what_meets_its_condition(own, client):
+    """Contract of routes: subscribers still receive."""
+    apply(own, ALARM)
+    app, plain, pump = client(to=own), client(to=own), client(to=own)
+    app.subscribe("apps/dashboard/alarms/+")
+    plain.subscribe("devices/#")
+    for level in (0.5, 0.05):
+        pump.publish("devices/pump-7/telemetry", json.dumps({"level": level}))
+    got = app.receive()
+    assert (got.topic, json.loads(got.payload)) == ("apps/dashboard/alarms/pump-7", {"level": 0.05})
+    app.nothing_arrives()
+    assert len(plain.payloads(2)) == 2
+
+
+def test_a_route_calls_a_method(own, client):
+    """Contract of routes: the round trip without an application between."""
+    apply(own, STOP)
+    pump = client("pump-7", to=own)
+    pump.subscribe("devices/pump-7/methods/+/+")
+    pump.publish("devices/pump-7/telemetry", b'{"level": 0.01}')
+    got = pump.receive()
+    assert got.topic.startswith("devices/pump-7/methods/stop/")
+    assert json.loads(got.payload) == {"reason": "dry"}
+
+
+def test_a_condition_that_fails_at_run_time_stops_nothing(own, client):
+    """Counted, and the message goes its way."""
+    apply(own, ALARM)
+    app, pump = client(to=own), client(to=own)
+    app.subscribe("apps/#")
+    for payload in (b"not json", b'{"level": "high"}', b"{}", b"\xff", b""):
+        pump.publish("devices/pump-7/telemetry", payload)
+    pump.publish("devices/pump-7/telemetry", b'{"level": 0}')
+    assert json.loads(app.receive().payload) == {"level": 0}
+    app.nothing_arrives()
+
+
+def test_routes_that_feed_each_other_end(own, client):
+    """Routes cannot loop for ever."""
+    rule = (
+        "apiVersion: selvedge.dev/v1\nkind: Route\nmetadata: {{name: {0}}}\nspec: {{from: {1}, to: [{{topic: {2}}}]}}\n"
+    )
+    apply(own, rule.format("there", "loop/a", "loop/b") + "---\n" + rule.format("back", "loop/b", "loop/a"))
+    one = client(to=own)
+    one.subscribe("loop/#", 0)
+    one.publish("loop/a", b"x")
+    assert len(one.everything()) < 100
+    assert own.alive()
+
+
+def test_apply_is_idempotent_and_a_dry_run_changes_nothing(own):
+    """Contract of apply."""
+    shown = apply(own, ALARM, "--dry-run").stdout
+    assert "+" in shown and "water-alarm" in shown
+    assert "water-alarm" not in own.run("get", "routes").stdout
+    apply(own, ALARM)
+    again = apply(own, ALARM).stdout
+    assert "unchanged" in again or "water-alarm" in again
+    assert own.run("get", "routes").stdout.count("water-alarm") == 1
+    own.run("delete", "route", "water-alarm")
+    assert "water-alarm" not in own.run("get", "routes").stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "line"),
+    [
+        ("whem: payload.level < 0.1", "when", 6),
+        ("when: payload.level <", "when", 6),
+        ("when: device.lables.kind == 'pump'", "device.labels", 6),
+    ],
+)
+def test_a_mistake_is_named_with_its_file_line_and_what_would_be_right(own, wrong, right, line):
+    """Nothing is applied where anything is wrong."""
+    done = apply(own, ALARM.replace("when: payload.level < 0.1", wrong), check=False)
+    assert done.returncode != 0
+    assert f"manifest.yaml:{line}" in done.stderr and right in done.stderr
+    assert "water-alarm" not in own.run("get", "routes").stdout
+
+
+def test_a_route_survives_a_kill(own, client):
+    """Applied is applied."""
+    apply(own, ALARM)
+    own.kill()
+    own.start()
+    app, pump = client(to=own), client(to=own)
+    app.subscribe("apps/#")
+    pump.publish("devices/pump-7/telemetry", b'{"level": 0}')
+    app.receive()
