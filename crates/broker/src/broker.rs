@@ -1,0 +1,93 @@
+//! The broker's state, and what all its parts do with it. Each part of its face stands in a file of its own.
+
+use mqtt::ReasonCode;
+
+use crate::fanout::Fanout;
+use crate::held::{HeldMessages, NEVER_MS};
+use crate::ids::Slot;
+use crate::retained::RetainedMessages;
+use crate::sessions::Sessions;
+use crate::shared::Groups;
+use crate::subscriptions::SubscriptionTree;
+use crate::timers::Timers;
+use crate::{ConnId, Limits, Now, SessionId, Sink};
+
+/// The sessions, subscriptions and retained messages of one tree of topics. Events of connections that it does not
+/// know (any more) are ignored.
+#[derive(Debug)]
+pub struct Broker {
+    pub(crate) limits: Limits,
+    pub(crate) sessions: Sessions,
+    pub(crate) subscriptions: SubscriptionTree,
+    pub(crate) groups: Groups,
+    pub(crate) retained: RetainedMessages,
+    pub(crate) held: HeldMessages,
+    pub(crate) timers: Timers,
+    pub(crate) next_session: u64,
+    /// Client identifiers that were assigned.
+    pub(crate) assigned: u64,
+    /// Kept between messages, so that one that passes needs no memory of its own.
+    pub(crate) fanout: Fanout,
+}
+
+impl Broker {
+    /// An empty broker.
+    pub fn new(limits: Limits) -> Broker {
+        Broker {
+            limits,
+            sessions: Sessions::default(),
+            subscriptions: SubscriptionTree::new(),
+            groups: Groups::default(),
+            retained: RetainedMessages::default(),
+            held: HeldMessages::default(),
+            timers: Timers::default(),
+            next_session: 1,
+            assigned: 0,
+            fanout: Fanout::default(),
+        }
+    }
+
+    pub(crate) fn new_session_id(&mut self) -> SessionId {
+        let id = SessionId(self.next_session);
+        self.next_session += 1;
+        id
+    }
+
+    /// The session of a connection that has just been heard from.
+    pub(crate) fn heard(&mut self, now: Now, conn: ConnId) -> Option<Slot> {
+        let slot = self.sessions.by_conn(conn)?;
+        if let Some(live) = &mut self.sessions.get_mut(slot).live {
+            live.heard_at_ms = now.monotonic_ms;
+        }
+        Some(slot)
+    }
+
+    /// Tells the timers when the session has something to do.
+    pub(crate) fn arm(&mut self, slot: Slot) {
+        let session = self.sessions.get_mut(slot);
+        let next = session.next_deadline();
+        self.timers.rearm(slot, session.armed_ms, next);
+        session.armed_ms = next;
+    }
+
+    /// Ends the session's connection from this side; its will is due.
+    pub(crate) fn abort(&mut self, now: Now, slot: Slot, reason: ReasonCode, out: &mut dyn Sink) {
+        let Some(conn) = self.sessions.get(slot).live.as_ref().map(|live| live.conn) else {
+            return;
+        };
+        self.detach(now, slot, out);
+        out.close(conn, reason);
+    }
+}
+
+/// A deadline on the wall clock, for the log.
+pub(crate) fn unix_deadline(now: Now, at_ms: u64) -> Option<u64> {
+    (at_ms != NEVER_MS).then(|| now.unix_ms.saturating_add(at_ms.saturating_sub(now.monotonic_ms)))
+}
+
+/// A deadline on the monotonic clock, from the log.
+pub(crate) fn monotonic_deadline(now: Now, unix_ms: Option<u64>) -> u64 {
+    unix_ms.map_or(NEVER_MS, |at| {
+        now.monotonic_ms.saturating_add(at.saturating_sub(now.unix_ms))
+    })
+}

@@ -1,0 +1,275 @@
+//! A message reaches a session: it leaves at once, or waits until the connection takes it.
+
+use std::borrow::Cow;
+
+use mqtt::{Packet, PacketId, Publish, PublishProperties, QoS};
+
+use crate::aliases::Alias;
+use crate::fanout::Fanout;
+use crate::ids::{HeldId, Slot};
+use crate::message::decode_body;
+use crate::outgoing::{Delivery, State, packet_id};
+use crate::publish::{Passing, aged};
+use crate::session::Live;
+use crate::{Broker, ConnId, Dropped, Now, Position, Sink};
+
+/// Messages of a queue that are read back from the log at a time.
+const LOAD_AHEAD: usize = 32;
+
+/// How a message looks to one subscriber.
+struct Look<'a> {
+    qos: QoS,
+    retain: bool,
+    dup: bool,
+    packet_id: Option<PacketId>,
+    ids: &'a [u32],
+}
+
+impl Broker {
+    /// Brings the message to the session of one match. Whether it is on its way to a connection.
+    pub(crate) fn deliver(
+        &mut self,
+        at: usize,
+        passing: &mut Passing<'_>,
+        refused: bool,
+        fanout: &mut Fanout,
+        out: &mut dyn Sink,
+    ) -> bool {
+        let one = fanout.matches[at];
+        match one.seq {
+            None if one.qos == QoS::AtMostOnce => self.deliver_at_most_once(at, passing, fanout, out),
+            None => false,
+            Some(_) if refused && one.logged && self.sessions.get(one.slot).live.is_none() => {
+                out.dropped(Dropped::LogFull);
+                false
+            }
+            Some(seq) => self.deliver_acknowledged(at, seq, refused, passing, fanout, out),
+        }
+    }
+
+    fn deliver_at_most_once(
+        &mut self,
+        at: usize,
+        passing: &Passing<'_>,
+        fanout: &mut Fanout,
+        out: &mut dyn Sink,
+    ) -> bool {
+        let one = fanout.matches[at];
+        let look = Look {
+            qos: one.qos,
+            retain: one.retain,
+            dup: false,
+            packet_id: None,
+            ids: fanout.ids_of(&one),
+        };
+        let sent = match &mut self.sessions.get_mut(one.slot).live {
+            None => Err(Dropped::Offline),
+            Some(live) if !out.has_room(live.conn) => Err(Dropped::SlowReader),
+            Some(live) => transmit(live, passing.message.publish, &look, out),
+        };
+        sent.inspect_err(|why| out.dropped(*why)).is_ok()
+    }
+
+    /// QoS 1 and 2: in flight at once if nothing is before it, else it waits.
+    fn deliver_acknowledged(
+        &mut self,
+        at: usize,
+        seq: u64,
+        refused: bool,
+        passing: &mut Passing<'_>,
+        fanout: &mut Fanout,
+        out: &mut dyn Sink,
+    ) -> bool {
+        let one = fanout.matches[at];
+        let is_logged = one.logged && !refused;
+        let session = self.sessions.get(one.slot);
+        let leaves = session
+            .live
+            .as_ref()
+            .is_some_and(|live| session.takes(seq, live) && out.has_room(live.conn));
+        let is_needed_again = (session.is_persistent() || one.group.is_some()) && !passing.is_transient();
+        let held = (!leaves || is_needed_again).then(|| self.hold(is_logged, passing, fanout));
+        let ids = fanout.ids_of(&one);
+        let session = self.sessions.get_mut(one.slot);
+        let mut delivery = Delivery {
+            seq,
+            held,
+            group: one.group,
+            ids: if held.is_some() { ids.into() } else { Box::default() },
+            qos: one.qos,
+            retain: one.retain,
+            transient: passing.is_transient(),
+            state: State::Waiting,
+        };
+        match &mut session.live {
+            Some(live) if leaves => {
+                let look = Look {
+                    ids,
+                    ..Look::of(&delivery)
+                };
+                if let Err(why) = transmit(live, passing.message.publish, &look, out) {
+                    out.dropped(why);
+                    let id = session.id;
+                    self.settle(id, &delivery, out);
+                    return false;
+                }
+                delivery.state = State::Sent;
+                session.outgoing.sent(delivery);
+                true
+            }
+            live => {
+                let is_connected = live.is_some();
+                let len = held.map_or(0, |id| self.held.get(id).len);
+                session.outgoing.wait(delivery, len);
+                is_connected
+            }
+        }
+    }
+
+    /// [`Sink::has_room`] is true again, or for the first time.
+    pub fn writable(&mut self, now: Now, conn: ConnId, out: &mut dyn Sink) {
+        if let Some(slot) = self.sessions.by_conn(conn) {
+            self.flush(now, slot, out);
+        }
+    }
+
+    /// Sends what waits, as far as connection, window and packet identifiers go.
+    pub(crate) fn flush(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
+        while self.send_next(now, slot, out) {}
+        self.replay(now, slot, out);
+    }
+
+    /// Sends or drops the first message that waits; false if it has to go on waiting.
+    fn send_next(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> bool {
+        let session = self.sessions.get_mut(slot);
+        let Some(live) = session.live.as_mut().filter(|live| out.has_room(live.conn)) else {
+            return false;
+        };
+        let Some(held) = session.outgoing.sendable(live.window).and_then(|next| next.held) else {
+            return false;
+        };
+        let message = self.held.get(held);
+        let is_expired = message.expires_at_ms <= now.monotonic_ms;
+        if message.body.is_none() && !is_expired {
+            self.load_ahead(slot, out);
+            return false;
+        }
+        let (body, expires_at_ms) = (message.body.clone(), message.expires_at_ms);
+        let Some(delivery) = session.outgoing.take_next(message.len) else {
+            return false;
+        };
+        let sent = match body.as_deref().and_then(decode_body) {
+            _ if is_expired => Err(Dropped::Expired),
+            None => Err(Dropped::Damaged),
+            Some(mut publish) => {
+                publish.properties = aged(publish.properties, now, expires_at_ms);
+                transmit(live, &publish, &Look::of(&delivery), out)
+            }
+        };
+        match sent {
+            Ok(()) => self.in_flight(slot, delivery, out),
+            Err(why) => {
+                out.dropped(why);
+                let id = session.id;
+                self.settle(id, &delivery, out);
+            }
+        }
+        true
+    }
+
+    /// The delivery was sent; the message is kept only where it may be needed again.
+    fn in_flight(&mut self, slot: Slot, mut delivery: Delivery, out: &mut dyn Sink) {
+        let session = self.sessions.get_mut(slot);
+        let is_needed_again = (session.is_persistent() || delivery.group.is_some()) && !delivery.transient;
+        if !is_needed_again {
+            let id = session.id;
+            self.settle(id, &delivery, out);
+            delivery.held = None;
+            delivery.ids = Box::default();
+        }
+        self.sessions.get_mut(slot).outgoing.sent(delivery);
+    }
+
+    /// Asks for the next messages of the queue that only the log has.
+    fn load_ahead(&mut self, slot: Slot, out: &mut dyn Sink) {
+        let Broker { sessions, held, .. } = self;
+        for delivery in sessions.get(slot).outgoing.upcoming(LOAD_AHEAD) {
+            if let Some(id) = delivery.held.filter(|id| held.get(*id).body.is_none()) {
+                load(held, id, slot, out);
+            }
+        }
+    }
+
+    /// The answer to [`Sink::load`]: the record's body, `None` if it is damaged.
+    pub fn loaded(&mut self, now: Now, position: Position, body: Option<&[u8]>, out: &mut dyn Sink) {
+        // A body without bytes is no message, so that what is damaged is dropped where it would be sent.
+        for slot in self.held.loaded(position, body.unwrap_or_default()) {
+            if self.sessions.try_get(slot).is_some() {
+                self.flush(now, slot, out);
+            }
+        }
+    }
+}
+
+/// Has the message read back for the session, unless that is under way.
+pub(crate) fn load(held: &mut crate::held::HeldMessages, id: HeldId, slot: Slot, out: &mut dyn Sink) {
+    if held.wait_for(id, slot) {
+        out.load(held.get(id).position);
+    }
+}
+
+impl<'a> Look<'a> {
+    fn of(delivery: &'a Delivery) -> Self {
+        Look {
+            qos: delivery.qos,
+            retain: delivery.retain,
+            dup: delivery.state == State::Sent,
+            packet_id: Some(packet_id(delivery.seq)),
+            ids: &delivery.ids,
+        }
+    }
+}
+
+/// Writes the message as this subscriber is to see it, unless it is larger than the client takes.
+fn transmit(live: &mut Live, publish: &Publish<'_>, look: &Look<'_>, out: &mut dyn Sink) -> Result<(), Dropped> {
+    let alias = live.aliases_out.of(publish.topic);
+    let packet = dressed(publish, look, alias);
+    if let Some(maximum) = live.maximum_packet_size {
+        let len = Packet::Publish(packet.clone()).encoded_len(live.version);
+        if len > maximum as usize {
+            return Err(Dropped::TooLarge);
+        }
+    }
+    out.publish(live.conn, &packet);
+    if let Alias::New(_) = alias {
+        live.aliases_out.learn(publish.topic);
+    }
+    Ok(())
+}
+
+fn dressed<'a>(publish: &Publish<'a>, look: &Look<'a>, alias: Alias) -> Publish<'a> {
+    let (topic, topic_alias) = match alias {
+        Alias::None => (publish.topic, None),
+        Alias::New(alias) => (publish.topic, Some(alias)),
+        Alias::Known(alias) => ("", Some(alias)),
+    };
+    let properties = &publish.properties;
+    Publish {
+        dup: look.dup,
+        qos: look.qos,
+        retain: look.retain,
+        topic,
+        packet_id: look.packet_id,
+        properties: PublishProperties {
+            topic_alias,
+            subscription_ids: Cow::Borrowed(look.ids),
+            payload_is_utf8: properties.payload_is_utf8,
+            message_expiry_interval_s: properties.message_expiry_interval_s,
+            response_topic: properties.response_topic,
+            correlation_data: properties.correlation_data,
+            content_type: properties.content_type,
+            user_properties: properties.user_properties,
+        },
+        payload: publish.payload,
+    }
+}

@@ -1,0 +1,161 @@
+//! Messages that wait: in memory, in the log, or both. Each is there once, however many sessions wait for it.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::Position;
+use crate::ids::{HeldId, IdMap, Slot};
+
+/// The deadline of what never expires.
+pub(crate) const NEVER_MS: u64 = u64::MAX;
+
+/// A message that waits, or a record that stands for one.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    /// The message; `None` while only the log has it.
+    pub(crate) body: Option<Arc<[u8]>>,
+    /// Bytes of the message.
+    pub(crate) len: u32,
+    /// Its record; zero if it is not in the log.
+    pub(crate) position: Position,
+    /// Deadline on the monotonic clock.
+    pub(crate) expires_at_ms: u64,
+    /// How many deliveries need it.
+    pub(crate) holders: u32,
+    /// Its record is the only one that was ever made of it, so that it may be taken back before it is written.
+    pub(crate) is_first_record: bool,
+}
+
+impl Held {
+    pub(crate) fn is_logged(&self) -> bool {
+        self.position != Position(0)
+    }
+
+    /// A message that only this process knows.
+    pub(crate) fn in_memory(body: Arc<[u8]>, expires_at_ms: u64) -> Self {
+        Held {
+            position: Position(0),
+            ..Held::logged(Position(0), body.len(), Some(body), expires_at_ms)
+        }
+    }
+
+    /// A record that was just made, which nobody holds yet.
+    pub(crate) fn logged(position: Position, len: usize, body: Option<Arc<[u8]>>, expires_at_ms: u64) -> Self {
+        let len = u32::try_from(len).expect("a packet is shorter than 2^28 bytes");
+        Held {
+            body,
+            len,
+            position,
+            expires_at_ms,
+            holders: 0,
+            is_first_record: true,
+        }
+    }
+}
+
+/// All messages that wait.
+#[derive(Debug, Default)]
+pub(crate) struct HeldMessages {
+    slab: Vec<Option<Held>>,
+    free: Vec<u32>,
+    /// What is being read back from the log, and the sessions that wait for it.
+    loading: IdMap<u64, (HeldId, Vec<Slot>)>,
+    memory_bytes: u64,
+}
+
+impl HeldMessages {
+    /// Bytes of all messages in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    pub(crate) fn insert(&mut self, held: Held) -> HeldId {
+        self.memory_bytes += memory_of(&held);
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slab[index as usize] = Some(held);
+                index
+            }
+            None => {
+                self.slab.push(Some(held));
+                u32::try_from(self.slab.len() - 1).expect("fewer than 2^32 messages wait")
+            }
+        };
+        HeldId(NonZeroU32::new(index + 1).expect("counts from one"))
+    }
+
+    /// Replaces every deadline that is one.
+    pub(crate) fn convert_deadlines(&mut self, convert: impl Fn(Option<u64>) -> u64) {
+        for held in self
+            .slab
+            .iter_mut()
+            .flatten()
+            .filter(|held| held.expires_at_ms != NEVER_MS)
+        {
+            held.expires_at_ms = convert(Some(held.expires_at_ms));
+        }
+    }
+
+    pub(crate) fn get(&self, id: HeldId) -> &Held {
+        self.slab[index(id)]
+            .as_ref()
+            .expect("whoever has the id holds the message")
+    }
+
+    /// For changes that leave `body` as it is.
+    pub(crate) fn get_mut(&mut self, id: HeldId) -> &mut Held {
+        self.slab[index(id)]
+            .as_mut()
+            .expect("whoever has the id holds the message")
+    }
+
+    /// One delivery less needs it; true if that was the last.
+    pub(crate) fn let_go(&mut self, id: HeldId) -> bool {
+        let held = self.get_mut(id);
+        held.holders -= 1;
+        if held.holders > 0 {
+            return false;
+        }
+        let held = self.slab[index(id)].take().expect("found above");
+        self.memory_bytes -= memory_of(&held);
+        self.loading.remove(&held.position.0);
+        self.free.push(index(id) as u32);
+        true
+    }
+
+    /// The session waits for the message to be read back; true if that has to be asked for.
+    pub(crate) fn wait_for(&mut self, id: HeldId, slot: Slot) -> bool {
+        let position = self.get(id).position;
+        let (_, waiting) = self.loading.entry(position.0).or_insert_with(|| (id, Vec::new()));
+        let first = waiting.is_empty();
+        if !waiting.contains(&slot) {
+            waiting.push(slot);
+        }
+        first
+    }
+
+    /// The message has been read back; the sessions that waited for it.
+    pub(crate) fn loaded(&mut self, position: Position, body: &[u8]) -> Vec<Slot> {
+        let Some((id, waiting)) = self.loading.remove(&position.0) else {
+            return Vec::new();
+        };
+        self.memory_bytes += body.len() as u64;
+        self.get_mut(id).body = Some(body.into());
+        waiting
+    }
+
+    /// Its record stands at another place now.
+    pub(crate) fn moved(&mut self, id: HeldId, position: Position) {
+        let held = self.get_mut(id);
+        held.position = position;
+        held.is_first_record = false;
+    }
+}
+
+fn index(id: HeldId) -> usize {
+    id.0.get() as usize - 1
+}
+
+fn memory_of(held: &Held) -> u64 {
+    held.body.as_ref().map_or(0, |body| body.len() as u64)
+}

@@ -1,0 +1,123 @@
+//! A client goes: its will, what its session keeps, and the end of the session.
+
+use mqtt::{Disconnect, ReasonCode};
+
+use crate::ids::Slot;
+use crate::outgoing::{Delivery, State};
+use crate::session::Session;
+use crate::{Broker, ConnId, Dropped, Now, Position, Record, Sink};
+
+impl Broker {
+    /// DISCONNECT arrived. The hub closes the socket itself, unless [`Sink::close`] asks with an error.
+    pub fn disconnect(&mut self, now: Now, conn: ConnId, disconnect: &Disconnect<'_>, out: &mut dyn Sink) {
+        let Some(slot) = self.heard(now, conn) else { return };
+        let session = self.sessions.get_mut(slot);
+        match disconnect.session_expiry_interval_s {
+            // MQTT-3.14.2-2: a session that was to end with its connection cannot be kept.
+            Some(1..) if !session.is_persistent() => return self.abort(now, slot, ReasonCode::ProtocolError, out),
+            Some(expiry_s) => session.expiry_s = expiry_s.min(self.limits.session_expiry_s),
+            None => {}
+        }
+        if disconnect.reason == ReasonCode::Success {
+            session.will = None;
+        }
+        self.detach(now, slot, out);
+    }
+
+    /// The connection ended without DISCONNECT: the peer, the network or the hub ended it. Its will is due.
+    pub fn closed(&mut self, now: Now, conn: ConnId, out: &mut dyn Sink) {
+        if let Some(slot) = self.sessions.by_conn(conn) {
+            self.detach(now, slot, out);
+        }
+    }
+
+    /// Ends all sessions of an owner whose credential was revoked; connections close with `reason`. Returns how many.
+    pub fn remove_owner(&mut self, now: Now, owner: &str, reason: ReasonCode, out: &mut dyn Sink) -> usize {
+        let slots = self.sessions.of_owner(owner);
+        for slot in &slots {
+            self.sessions.get_mut(*slot).expiry_s = 0;
+            match self.sessions.get(*slot).live {
+                Some(_) => self.abort(now, *slot, reason, out),
+                None => self.end(now, *slot, out),
+            }
+        }
+        slots.len()
+    }
+
+    /// Takes the connection from the session and decides what becomes of the rest.
+    pub(crate) fn detach(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
+        let session = self.sessions.get_mut(slot);
+        let Some(live) = session.live.take() else { return };
+        session.ended_at_ms = now.monotonic_ms as i64;
+        let (id, held) = (session.id, &self.held);
+        let dead = session
+            .outgoing
+            .disconnected(|delivery| crate::log::len_of(held, delivery));
+        self.sessions.disconnect(live.conn);
+        for delivery in dead {
+            drop_unsent(&delivery, Dropped::Offline, out);
+            self.settle(id, &delivery, out);
+        }
+        self.pass_on(now, slot, false, out);
+        self.fire_due_will(now, slot, out);
+        if !self.sessions.get(slot).is_persistent() {
+            return self.end(now, slot, out);
+        }
+        // Nothing waits for it: if it is lost, the session expires later than it might.
+        let _ = self.log_session(now, slot, out);
+        self.arm(slot);
+    }
+
+    /// The will of a session without connection, once its delay is over (MQTT-3.1.3-9).
+    pub(crate) fn fire_due_will(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
+        let session = self.sessions.get_mut(slot);
+        if session.will_at_ms().is_some_and(|at| at <= now.monotonic_ms) {
+            fire_will(session, out);
+        }
+    }
+
+    /// Ends a session without connection: its will, if still owed (MQTT-3.1.2-8), and all that is its.
+    pub(crate) fn end(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
+        fire_will(self.sessions.get_mut(slot), out);
+        self.pass_on(now, slot, true, out);
+        let mut session = self.sessions.remove(slot);
+        self.timers.rearm(slot, session.armed_ms, None);
+        for subscription in &session.subscriptions {
+            self.unlink(slot, subscription);
+        }
+        self.forget_records(&session, out);
+        for delivery in session.outgoing.drain() {
+            drop_unsent(&delivery, Dropped::SessionEnded, out);
+            self.let_go(&delivery, out);
+        }
+    }
+
+    /// One tombstone for all records of the session.
+    fn forget_records(&mut self, session: &Session, out: &mut dyn Sink) {
+        if session.record == Position(0) {
+            return;
+        }
+        if let Ok(gone) = out.log(&Record::SessionGone { session: session.id }) {
+            out.release(gone);
+        }
+        let subscriptions = session.subscriptions.iter().map(|subscription| subscription.record);
+        let records = subscriptions
+            .chain(session.incoming.positions())
+            .chain([session.record]);
+        records
+            .filter(|record| *record != Position(0))
+            .for_each(|record| out.release(record));
+    }
+}
+
+fn fire_will(session: &mut Session, out: &mut dyn Sink) {
+    if let Some(will) = session.will.take() {
+        out.will(&session.owner, &session.client_id, will.message);
+    }
+}
+
+fn drop_unsent(delivery: &Delivery, why: Dropped, out: &mut dyn Sink) {
+    if delivery.state == State::Waiting {
+        out.dropped(why);
+    }
+}

@@ -1,0 +1,63 @@
+//! The bound of everything that grows.
+
+use std::num::NonZeroU16;
+
+/// Bounds of one broker, each with what happens at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Sessions, connected or not. A CONNECT that needs one more is refused with Quota exceeded.
+    pub sessions: usize,
+    /// Subscriptions of one session. One more is refused with Quota exceeded in the SUBACK.
+    pub subscriptions_per_session: usize,
+    /// Levels of a topic or filter. A deeper one is refused as invalid.
+    pub topic_levels: usize,
+    /// Messages of QoS 1 and 2 that wait in one session. At the bound the newest is dropped and counted.
+    pub queue_messages: usize,
+    /// Their bytes.
+    pub queue_bytes: u64,
+    /// Bytes at the head of one session's queue that stay in memory; the rest is read back from the log.
+    pub queue_memory_bytes: u64,
+    /// Bytes of queued messages that stay in memory, in all sessions together.
+    pub memory_bytes: u64,
+    /// Messages sent to one session and not acknowledged; a smaller Receive Maximum of the client wins. More wait.
+    pub in_flight: NonZeroU16,
+    /// Receive Maximum told to clients: one that holds more QoS 2 packet identifiers is disconnected.
+    pub receive_maximum: NonZeroU16,
+    /// Maximum Packet Size in bytes told to clients; the reader of packets enforces it.
+    pub maximum_packet_size: u32,
+    /// Topic Alias Maximum told to clients. A larger alias disconnects.
+    pub topic_alias_maximum: u16,
+    /// Aliases given to topics that go to one client; a smaller Topic Alias Maximum of the client wins.
+    pub topic_aliases_outgoing: u16,
+    /// Retained messages. One more is delivered but not retained, and counted.
+    pub retained_messages: usize,
+    /// Their bytes.
+    pub retained_bytes: u64,
+    /// Longest Session Expiry Interval in seconds that is granted; `u32::MAX` is for ever.
+    pub session_expiry_s: u32,
+    /// Longest Keep Alive in seconds; a client of version 5 that asks for more, or none, is told this one.
+    pub keep_alive_s: Option<NonZeroU16>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            sessions: 100_000,
+            subscriptions_per_session: 10_000,
+            topic_levels: 128,
+            queue_messages: 100_000,
+            queue_bytes: 64 << 20,
+            queue_memory_bytes: 1 << 20,
+            memory_bytes: 64 << 20,
+            in_flight: NonZeroU16::new(1024).expect("not zero"),
+            receive_maximum: NonZeroU16::new(1024).expect("not zero"),
+            maximum_packet_size: 1 << 20,
+            topic_alias_maximum: 16,
+            topic_aliases_outgoing: 16,
+            retained_messages: 100_000,
+            retained_bytes: 64 << 20,
+            session_expiry_s: u32::MAX,
+            keep_alive_s: None,
+        }
+    }
+}

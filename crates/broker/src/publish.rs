@@ -1,0 +1,225 @@
+//! The way of a message through the broker: match, number, log, deliver, retain.
+
+use mqtt::{PublishProperties, QoS};
+
+use crate::broker::unix_deadline;
+use crate::deliveries::{Delivered, Deliveries};
+use crate::fanout::Fanout;
+use crate::held::{Held, NEVER_MS};
+use crate::ids::{HeldId, Slot};
+use crate::message::encode_body;
+use crate::{Broker, Dropped, Full, Keep, Message, Now, Position, Published, Record, Sink};
+
+/// A message on its way, and the copies that were made of it because somebody has to wait.
+pub(crate) struct Passing<'a> {
+    pub(crate) message: &'a Message<'a>,
+    pub(crate) expires_at_ms: u64,
+    /// The copy that the log has, for persistent sessions.
+    logged: Option<HeldId>,
+    /// The copy that only memory has, for all others.
+    unlogged: Option<HeldId>,
+}
+
+impl Passing<'_> {
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self.message.keep, Keep::Never { .. })
+    }
+}
+
+impl Broker {
+    /// Delivers a message to all that subscribed to its topic and retains it where asked to. Where the log is full,
+    /// a message of QoS 2 goes to nobody (it will come again), any other to those that are connected.
+    pub fn publish(&mut self, now: Now, message: &Message<'_>, out: &mut dyn Sink) -> Published {
+        let mut fanout = std::mem::take(&mut self.fanout);
+        self.match_topic(message, &mut fanout, out);
+        let published = self.dispatch(now, message, &mut fanout, out);
+        self.fanout = fanout;
+        published
+    }
+
+    /// Brings the message to the sessions that were found.
+    pub(crate) fn dispatch(
+        &mut self,
+        now: Now,
+        message: &Message<'_>,
+        fanout: &mut Fanout,
+        out: &mut dyn Sink,
+    ) -> Published {
+        let expires_at_ms = expires_at_ms(now, message);
+        let mut passing = Passing {
+            message,
+            expires_at_ms,
+            logged: None,
+            unlogged: None,
+        };
+        self.number(&passing, fanout, out);
+        let promised = self.promise(now, &mut passing, fanout, out);
+        let mut published = Published {
+            sessions: fanout.matches.len(),
+            after: promised.unwrap_or_default(),
+            refused: promised.is_err(),
+            addressee_reached: false,
+        };
+        if published.refused && message.publish.qos == QoS::ExactlyOnce {
+            return published;
+        }
+        for at in 0..fanout.matches.len() {
+            let reached = self.deliver(at, &mut passing, published.refused, fanout, out);
+            published.addressee_reached |= reached && self.is_addressee(message, fanout.matches[at].slot);
+        }
+        published
+    }
+
+    /// Logs all that the publisher is promised; the message first, so that its acknowledgement can wait for that
+    /// alone where nothing is retained.
+    fn promise(
+        &mut self,
+        now: Now,
+        passing: &mut Passing<'_>,
+        fanout: &mut Fanout,
+        out: &mut dyn Sink,
+    ) -> Result<Position, Full> {
+        let delivered = self.log_message(now, passing, fanout, out)?;
+        let retained = self
+            .retain(now, passing, out)
+            .inspect_err(|Full| self.withdraw(passing, out))?;
+        Ok(delivered.max(retained))
+    }
+
+    /// Takes back the record of a message that cannot be promised as a whole.
+    fn withdraw(&mut self, passing: &mut Passing<'_>, out: &mut dyn Sink) {
+        let Some(id) = passing.logged.take() else { return };
+        let position = self.held.get(id).position;
+        self.held.get_mut(id).holders += 1;
+        self.held.let_go(id);
+        if !out.cancel(position) {
+            out.release(position);
+        }
+    }
+
+    fn is_addressee(&self, message: &Message<'_>, slot: Slot) -> bool {
+        message
+            .addressee
+            .is_some_and(|owner| owner == &*self.sessions.get(slot).owner)
+    }
+
+    /// Every delivery of QoS 1 and 2 gets its number in its session, unless that cannot take it; those that the log
+    /// has to keep are put on its list.
+    fn number(&mut self, passing: &Passing<'_>, fanout: &mut Fanout, out: &mut dyn Sink) {
+        let publish = passing.message.publish;
+        let len = publish.topic.len() + publish.payload.len();
+        for at in 0..fanout.matches.len() {
+            let mut one = fanout.matches[at];
+            if one.qos == QoS::AtMostOnce {
+                continue;
+            }
+            if let Some(why) = self.refusal(one.slot, len, passing, out) {
+                out.dropped(why);
+                continue;
+            }
+            let session = self.sessions.get_mut(one.slot);
+            let seq = session.outgoing.take_seq();
+            one.seq = Some(seq);
+            if passing.message.keep == Keep::Always && session.is_persistent() {
+                one.logged = true;
+                let id = session.id;
+                fanout.ids_of(&one);
+                fanout.put_on_list(id, seq, &one);
+            }
+            fanout.matches[at] = one;
+        }
+    }
+
+    /// Why a session cannot take another message that may have to wait.
+    fn refusal(&self, slot: Slot, len: usize, passing: &Passing<'_>, out: &dyn Sink) -> Option<Dropped> {
+        let session = self.sessions.get(slot);
+        let live = session.live.as_ref();
+        if live.is_some_and(|live| session.is_open() && out.has_room(live.conn)) {
+            return None;
+        }
+        if live.is_none() && passing.is_transient() {
+            return Some(Dropped::Offline);
+        }
+        let bytes = session.outgoing.waiting_bytes() + len as u64;
+        let is_full = session.outgoing.waiting_len() >= self.limits.queue_messages || bytes > self.limits.queue_bytes;
+        is_full.then_some(Dropped::QueueFull)
+    }
+
+    /// One record for all persistent sessions; after what they are safe to get the message.
+    fn log_message(
+        &mut self,
+        now: Now,
+        passing: &mut Passing<'_>,
+        fanout: &mut Fanout,
+        out: &mut dyn Sink,
+    ) -> Result<Position, Full> {
+        if fanout.list.is_empty() {
+            return Ok(Position(0));
+        }
+        encode_body(passing.message.publish, &mut fanout.body);
+        let position = out.log(&Record::Message {
+            deliveries: Deliveries { bytes: &fanout.list },
+            expires_unix_ms: unix_deadline(now, passing.expires_at_ms),
+            body: &fanout.body,
+        })?;
+        let body = self.stays_in_memory(fanout).then(|| (*fanout.body).into());
+        let held = Held::logged(position, fanout.body.len(), body, passing.expires_at_ms);
+        passing.logged = Some(self.held.insert(held));
+        Ok(position)
+    }
+
+    /// Whether a logged message is kept in memory as well: while there is room, and somebody needs it before long.
+    fn stays_in_memory(&self, fanout: &Fanout) -> bool {
+        let has_room = self.held.memory_bytes() + fanout.body.len() as u64 <= self.limits.memory_bytes;
+        let near = |slot| self.sessions.get(slot).outgoing.waiting_bytes() < self.limits.queue_memory_bytes;
+        has_room && fanout.matches.iter().any(|one| one.logged && near(one.slot))
+    }
+
+    /// The copy for a delivery that has to wait or may be needed again; it counts as held from now on.
+    pub(crate) fn hold(&mut self, is_logged: bool, passing: &mut Passing<'_>, fanout: &mut Fanout) -> HeldId {
+        let known = if is_logged { passing.logged } else { passing.unlogged };
+        let id = known.unwrap_or_else(|| {
+            if fanout.body.is_empty() {
+                encode_body(passing.message.publish, &mut fanout.body);
+            }
+            let held = Held::in_memory((*fanout.body).into(), passing.expires_at_ms);
+            *passing.unlogged.insert(self.held.insert(held))
+        });
+        self.held.get_mut(id).holders += 1;
+        id
+    }
+}
+
+impl Fanout {
+    fn put_on_list(&mut self, session: crate::SessionId, seq: u64, one: &crate::fanout::Match) {
+        let mut list = std::mem::take(&mut self.list);
+        Delivered::put(&mut list, session, seq, one.qos, one.retain, self.ids_of(one));
+        self.list = list;
+    }
+}
+
+/// When the message dies, by its own interval or its sender's deadline.
+fn expires_at_ms(now: Now, message: &Message<'_>) -> u64 {
+    let expiry_ms = message
+        .publish
+        .properties
+        .message_expiry_interval_s
+        .map_or(NEVER_MS, |s| u64::from(s) * 1000);
+    let by_interval = now.monotonic_ms.saturating_add(expiry_ms);
+    match message.keep {
+        Keep::Never { until_ms } => by_interval.min(until_ms),
+        _ => by_interval,
+    }
+}
+
+/// The properties of a message that has waited: its interval is what is left of it (MQTT-3.3.2-6).
+pub(crate) fn aged<'a>(properties: PublishProperties<'a>, now: Now, expires_at_ms: u64) -> PublishProperties<'a> {
+    let left_ms = expires_at_ms.saturating_sub(now.monotonic_ms);
+    let left_s = properties
+        .message_expiry_interval_s
+        .map(|s| u32::try_from(left_ms.div_ceil(1000)).unwrap_or(s).min(s));
+    PublishProperties {
+        message_expiry_interval_s: left_s,
+        ..properties
+    }
+}

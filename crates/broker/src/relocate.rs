@@ -1,0 +1,186 @@
+//! The log wants its oldest place back: what is still needed of it is logged again.
+
+use mqtt::PacketId;
+
+use crate::broker::unix_deadline;
+use crate::deliveries::{Delivered, Deliveries};
+use crate::ids::HeldId;
+use crate::{Broker, Full, Now, Position, Record, SessionId, Sink};
+
+impl Broker {
+    /// The log wants the place of this record back: logs its current value again if anything needs it and releases
+    /// the old one.
+    ///
+    /// # Errors
+    /// [`Full`]: the log takes it not; the record must stay.
+    pub fn relocate(
+        &mut self,
+        now: Now,
+        position: Position,
+        record: &Record<'_>,
+        out: &mut dyn Sink,
+    ) -> Result<(), Full> {
+        match *record {
+            Record::Message { deliveries, body, .. } => self.relocate_message(now, position, deliveries, body, out)?,
+            Record::Released { session, seq } => self.relocate_released(position, session, seq, record, out)?,
+            Record::Session { session, .. } => self.relocate_session(now, position, session, out)?,
+            Record::Subscription { session, filter, .. } => {
+                self.relocate_subscription(position, session, filter, record, out)?;
+            }
+            Record::Retained { topic, qos, body, .. } => {
+                if let Some(id) = self.retained.get(topic).map(|retained| retained.held) {
+                    let expires_unix_ms = unix_deadline(now, self.held.get(id).expires_at_ms);
+                    let record = Record::Retained {
+                        topic,
+                        qos,
+                        expires_unix_ms,
+                        body,
+                    };
+                    self.relocate_held(now, id, position, &record, body, out)?;
+                }
+            }
+            Record::Received { session, packet_id } => {
+                self.relocate_received(position, session, packet_id, record, out)?;
+            }
+            // What a tombstone speaks of lay before it, so it is gone by now.
+            _ => {}
+        }
+        out.release(position);
+        Ok(())
+    }
+
+    /// The message, for those that still need it.
+    fn relocate_message(
+        &mut self,
+        now: Now,
+        position: Position,
+        deliveries: Deliveries<'_>,
+        body: &[u8],
+        out: &mut dyn Sink,
+    ) -> Result<(), Full> {
+        let mut list = Vec::new();
+        let mut found = None;
+        for one in deliveries.iter() {
+            if let Some(id) = self
+                .holder(one.session, one.seq)
+                .filter(|id| self.held.get(*id).position == position)
+            {
+                Delivered::put(
+                    &mut list,
+                    one.session,
+                    one.seq,
+                    one.qos,
+                    one.retain,
+                    &one.subscription_ids(),
+                );
+                found = Some(id);
+            }
+        }
+        let Some(id) = found else { return Ok(()) };
+        let expires_unix_ms = unix_deadline(now, self.held.get(id).expires_at_ms);
+        let record = Record::Message {
+            deliveries: Deliveries { bytes: &list },
+            expires_unix_ms,
+            body,
+        };
+        self.relocate_held(now, id, position, &record, body, out)
+    }
+
+    fn relocate_released(
+        &mut self,
+        position: Position,
+        session: SessionId,
+        seq: u64,
+        record: &Record<'_>,
+        out: &mut dyn Sink,
+    ) -> Result<(), Full> {
+        if let Some(id) = self
+            .holder(session, seq)
+            .filter(|id| self.held.get(*id).position == position)
+        {
+            self.held.moved(id, out.log(record)?);
+        }
+        Ok(())
+    }
+
+    /// What a delivery holds.
+    fn holder(&self, session: SessionId, seq: u64) -> Option<HeldId> {
+        let slot = self.sessions.by_id(session)?;
+        self.sessions.get(slot).outgoing.by_seq(seq)?.held
+    }
+
+    /// Logs a message again. Whoever waits for it to be read back has it now.
+    fn relocate_held(
+        &mut self,
+        now: Now,
+        id: HeldId,
+        position: Position,
+        record: &Record<'_>,
+        body: &[u8],
+        out: &mut dyn Sink,
+    ) -> Result<(), Full> {
+        if self.held.get(id).position == position {
+            let moved = out.log(record)?;
+            self.held.moved(id, moved);
+            self.loaded(now, position, Some(body), out);
+        }
+        Ok(())
+    }
+
+    fn relocate_session(
+        &mut self,
+        now: Now,
+        position: Position,
+        id: SessionId,
+        out: &mut dyn Sink,
+    ) -> Result<(), Full> {
+        let Some(slot) = self
+            .sessions
+            .by_id(id)
+            .filter(|slot| self.sessions.get(*slot).record == position)
+        else {
+            return Ok(());
+        };
+        self.write_session(now, slot, Position(0), out)?;
+        Ok(())
+    }
+
+    fn relocate_subscription(
+        &mut self,
+        position: Position,
+        id: SessionId,
+        filter: &str,
+        record: &Record<'_>,
+        out: &mut dyn Sink,
+    ) -> Result<(), Full> {
+        let Some(slot) = self.sessions.by_id(id) else {
+            return Ok(());
+        };
+        let session = self.sessions.get_mut(slot);
+        let Ok(at) = session.subscription(filter) else {
+            return Ok(());
+        };
+        if session.subscriptions[at].record == position {
+            session.subscriptions[at].record = out.log(record)?;
+        }
+        Ok(())
+    }
+
+    fn relocate_received(
+        &mut self,
+        position: Position,
+        id: SessionId,
+        packet_id: PacketId,
+        record: &Record<'_>,
+        out: &mut dyn Sink,
+    ) -> Result<(), Full> {
+        let Some(slot) = self.sessions.by_id(id) else {
+            return Ok(());
+        };
+        let incoming = &mut self.sessions.get_mut(slot).incoming;
+        if incoming.get(packet_id) == Some(position) {
+            incoming.insert(packet_id, out.log(record)?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! Retained messages come, go, and are given to new subscribers (sections 3.3.1.3 and 3.8.3.1).
+
+use mqtt::{Publish, QoS};
+
+use crate::broker::unix_deadline;
+use crate::fanout::Fanout;
+use crate::held::Held;
+use crate::ids::Slot;
+use crate::log::{bury, replace};
+use crate::message::{decode_body, encode_body};
+use crate::publish::{Passing, aged};
+use crate::retained::Retained;
+use crate::session::Subscription;
+use crate::{Broker, Dropped, Full, Keep, Message, Now, Position, Record, Sink};
+
+impl Broker {
+    /// Retains the message where it asks for it; after what that is safe.
+    pub(crate) fn retain(&mut self, now: Now, passing: &Passing<'_>, out: &mut dyn Sink) -> Result<Position, Full> {
+        let publish = passing.message.publish;
+        if !publish.retain || passing.is_transient() {
+            return Ok(Position(0));
+        }
+        if publish.payload.is_empty() {
+            return self.unretain(publish.topic, out);
+        }
+        let mut body = Vec::new();
+        encode_body(publish, &mut body);
+        if !self.has_room_to_retain(publish.topic, body.len()) {
+            out.dropped(Dropped::RetainedFull);
+            return Ok(Position(0));
+        }
+        let position = self.log_retained(now, passing, &body, out)?;
+        let held = Held::logged(position, body.len(), Some(body.into()), passing.expires_at_ms);
+        let len = held.len;
+        let held = self.held.insert(Held { holders: 1, ..held });
+        let retained = Retained {
+            held,
+            qos: publish.qos,
+            len,
+            expires_at_ms: passing.expires_at_ms,
+        };
+        if let Some(old) = self.retained.insert(publish.topic, retained) {
+            self.held.let_go(old.held);
+        }
+        Ok(position)
+    }
+
+    fn has_room_to_retain(&self, topic: &str, len: usize) -> bool {
+        let (count, bytes) = (self.retained.len(), self.retained.bytes());
+        let (old_count, old_bytes) = self.retained.get(topic).map_or((0, 0), |old| (1, u64::from(old.len)));
+        count - old_count < self.limits.retained_messages
+            && bytes - old_bytes + len as u64 <= self.limits.retained_bytes
+    }
+
+    fn log_retained(
+        &mut self,
+        now: Now,
+        passing: &Passing<'_>,
+        body: &[u8],
+        out: &mut dyn Sink,
+    ) -> Result<Position, Full> {
+        let publish = passing.message.publish;
+        let old = self.retained_record(publish.topic);
+        if passing.message.keep != Keep::Always {
+            bury(&Record::RetainedGone { topic: publish.topic }, old, out)?;
+            return Ok(Position(0));
+        }
+        let expires_unix_ms = unix_deadline(now, passing.expires_at_ms);
+        replace(
+            &Record::Retained {
+                topic: publish.topic,
+                qos: publish.qos,
+                expires_unix_ms,
+                body,
+            },
+            old,
+            out,
+        )
+    }
+
+    /// Where the log has the retained message of a topic.
+    fn retained_record(&self, topic: &str) -> Position {
+        self.retained
+            .get(topic)
+            .map_or(Position(0), |old| self.held.get(old.held).position)
+    }
+
+    /// An empty payload takes the retained message away (MQTT-3.3.1-6).
+    fn unretain(&mut self, topic: &str, out: &mut dyn Sink) -> Result<Position, Full> {
+        let after = bury(&Record::RetainedGone { topic }, self.retained_record(topic), out)?;
+        if let Some(old) = self.retained.remove(topic) {
+            self.held.let_go(old.held);
+        }
+        Ok(after)
+    }
+
+    /// Takes away what has expired.
+    pub(crate) fn expire_retained(&mut self, now: Now, out: &mut dyn Sink) {
+        while let Some(topic) = self.retained.first_expired(now.monotonic_ms) {
+            let record = self.retained_record(&topic);
+            if self.unretain(&topic, out).is_err() {
+                // The deadline stands in the record as well: without a tombstone it is gone all the same.
+                out.release(record);
+                if let Some(old) = self.retained.remove(&topic) {
+                    self.held.let_go(old.held);
+                }
+            }
+        }
+    }
+
+    /// A new subscription is to be given the retained messages that it matches.
+    pub(crate) fn begin_replay(&mut self, slot: Slot, subscription: &Subscription) {
+        let replay = crate::session::Replay {
+            filter: subscription.filter.clone(),
+            qos: subscription.options.qos,
+            id: subscription.id,
+            after: None,
+        };
+        self.end_replay(slot, &subscription.filter);
+        self.sessions.get_mut(slot).replays.push(replay);
+    }
+
+    pub(crate) fn end_replay(&mut self, slot: Slot, filter: &str) {
+        self.sessions
+            .get_mut(slot)
+            .replays
+            .retain(|replay| &*replay.filter != filter);
+    }
+
+    /// Gives retained messages as far as the connection takes them.
+    pub(crate) fn replay(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
+        while self.replay_next(now, slot, out) {}
+    }
+
+    /// Gives the next retained message; false if there is none, or it has to wait.
+    fn replay_next(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> bool {
+        let session = self.sessions.get(slot);
+        let has_room = session.live.as_ref().is_some_and(|live| out.has_room(live.conn));
+        let Some(replay) = session.replays.first().filter(|_| has_room) else {
+            return false;
+        };
+        let (most, id) = (replay.qos, replay.id);
+        let Some((topic, retained)) = self.retained.next_match(&replay.filter, replay.after.as_deref()) else {
+            self.sessions.get_mut(slot).replays.remove(0);
+            return true;
+        };
+        let qos = most.min(retained.qos);
+        if qos != QoS::AtMostOnce && !session.is_open() {
+            return false;
+        }
+        let held = self.held.get(retained.held);
+        let Some(body) = held.body.clone() else {
+            crate::deliver::load(&mut self.held, retained.held, slot, out);
+            return false;
+        };
+        let (is_logged, expires_at_ms) = (held.is_logged(), held.expires_at_ms);
+        let topic = topic.into();
+        self.sessions.get_mut(slot).replays[0].after = Some(topic);
+        match decode_body(&body) {
+            None => out.dropped(Dropped::Damaged),
+            Some(_) if expires_at_ms <= now.monotonic_ms => {}
+            Some(publish) => {
+                let properties = aged(publish.properties, now, expires_at_ms);
+                let publish = Publish {
+                    qos: retained.qos,
+                    properties,
+                    ..publish
+                };
+                let keep = if is_logged { Keep::Always } else { Keep::Memory };
+                let message = Message {
+                    publish: &publish,
+                    from: None,
+                    addressee: None,
+                    keep,
+                };
+                let mut fanout = Fanout::to(slot, qos, true, id, None);
+                self.dispatch(now, &message, &mut fanout, out);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,194 @@
+//! One session, section 4.1: what the broker knows of a client, connected or not.
+
+use mqtt::{QoS, SubscriptionOptions, Version};
+
+use crate::aliases::{IncomingAliases, OutgoingAliases};
+use crate::ids::{GroupId, Slot};
+use crate::incoming::Incoming;
+use crate::outgoing::Outgoing;
+use crate::shared::Readiness;
+use crate::subscriptions::Target;
+use crate::{ConnId, Now, OwnedMessage, Position, SessionId};
+
+/// A Session Expiry Interval that never ends (section 3.1.2.11.2).
+const FOR_EVER_S: u32 = u32::MAX;
+
+/// All that MQTT asks to be kept of a client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) owner: Box<str>,
+    pub(crate) client_id: Box<str>,
+    pub(crate) expiry_s: u32,
+    /// Its record; zero if it has none.
+    pub(crate) record: Position,
+    /// By filter.
+    pub(crate) subscriptions: Vec<Subscription>,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    /// Its connection; `None` while there is none.
+    pub(crate) live: Option<Box<Live>>,
+    pub(crate) will: Option<Box<Will>>,
+    /// When its connection ended, on the monotonic clock; below zero if that was long before this start.
+    pub(crate) ended_at_ms: i64,
+    /// The deadline that the timers have of it.
+    pub(crate) armed_ms: Option<u64>,
+    /// Retained messages that it has still to be given, filter by filter.
+    pub(crate) replays: Vec<Replay>,
+    /// The last fan-out that met it, and its place in there.
+    pub(crate) met: (u64, u32),
+}
+
+/// A subscription of the session.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    /// The whole filter, `$share/…` included.
+    pub(crate) filter: Box<str>,
+    pub(crate) options: SubscriptionOptions,
+    /// Subscription Identifier; zero for none.
+    pub(crate) id: u32,
+    /// Where it is a shared one.
+    pub(crate) group: Option<GroupId>,
+    /// Its record; zero if it has none.
+    pub(crate) record: Position,
+}
+
+impl Subscription {
+    /// The filter that topics are matched with.
+    pub(crate) fn matched_filter(&self) -> &str {
+        match (self.group, mqtt::topic::split_shared(&self.filter)) {
+            (Some(_), Ok(Some((_, inner)))) => inner,
+            _ => &self.filter,
+        }
+    }
+
+    pub(crate) fn target(&self, slot: Slot) -> Target {
+        match self.group {
+            Some(group) => Target::Group(group),
+            None => Target::Session {
+                slot,
+                options: self.options,
+                id: self.id,
+            },
+        }
+    }
+}
+
+/// The connection of a session.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) conn: ConnId,
+    pub(crate) version: Version,
+    /// One and a half times the Keep Alive; zero for none.
+    pub(crate) silence_ms: u64,
+    pub(crate) heard_at_ms: u64,
+    /// Messages of QoS 1 and 2 that may be in flight to it.
+    pub(crate) window: u16,
+    /// Bytes of the largest packet that it takes.
+    pub(crate) maximum_packet_size: Option<u32>,
+    pub(crate) aliases_in: IncomingAliases,
+    pub(crate) aliases_out: OutgoingAliases,
+}
+
+/// What is to be said when the client is gone.
+#[derive(Debug)]
+pub(crate) struct Will {
+    pub(crate) message: OwnedMessage,
+    pub(crate) delay_s: u32,
+}
+
+/// Retained messages for one new subscription, given as the connection takes them.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    pub(crate) filter: Box<str>,
+    pub(crate) qos: QoS,
+    pub(crate) id: u32,
+    /// The last topic that was given.
+    pub(crate) after: Option<Box<str>>,
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId, owner: &str, client_id: &str) -> Self {
+        Session {
+            id,
+            owner: owner.into(),
+            client_id: client_id.into(),
+            expiry_s: 0,
+            record: Position(0),
+            subscriptions: Vec::new(),
+            outgoing: Outgoing::new(),
+            incoming: Incoming::default(),
+            live: None,
+            will: None,
+            ended_at_ms: 0,
+            armed_ms: None,
+            replays: Vec::new(),
+            met: (0, 0),
+        }
+    }
+
+    /// Whether it outlives its connection.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.expiry_s > 0
+    }
+
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.live.as_ref().map(|live| live.version)
+    }
+
+    /// Whether a new message of QoS 1 or 2 could leave at once, as far as the session knows.
+    pub(crate) fn is_open(&self) -> bool {
+        self.live
+            .as_ref()
+            .is_some_and(|live| self.takes(self.outgoing.next_seq(), live))
+    }
+
+    /// As [`Session::is_open`], for a message that has its number.
+    pub(crate) fn takes(&self, seq: u64, live: &Live) -> bool {
+        self.outgoing.is_open(seq, live.window)
+    }
+
+    pub(crate) fn subscription(&self, filter: &str) -> Result<usize, usize> {
+        self.subscriptions
+            .binary_search_by(|subscription| (*subscription.filter).cmp(filter))
+    }
+
+    /// The next thing to happen without an event: keep-alive, will or end, on the monotonic clock.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        match &self.live {
+            Some(live) => (live.silence_ms > 0).then(|| live.heard_at_ms.saturating_add(live.silence_ms)),
+            None => [self.will_at_ms(), self.ends_at_ms()].into_iter().flatten().min(),
+        }
+    }
+
+    /// When the will of a session without connection is due.
+    pub(crate) fn will_at_ms(&self) -> Option<u64> {
+        self.will.as_ref().map(|will| self.after_end_ms(will.delay_s))
+    }
+
+    /// When a session without connection ends.
+    pub(crate) fn ends_at_ms(&self) -> Option<u64> {
+        (self.expiry_s != FOR_EVER_S).then(|| self.after_end_ms(self.expiry_s))
+    }
+
+    fn after_end_ms(&self, wait_s: u32) -> u64 {
+        let at_ms = self.ended_at_ms.saturating_add(i64::from(wait_s) * 1000);
+        u64::try_from(at_ms).unwrap_or(0)
+    }
+
+    /// When its connection ended, on the wall clock as it is now.
+    pub(crate) fn ended_unix_ms(&self, now: Now) -> u64 {
+        let ago_ms = (now.monotonic_ms as i64).saturating_sub(self.ended_at_ms);
+        now.unix_ms.saturating_sub(u64::try_from(ago_ms).unwrap_or(0))
+    }
+
+    /// How well it could take a message of a group. Without connection it keeps only what may be `kept`.
+    pub(crate) fn readiness(&self, has_room: impl Fn(ConnId) -> bool, kept: bool) -> Readiness {
+        match &self.live {
+            Some(live) if has_room(live.conn) && self.is_open() => Readiness::Ready,
+            Some(_) => Readiness::Busy,
+            None if kept => Readiness::Away,
+            None => Readiness::Never,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the broker asks of the world.
+
+use mqtt::{Packet, Publish, ReasonCode};
+
+use crate::{ConnId, OwnedMessage, Position, Record};
+
+/// What the broker asks of the world, in the order in which it asks.
+pub trait Sink {
+    /// Whether the connection takes more now. If not, QoS 0 messages to it are dropped and counted, others stay in
+    /// the session until [`Broker::writable`](crate::Broker::writable). False until its CONNACK is on its way:
+    /// nothing may come before that (MQTT-3.2.0-1); `writable` is due once it is.
+    fn has_room(&self, conn: ConnId) -> bool;
+    /// A forwarded message: these go first in a turn's write.
+    fn publish(&mut self, conn: ConnId, publish: &Publish<'_>);
+    /// Any other packet: these go last in a turn's write, in their order, and each only once all up to `after` is
+    /// durable (MQTT-4.6.0-2 holds for the order). `Position(0)` waits for nothing.
+    fn reply(&mut self, conn: ConnId, packet: &Packet<'_>, after: Position);
+    /// Ends the connection after what was written; a client of version 5 gets a DISCONNECT with `reason` before
+    /// unless it is `Success`, or its CONNECT was refused. The broker has forgotten the connection by then.
+    fn close(&mut self, conn: ConnId, reason: ReasonCode);
+    /// Appends to the log; what it promises is kept once that position is durable. All records between the
+    /// [`Broker::receive`](crate::Broker::receive) and the [`Broker::acknowledge`](crate::Broker::acknowledge) of
+    /// one message must outlast a crash together or not at all, else a QoS 2 message could arrive twice.
+    ///
+    /// # Errors
+    /// [`Full`]: the disk or the quota is; the promise must be refused. [`Record::frees_space`] tells the records
+    /// that ought to be taken from a reserve even then.
+    fn log(&mut self, record: &Record<'_>) -> Result<Position, Full>;
+    /// The record need not be written any more. True if that was in time: then acknowledgements that wait for
+    /// exactly this position are free. False: it is written, [`Sink::release`] it as any other.
+    fn cancel(&mut self, position: Position) -> bool;
+    /// Nothing needs the record at this position any more; its bytes are garbage. A tombstone is released as soon
+    /// as it is logged: all that it speaks of lies before it.
+    fn release(&mut self, position: Position);
+    /// Reads the body of the record back, to be given to [`Broker::loaded`](crate::Broker::loaded) later.
+    fn load(&mut self, position: Position);
+    /// The will of this client is due: the hub sends it the way of any message.
+    fn will(&mut self, owner: &str, client_id: &str, will: OwnedMessage);
+    /// A message was not delivered to a session that asked for it.
+    fn dropped(&mut self, why: Dropped);
+}
+
+/// The log takes no more: the promise that the record stood for must be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Why a message was not delivered to a session that asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dropped {
+    /// QoS 0, and the connection does not take more now.
+    SlowReader,
+    /// QoS 0 or never to be kept, and no connection.
+    Offline,
+    /// The session's queue is at its bound in messages or bytes.
+    QueueFull,
+    /// Its Message Expiry Interval or deadline has passed.
+    Expired,
+    /// Larger than the client's Maximum Packet Size (MQTT-3.1.2-24).
+    TooLarge,
+    /// The log is full and the session has no connection.
+    LogFull,
+    /// What the log gave back is not what was written.
+    Damaged,
+    /// Its session ended, or was removed, before it was delivered.
+    SessionEnded,
+    /// A retained message over the bound on their number or bytes.
+    RetainedFull,
+}
+
+impl Dropped {
+    /// All reasons, in the order of their discriminants.
+    pub const ALL: [Dropped; 9] = [
+        Dropped::SlowReader,
+        Dropped::Offline,
+        Dropped::QueueFull,
+        Dropped::Expired,
+        Dropped::TooLarge,
+        Dropped::LogFull,
+        Dropped::Damaged,
+        Dropped::SessionEnded,
+        Dropped::RetainedFull,
+    ];
+
+    /// The reason as a metric's label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Dropped::SlowReader => "slow_reader",
+            Dropped::Offline => "offline",
+            Dropped::QueueFull => "queue_full",
+            Dropped::Expired => "expired",
+            Dropped::TooLarge => "too_large",
+            Dropped::LogFull => "log_full",
+            Dropped::Damaged => "damaged",
+            Dropped::SessionEnded => "session_ended",
+            Dropped::RetainedFull => "retained_full",
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! SUBSCRIBE and UNSUBSCRIBE, sections 3.8 and 3.10.
+
+use mqtt::{Packet, QoS, ReasonCode, RetainHandling, SubAck, Subscribe, SubscriptionOptions, Unsubscribe, topic};
+
+use crate::ids::Slot;
+use crate::log::{bury, replace};
+use crate::receive::is_too_deep;
+use crate::session::Subscription;
+use crate::shared::Member;
+use crate::{Broker, ConnId, Full, Now, Position, Record, Sink};
+
+impl Broker {
+    /// SUBSCRIBE arrived; `allowed` is asked for each filter, without its `$share/{group}/`.
+    /// Answers with SUBACK; retained messages follow as the connection has room.
+    pub fn subscribe(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        subscribe: &Subscribe<'_>,
+        allowed: &mut dyn FnMut(&str) -> bool,
+        out: &mut dyn Sink,
+    ) {
+        let Some(slot) = self.heard(now, conn) else { return };
+        // MQTT-3.8.3-4
+        if subscribe
+            .filters
+            .iter()
+            .any(|(filter, options)| options.no_local && filter.starts_with("$share/"))
+        {
+            return self.abort(now, slot, ReasonCode::ProtocolError, out);
+        }
+        let id = subscribe.subscription_id.unwrap_or(0);
+        let mut after = Position(0);
+        let mut reasons = Vec::with_capacity(subscribe.filters.len());
+        for (filter, options) in &subscribe.filters {
+            reasons.push(match self.check_filter(filter, allowed) {
+                Err(reason) => reason,
+                Ok(matched) => match self.add_subscription(slot, filter, matched, *options, id, out) {
+                    Ok(record) => {
+                        after = after.max(record);
+                        granted(options.qos)
+                    }
+                    Err(Full) => ReasonCode::QuotaExceeded,
+                },
+            });
+        }
+        out.reply(conn, &Packet::SubAck(SubAck::new(subscribe.packet_id, reasons)), after);
+        self.flush(now, slot, out);
+    }
+
+    /// The filter that topics are to be matched with, if it may be subscribed to.
+    fn check_filter<'f>(&self, filter: &'f str, allowed: &mut dyn FnMut(&str) -> bool) -> Result<&'f str, ReasonCode> {
+        let shared = topic::split_shared(filter).map_err(|_| ReasonCode::TopicFilterInvalid)?;
+        let matched = shared.map_or(filter, |(_, matched)| matched);
+        if topic::check_filter(matched).is_err() || is_too_deep(matched, self.limits.topic_levels) {
+            return Err(ReasonCode::TopicFilterInvalid);
+        }
+        if allowed(matched) {
+            Ok(matched)
+        } else {
+            Err(ReasonCode::NotAuthorized)
+        }
+    }
+
+    /// Makes a subscription, or replaces the one with the same filter (MQTT-3.8.4-3); after what it is safe.
+    fn add_subscription(
+        &mut self,
+        slot: Slot,
+        filter: &str,
+        matched: &str,
+        options: SubscriptionOptions,
+        id: u32,
+        out: &mut dyn Sink,
+    ) -> Result<Position, Full> {
+        let session = self.sessions.get(slot);
+        let found = session.subscription(filter);
+        if found.is_err() && session.subscriptions.len() >= self.limits.subscriptions_per_session {
+            return Err(Full);
+        }
+        let old = found.map_or(Position(0), |at| session.subscriptions[at].record);
+        let record = if session.is_persistent() {
+            let subscription_id = Some(id).filter(|id| *id != 0);
+            replace(
+                &Record::Subscription {
+                    session: session.id,
+                    filter,
+                    options,
+                    subscription_id,
+                },
+                old,
+                out,
+            )?
+        } else {
+            old
+        };
+        let subscription = self.link(slot, filter, matched, options, id, record);
+        let wants_retained = match options.retain_handling {
+            RetainHandling::Send => true,
+            RetainHandling::SendIfNew => found.is_err(),
+            RetainHandling::DoNotSend => false,
+        };
+        if wants_retained && subscription.group.is_none() {
+            self.begin_replay(slot, &subscription);
+        }
+        let subscriptions = &mut self.sessions.get_mut(slot).subscriptions;
+        match found {
+            Ok(at) => subscriptions[at] = subscription,
+            Err(at) => subscriptions.insert(at, subscription),
+        }
+        Ok(record)
+    }
+
+    /// Makes the filter find the session, or its group.
+    pub(crate) fn link(
+        &mut self,
+        slot: Slot,
+        filter: &str,
+        matched: &str,
+        options: SubscriptionOptions,
+        id: u32,
+        record: Position,
+    ) -> Subscription {
+        let is_shared = matched.len() != filter.len();
+        let group = is_shared.then(|| self.groups.join(filter, Member { slot, options, id }));
+        let subscription = Subscription {
+            filter: filter.into(),
+            options,
+            id,
+            group,
+            record,
+        };
+        self.subscriptions.insert(matched, subscription.target(slot));
+        subscription
+    }
+
+    /// Makes the filter find the session, or its group without members, no more.
+    pub(crate) fn unlink(&mut self, slot: Slot, subscription: &Subscription) {
+        let is_last = subscription.group.is_none_or(|group| self.groups.leave(group, slot));
+        if is_last {
+            self.subscriptions
+                .remove(subscription.matched_filter(), subscription.target(slot));
+        }
+    }
+
+    /// UNSUBSCRIBE arrived. Answers with UNSUBACK.
+    pub fn unsubscribe(&mut self, now: Now, conn: ConnId, unsubscribe: &Unsubscribe<'_>, out: &mut dyn Sink) {
+        let Some(slot) = self.heard(now, conn) else { return };
+        let mut after = Position(0);
+        let mut reasons = Vec::with_capacity(unsubscribe.filters.len());
+        for filter in &unsubscribe.filters {
+            reasons.push(match self.remove_subscription(slot, filter, out) {
+                Ok(Some(record)) => {
+                    after = after.max(record);
+                    ReasonCode::Success
+                }
+                Ok(None) => ReasonCode::NoSubscriptionExisted,
+                Err(Full) => ReasonCode::QuotaExceeded,
+            });
+        }
+        out.reply(
+            conn,
+            &Packet::UnsubAck(SubAck::new(unsubscribe.packet_id, reasons)),
+            after,
+        );
+    }
+
+    fn remove_subscription(&mut self, slot: Slot, filter: &str, out: &mut dyn Sink) -> Result<Option<Position>, Full> {
+        let session = self.sessions.get_mut(slot);
+        let Ok(at) = session.subscription(filter) else {
+            return Ok(None);
+        };
+        let gone = Record::SubscriptionGone {
+            session: session.id,
+            filter,
+        };
+        let after = bury(&gone, session.subscriptions[at].record, out)?;
+        let subscription = session.subscriptions.remove(at);
+        self.unlink(slot, &subscription);
+        self.end_replay(slot, filter);
+        Ok(Some(after))
+    }
+}
+
+fn granted(qos: QoS) -> ReasonCode {
+    match qos {
+        QoS::AtMostOnce => ReasonCode::Success,
+        QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
+        QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+    }
+}

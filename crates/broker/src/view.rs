@@ -1,0 +1,118 @@
+//! What may be seen from outside: sessions for listings, figures for `$SYS` and metrics.
+
+use mqtt::SubscriptionOptions;
+
+use crate::session::Session;
+use crate::{Broker, ConnId};
+
+/// A session, as listings show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionView<'a> {
+    /// To whom it belongs.
+    pub owner: &'a str,
+    /// Its client identifier.
+    pub client_id: &'a str,
+    /// Its connection.
+    pub conn: Option<ConnId>,
+    /// Seconds that it outlives its connection; `u32::MAX` is for ever.
+    pub expiry_s: u32,
+    /// Number of its subscriptions.
+    pub subscriptions: usize,
+    /// Messages that wait.
+    pub queued_messages: usize,
+    /// Their bytes.
+    pub queued_bytes: u64,
+    /// Messages sent and not acknowledged.
+    pub in_flight: usize,
+}
+
+/// A subscription, as listings show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubscriptionView<'a> {
+    /// The whole filter, `$share/…` included.
+    pub filter: &'a str,
+    /// Its options.
+    pub options: SubscriptionOptions,
+    /// Its Subscription Identifier.
+    pub subscription_id: Option<u32>,
+}
+
+/// Figures of a broker at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Sessions, connected or not.
+    pub sessions: usize,
+    /// Those with a connection.
+    pub connected: usize,
+    /// Subscriptions, those of shared groups included.
+    pub subscriptions: usize,
+    /// Retained messages.
+    pub retained_messages: usize,
+    /// Their bytes.
+    pub retained_bytes: u64,
+    /// Messages that wait in sessions.
+    pub queued_messages: usize,
+    /// Their bytes, counted for each session.
+    pub queued_bytes: u64,
+    /// Messages sent and not acknowledged.
+    pub in_flight: usize,
+    /// Bytes of messages held in memory, each counted once.
+    pub memory_bytes: u64,
+}
+
+impl Broker {
+    /// All sessions, in a stable order.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
+        self.sessions.iter().map(view)
+    }
+
+    /// The session of a connection.
+    pub fn session(&self, conn: ConnId) -> Option<SessionView<'_>> {
+        self.sessions.by_conn(conn).map(|slot| view(self.sessions.get(slot)))
+    }
+
+    /// The subscriptions of a session, by filter.
+    pub fn subscriptions(&self, owner: &str, client_id: &str) -> impl Iterator<Item = SubscriptionView<'_>> {
+        let session = self.sessions.find(owner, client_id).map(|slot| self.sessions.get(slot));
+        session
+            .into_iter()
+            .flat_map(|session| &session.subscriptions)
+            .map(|subscription| SubscriptionView {
+                filter: &subscription.filter,
+                options: subscription.options,
+                subscription_id: Some(subscription.id).filter(|id| *id != 0),
+            })
+    }
+
+    /// Figures of this instant; visits every session.
+    pub fn statistics(&self) -> Statistics {
+        let mut statistics = Statistics {
+            sessions: self.sessions.len(),
+            connected: self.sessions.connected(),
+            retained_messages: self.retained.len(),
+            retained_bytes: self.retained.bytes(),
+            memory_bytes: self.held.memory_bytes(),
+            ..Statistics::default()
+        };
+        for session in self.sessions() {
+            statistics.subscriptions += session.subscriptions;
+            statistics.queued_messages += session.queued_messages;
+            statistics.queued_bytes += session.queued_bytes;
+            statistics.in_flight += session.in_flight;
+        }
+        statistics
+    }
+}
+
+fn view(session: &Session) -> SessionView<'_> {
+    SessionView {
+        owner: &session.owner,
+        client_id: &session.client_id,
+        conn: session.live.as_ref().map(|live| live.conn),
+        expiry_s: session.expiry_s,
+        subscriptions: session.subscriptions.len(),
+        queued_messages: session.outgoing.waiting_len(),
+        queued_bytes: session.outgoing.waiting_bytes(),
+        in_flight: session.outgoing.in_flight_len(),
+    }
+}

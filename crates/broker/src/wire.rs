@@ -1,0 +1,59 @@
+//! The bytes of records: integers as LEB128, strings behind their length.
+
+use crate::record::Damaged;
+
+/// Appends an integer in as few groups of seven bits as it takes.
+pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a string behind its length.
+pub(crate) fn put_str(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Reads from the front of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reader<'a> {
+    pub(crate) rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn u8(&mut self) -> Result<u8, Damaged> {
+        let (first, rest) = self.rest.split_first().ok_or(Damaged)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Damaged> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            value |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Damaged)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Damaged> {
+        u32::try_from(self.u64()?).map_err(|_| Damaged)
+    }
+
+    pub(crate) fn str(&mut self) -> Result<&'a str, Damaged> {
+        let len = usize::try_from(self.u64()?).map_err(|_| Damaged)?;
+        let (text, rest) = self.rest.split_at_checked(len).ok_or(Damaged)?;
+        self.rest = rest;
+        std::str::from_utf8(text).map_err(|_| Damaged)
+    }
+
+    pub(crate) fn end(self) -> Result<(), Damaged> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Damaged) }
+    }
+}

@@ -1,0 +1,417 @@
+//! A world for a broker: connections that take what they are given, a log in memory, a clock that is told the time.
+#![allow(dead_code, reason = "each test uses its part of the world")]
+#![allow(unreachable_pub, reason = "a module of several test programs")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
+
+use broker::{
+    Broker, ConnId, Dropped, Full, Limits, Message, Now, OwnedMessage, Position, Published, Received, Record, Recovery,
+    Sink,
+};
+use mqtt::{
+    Ack, Connect, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, Subscribe, SubscriptionOptions, Unsubscribe,
+    Version,
+};
+
+/// One record of the log.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub meta: Vec<u8>,
+    pub body: Vec<u8>,
+    pub is_cancelled: bool,
+    pub is_released: bool,
+}
+
+/// All that a broker asked for.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// What each connection got, in words.
+    pub got: BTreeMap<u64, Vec<String>>,
+    pub closed: Vec<(u64, ReasonCode)>,
+    pub wills: Vec<OwnedMessage>,
+    pub drops: Vec<Dropped>,
+    pub log: Vec<Entry>,
+    /// Records up to here are written; later ones may still be taken back.
+    pub durable: usize,
+    pub is_full: bool,
+    pub loads: Vec<Position>,
+    pub without_room: BTreeSet<u64>,
+    /// The position that the last reply waits for.
+    pub last_after: Position,
+}
+
+impl Sink for Outside {
+    fn has_room(&self, conn: ConnId) -> bool {
+        !self.without_room.contains(&conn.0)
+    }
+
+    fn publish(&mut self, conn: ConnId, publish: &Publish<'_>) {
+        self.got.entry(conn.0).or_default().push(in_words(publish));
+    }
+
+    fn reply(&mut self, conn: ConnId, packet: &Packet<'_>, after: Position) {
+        self.last_after = after;
+        self.got.entry(conn.0).or_default().push(reply_in_words(packet));
+    }
+
+    fn close(&mut self, conn: ConnId, reason: ReasonCode) {
+        self.closed.push((conn.0, reason));
+    }
+
+    fn log(&mut self, record: &Record<'_>) -> Result<Position, Full> {
+        if self.is_full && !record.frees_space() {
+            return Err(Full);
+        }
+        let mut meta = Vec::new();
+        let body = record.encode(&mut meta).to_vec();
+        self.log.push(Entry {
+            meta,
+            body,
+            is_cancelled: false,
+            is_released: false,
+        });
+        Ok(Position(self.log.len() as u64))
+    }
+
+    fn cancel(&mut self, position: Position) -> bool {
+        let at = position.0 as usize - 1;
+        let in_time = at >= self.durable;
+        assert!(
+            !self.log[at].is_cancelled && !self.log[at].is_released,
+            "{position:?} is given up twice"
+        );
+        self.log[at].is_cancelled |= in_time;
+        in_time
+    }
+
+    fn release(&mut self, position: Position) {
+        let entry = &mut self.log[position.0 as usize - 1];
+        assert!(
+            !entry.is_cancelled && !entry.is_released,
+            "{position:?} is given up twice"
+        );
+        entry.is_released = true;
+    }
+
+    fn load(&mut self, position: Position) {
+        let entry = &self.log[position.0 as usize - 1];
+        assert!(
+            !entry.is_cancelled && !entry.is_released,
+            "{position:?} is read after it was given up"
+        );
+        self.loads.push(position);
+    }
+
+    fn will(&mut self, _owner: &str, _client_id: &str, will: OwnedMessage) {
+        self.wills.push(will);
+    }
+
+    fn dropped(&mut self, why: Dropped) {
+        self.drops.push(why);
+    }
+}
+
+fn in_words(publish: &Publish<'_>) -> String {
+    let payload = String::from_utf8_lossy(publish.payload);
+    let mut words = format!("{}={payload}", publish.topic);
+    let mut add = |is_there: bool, word: String| {
+        if is_there {
+            words.push(' ');
+            words.push_str(&word);
+        }
+    };
+    add(publish.qos > QoS::AtMostOnce, format!("qos{}", publish.qos as u8));
+    add(
+        publish.packet_id.is_some(),
+        format!("id{}", publish.packet_id.map_or(0, NonZeroU16::get)),
+    );
+    add(publish.dup, "dup".into());
+    add(publish.retain, "retain".into());
+    let properties = &publish.properties;
+    let ids = &properties.subscription_ids;
+    add(!ids.is_empty(), format!("sub{ids:?}"));
+    add(
+        properties.topic_alias.is_some(),
+        format!("alias{}", properties.topic_alias.map_or(0, NonZeroU16::get)),
+    );
+    let expiry = properties.message_expiry_interval_s;
+    add(expiry.is_some(), format!("expires{}", expiry.unwrap_or(0)));
+    words
+}
+
+fn reply_in_words(packet: &Packet<'_>) -> String {
+    let ack = |name: &str, ack: &Ack<'_>| match ack.reason {
+        ReasonCode::Success => format!("{name} {}", ack.packet_id),
+        reason => format!("{name} {} {reason:?}", ack.packet_id),
+    };
+    match packet {
+        Packet::ConnAck(connack) if connack.reason.is_error() => format!("CONNACK {:?}", connack.reason),
+        Packet::ConnAck(connack) if connack.session_present => "CONNACK present".into(),
+        Packet::ConnAck(_) => "CONNACK".into(),
+        Packet::PubAck(it) => ack("PUBACK", it),
+        Packet::PubRec(it) => ack("PUBREC", it),
+        Packet::PubRel(it) => ack("PUBREL", it),
+        Packet::PubComp(it) => ack("PUBCOMP", it),
+        Packet::SubAck(suback) => format!("SUBACK {:?}", suback.reasons),
+        Packet::UnsubAck(unsuback) => format!("UNSUBACK {:?}", unsuback.reasons),
+        Packet::PingResp => "PINGRESP".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A broker and all around it.
+pub struct World {
+    pub broker: Broker,
+    pub out: Outside,
+    pub now: Now,
+    pub limits: Limits,
+}
+
+/// Tests may not depend on where the clocks start.
+const START: Now = Now {
+    monotonic_ms: 7_000,
+    unix_ms: 1_700_000_000_000,
+};
+
+impl Default for World {
+    fn default() -> Self {
+        World::with(Limits::default())
+    }
+}
+
+/// CONNECT of version 5 with a session that ends with the connection.
+pub fn clean(client_id: &str) -> Connect<'_> {
+    Connect::new(Version::V5, client_id)
+}
+
+/// CONNECT of version 5 with a session that stays for ten minutes.
+pub fn lasting(client_id: &str) -> Connect<'_> {
+    Connect {
+        clean_start: false,
+        session_expiry_interval_s: Some(600),
+        ..clean(client_id)
+    }
+}
+
+/// A PUBLISH; its packet identifier is 1 where it needs one.
+pub fn message<'a>(topic: &'a str, payload: &'a str, qos: u8) -> Publish<'a> {
+    let packet_id = (qos > 0).then_some(PacketId::MIN);
+    Publish::new(topic, qos_of(qos), packet_id, payload.as_bytes())
+}
+
+pub fn retained<'a>(topic: &'a str, payload: &'a str, qos: u8) -> Publish<'a> {
+    Publish {
+        retain: true,
+        ..message(topic, payload, qos)
+    }
+}
+
+pub fn qos_of(qos: u8) -> QoS {
+    [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][usize::from(qos)]
+}
+
+pub fn id(packet_id: u16) -> PacketId {
+    PacketId::new(packet_id).expect("not zero")
+}
+
+impl World {
+    pub fn with(limits: Limits) -> Self {
+        World {
+            broker: Broker::new(limits.clone()),
+            out: Outside::default(),
+            now: START,
+            limits,
+        }
+    }
+
+    /// Connects as the owner "plant"; nothing else comes before CONNACK.
+    pub fn connect(&mut self, conn: u64, connect: &Connect<'_>) -> bool {
+        self.connect_as(conn, "plant", connect)
+    }
+
+    pub fn connect_as(&mut self, conn: u64, owner: &str, connect: &Connect<'_>) -> bool {
+        self.out.without_room.insert(conn);
+        let is_in = self
+            .broker
+            .connect(self.now, ConnId(conn), connect, owner, None, &mut self.out);
+        self.out.without_room.remove(&conn);
+        self.broker.writable(self.now, ConnId(conn), &mut self.out);
+        is_in
+    }
+
+    pub fn subscribe(&mut self, conn: u64, filter: &str, qos: u8) {
+        let options = SubscriptionOptions {
+            qos: qos_of(qos),
+            ..SubscriptionOptions::default()
+        };
+        self.subscribe_with(conn, filter, options, None);
+    }
+
+    pub fn subscribe_with(&mut self, conn: u64, filter: &str, options: SubscriptionOptions, id: Option<u32>) {
+        let subscribe = Subscribe {
+            subscription_id: id,
+            ..Subscribe::new(PacketId::MIN, vec![(filter, options)])
+        };
+        self.broker
+            .subscribe(self.now, ConnId(conn), &subscribe, &mut |_| true, &mut self.out);
+    }
+
+    pub fn unsubscribe(&mut self, conn: u64, filter: &str) {
+        let unsubscribe = Unsubscribe::new(PacketId::MIN, vec![filter]);
+        self.broker
+            .unsubscribe(self.now, ConnId(conn), &unsubscribe, &mut self.out);
+    }
+
+    /// The whole way of a PUBLISH, as the hub takes it.
+    pub fn publish(&mut self, conn: u64, publish: &Publish<'_>) -> Published {
+        let Received::New { alias } = self.broker.receive(self.now, ConnId(conn), publish, &mut self.out) else {
+            return Published::default();
+        };
+        let resolved = Publish {
+            topic: alias.as_deref().unwrap_or(publish.topic),
+            ..publish.clone()
+        };
+        let published = self.send(Some(conn), &resolved, broker::Keep::Always);
+        if let Some(packet_id) = publish.packet_id {
+            let reason = if published.refused {
+                ReasonCode::QuotaExceeded
+            } else {
+                ReasonCode::Success
+            };
+            let (now, qos) = (self.now, publish.qos);
+            self.broker.acknowledge(
+                now,
+                ConnId(conn),
+                packet_id,
+                qos,
+                reason,
+                published.after,
+                &mut self.out,
+            );
+        }
+        published
+    }
+
+    /// A message that is already let in.
+    pub fn send(&mut self, conn: Option<u64>, publish: &Publish<'_>, keep: broker::Keep) -> Published {
+        let message = Message {
+            publish,
+            from: conn.map(ConnId),
+            addressee: None,
+            keep,
+        };
+        self.broker.publish(self.now, &message, &mut self.out)
+    }
+
+    pub fn puback(&mut self, conn: u64, packet_id: u16) {
+        self.handle(conn, &Packet::PubAck(Ack::new(id(packet_id), ReasonCode::Success)));
+    }
+
+    pub fn pubrec(&mut self, conn: u64, packet_id: u16) {
+        self.handle(conn, &Packet::PubRec(Ack::new(id(packet_id), ReasonCode::Success)));
+    }
+
+    pub fn pubrel(&mut self, conn: u64, packet_id: u16) {
+        self.handle(conn, &Packet::PubRel(Ack::new(id(packet_id), ReasonCode::Success)));
+    }
+
+    pub fn pubcomp(&mut self, conn: u64, packet_id: u16) {
+        self.handle(conn, &Packet::PubComp(Ack::new(id(packet_id), ReasonCode::Success)));
+    }
+
+    pub fn handle(&mut self, conn: u64, packet: &Packet<'_>) {
+        self.broker.handle(self.now, ConnId(conn), packet, &mut self.out);
+    }
+
+    pub fn disconnect(&mut self, conn: u64) {
+        let disconnect = Disconnect::new(ReasonCode::Success);
+        self.broker
+            .disconnect(self.now, ConnId(conn), &disconnect, &mut self.out);
+    }
+
+    /// The connection breaks.
+    pub fn cut(&mut self, conn: u64) {
+        self.broker.closed(self.now, ConnId(conn), &mut self.out);
+    }
+
+    pub fn block(&mut self, conn: u64) {
+        self.out.without_room.insert(conn);
+    }
+
+    pub fn unblock(&mut self, conn: u64) {
+        self.out.without_room.remove(&conn);
+        self.broker.writable(self.now, ConnId(conn), &mut self.out);
+    }
+
+    /// Time passes, and what is due happens.
+    pub fn pass(&mut self, ms: u64) {
+        self.now.monotonic_ms += ms;
+        self.now.unix_ms += ms;
+        self.broker.tick(self.now, &mut self.out);
+    }
+
+    /// Everything logged so far is written.
+    pub fn commit(&mut self) {
+        self.out.durable = self.out.log.len();
+    }
+
+    /// Answers all readings that the broker asked for.
+    pub fn load(&mut self) {
+        while let Some(position) = self.out.loads.pop() {
+            let body = self.out.log[position.0 as usize - 1].body.clone();
+            self.broker.loaded(self.now, position, Some(&body), &mut self.out);
+        }
+    }
+
+    /// A new process with what the log has of the first `written` records. Its monotonic clock starts anew.
+    pub fn restart_after(&mut self, written: usize) {
+        self.out.log.truncate(written);
+        self.out.durable = written;
+        self.out.loads.clear();
+        self.now.monotonic_ms = 3;
+        let mut recovery = Recovery::new(self.limits.clone());
+        for (at, entry) in self
+            .out
+            .log
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, entry)| !entry.is_cancelled)
+        {
+            entry.is_released = false;
+            let record = Record::decode(&entry.meta, &[]).expect("what was logged");
+            recovery.restore(Position(at as u64 + 1), &record, entry.body.len());
+        }
+        self.broker = recovery.finish(self.now, &mut self.out);
+        self.broker.tick(self.now, &mut self.out);
+    }
+
+    /// A new process that finds everything written.
+    pub fn restart(&mut self) {
+        self.commit();
+        self.restart_after(self.out.log.len());
+    }
+
+    /// What a connection got since the last time it was asked.
+    pub fn got(&mut self, conn: u64) -> Vec<String> {
+        self.out.got.remove(&conn).unwrap_or_default()
+    }
+
+    /// The wills that came due since the last time, as `topic=payload`.
+    pub fn wills(&mut self) -> Vec<String> {
+        self.out.wills.drain(..).map(|will| in_words(&will.publish())).collect()
+    }
+
+    pub fn drops(&mut self) -> Vec<Dropped> {
+        std::mem::take(&mut self.out.drops)
+    }
+
+    /// Records that something still needs.
+    pub fn live_records(&self) -> usize {
+        self.out
+            .log
+            .iter()
+            .filter(|entry| !entry.is_cancelled && !entry.is_released)
+            .count()
+    }
+}
