@@ -79,6 +79,7 @@ install_deny() {
 }
 
 install_fuzz() {
+    apt_for c++ g++
     install_rust
 }
 
