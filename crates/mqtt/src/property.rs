@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use crate::read::Reader;
 use crate::write::{Count, Sink};
-use crate::{DecodeError, PacketType, ReasonCode, UserProperties};
+use crate::{DecodeError, PacketType, ReasonCode, UserProperties, topic};
 
 pub(crate) const PAYLOAD_FORMAT_INDICATOR: u8 = 0x01;
 pub(crate) const MESSAGE_EXPIRY_INTERVAL: u8 = 0x02;
@@ -165,10 +165,11 @@ impl<'a> Properties<'a> {
         }
     }
 
-    pub(crate) fn topic_name(&mut self, id: u8) -> Result<&'a str, DecodeError> {
-        let text = self.values.utf8(name(id))?;
-        crate::topic::check_name(text)?;
-        Ok(text)
+    /// A Response Topic, which is a topic name (MQTT-3.3.2-14).
+    pub(crate) fn response_topic(&mut self) -> Result<&'a str, DecodeError> {
+        let name = self.values.utf8(name(RESPONSE_TOPIC))?;
+        topic::check_name_by("MQTT-3.3.2-14", name)?;
+        Ok(name)
     }
 
     /// A Receive Maximum, which is not 0, sections 3.1.2.11.3 and 3.2.2.3.3.

@@ -13,15 +13,19 @@ const SHARE: &str = "$share/";
 /// Checks a topic name, as in a PUBLISH, a will or a Response Topic.
 ///
 /// # Errors
-/// Empty (MQTT-4.7.3-1), with U+0000 (MQTT-4.7.3-2), too long (MQTT-4.7.3-3), with a wildcard (MQTT-3.3.2-2).
-#[inline]
+/// Empty (MQTT-4.7.3-1), with U+0000 (MQTT-4.7.3-2), too long (MQTT-4.7.3-3), with a wildcard (MQTT-4.7.0-1).
 pub fn check_name(name: &str) -> Result<(), DecodeError> {
+    check_name_by("MQTT-4.7.0-1", name)
+}
+
+/// As [`check_name`], for a place that has its own statement against wildcards.
+#[inline]
+pub(crate) fn check_name_by(wildcard_clause: &'static str, name: &str) -> Result<(), DecodeError> {
     check_text(name, "topic name")?;
     if has_any(name, b'#', b'+') {
-        Err(wildcard_in_name(name))
-    } else {
-        Ok(())
+        return Err(wildcard_in_name(wildcard_clause, name));
     }
+    Ok(())
 }
 
 /// Checks a topic filter that is no shared subscription.
@@ -153,8 +157,8 @@ fn too_long(text: &str, what: &'static str) -> DecodeError {
 }
 
 #[cold]
-fn wildcard_in_name(name: &str) -> DecodeError {
-    DecodeError::malformed("MQTT-3.3.2-2", format!("topic name {name:?} has a wildcard"))
+fn wildcard_in_name(clause: &'static str, name: &str) -> DecodeError {
+    DecodeError::malformed(clause, format!("topic name {name:?} has a wildcard"))
 }
 
 #[cold]

@@ -71,7 +71,7 @@ fn check_topic(topic: &str, alias: Option<NonZeroU16>, version: Version) -> Resu
     match (topic.is_empty(), alias) {
         (true, Some(_)) => Ok(()),
         (true, None) if version == Version::V5 => Err(no_topic()),
-        _ => topic::check_name(topic),
+        _ => topic::check_name_by("MQTT-3.3.2-2", topic),
     }
 }
 
@@ -111,7 +111,7 @@ impl<'a> PublishProperties<'a> {
         match id {
             property::PAYLOAD_FORMAT_INDICATOR => self.payload_is_utf8 = properties.flag(id)?,
             property::MESSAGE_EXPIRY_INTERVAL => self.message_expiry_interval_s = Some(properties.u32(id)?),
-            property::RESPONSE_TOPIC => self.response_topic = Some(properties.topic_name(id)?),
+            property::RESPONSE_TOPIC => self.response_topic = Some(properties.response_topic()?),
             property::CORRELATION_DATA => self.correlation_data = Some(properties.binary(id)?),
             property::CONTENT_TYPE => self.content_type = Some(properties.str(id)?),
             _ => return Err(not_allowed(id, packet)),
