@@ -70,7 +70,7 @@ pub(crate) fn observe(plan: &Plan) -> Environment {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         program_commit: option_env!("SELVEDGE_COMMIT").map(str::to_owned),
         optimised: !cfg!(debug_assertions),
-        versions: vec![("rustls".to_owned(), "0.23".to_owned())],
+        versions: locked_versions(),
         cpu_model: cpu_model(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -99,6 +99,23 @@ pub(crate) fn conclude(before: Environment, generator_cpu: Option<usize>, wall: 
         after: proc::load(),
         ..before
     }
+}
+
+/// Versions of the libraries that shape the client's part of a round trip, as locked when this was built.
+fn locked_versions() -> Vec<(String, String)> {
+    let lock = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock"));
+    let packages = lock.split("[[package]]").filter_map(|package| {
+        let value = |key: &str| {
+            package
+                .lines()
+                .find_map(|line| line.strip_prefix(key)?.trim_matches(['=', ' ', '"']).into())
+        };
+        value("name").zip(value("version"))
+    });
+    let shaping = packages.filter(|(name, _): &(&str, &str)| ["ring", "rustix", "rustls"].contains(name));
+    shaping
+        .map(|(name, version)| (name.to_owned(), version.to_owned()))
+        .collect()
 }
 
 /// The one reading of the wall clock: a run has to say when it was.
@@ -167,4 +184,28 @@ fn socket_options() -> Vec<(String, String)> {
 /// Bytes as hexadecimal text.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rtt::Options;
+
+    #[test]
+    fn a_run_says_when_it_was_on_what_and_with_which_libraries() {
+        let seen = observe(&Plan::new(Options::default(), None).unwrap());
+        assert!(
+            seen.started_at.len() == 20 && seen.started_at.ends_with('Z'),
+            "{}",
+            seen.started_at
+        );
+        assert!(seen.kernel.is_some() && seen.cpus > 0);
+        let names: Vec<&str> = seen.versions.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["ring", "rustix", "rustls"]);
+        assert!(
+            seen.versions.iter().all(|(_, version)| version.contains('.')),
+            "{:?}",
+            seen.versions
+        );
+    }
 }

@@ -1,7 +1,6 @@
 //! One block: sends what is due, takes what comes, until all is settled.
 
 use std::io;
-use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -14,14 +13,12 @@ use crate::run::WarmUp;
 
 /// Messages sent in a row before answers are looked at, when sending is behind its schedule.
 const SENDS_IN_A_ROW: usize = 64;
-/// Time to get ready before the first message can be due.
-const LEAD: Duration = Duration::from_millis(1);
 
 /// Warm-up: round trips in a window, most windows, most time, and how near two medians have to be (rule 7).
-const WINDOW_MESSAGES: u64 = 32;
-const WINDOWS: u32 = 40;
+const WINDOW_MESSAGES: u64 = 64;
+const WINDOWS: u32 = 20;
 const WARM_UP_NS: u64 = 2_000_000_000;
-const MEDIANS_AGREE: f64 = 0.05;
+const MEDIANS_AGREE: f64 = 0.10;
 
 /// What the generator itself used in a block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +40,7 @@ pub(crate) fn run_block(
     payloads: &mut Payloads,
     tag: u32,
 ) -> io::Result<GeneratorUsage> {
-    fleet.clock = Clock::starting_in(LEAD);
+    fleet.clock = Clock::start();
     fleet.poller.take_spin_ns();
     let cpu_before = thread_cpu_s();
     loop {

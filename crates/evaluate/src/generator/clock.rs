@@ -1,6 +1,6 @@
 //! The client's monotonic clock: the only one a round trip is measured with (rule 4).
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Nanoseconds since an origin, `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug)]
@@ -9,15 +9,13 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock whose zero is `lead` from now, so that what is due at zero can be prepared.
-    pub(crate) fn starting_in(lead: Duration) -> Clock {
-        Clock {
-            origin: Instant::now() + lead,
-        }
+    /// A clock whose zero is now.
+    pub(crate) fn start() -> Clock {
+        Clock { origin: Instant::now() }
     }
 
-    /// Nanoseconds since the origin; 0 before it.
+    /// Nanoseconds since the origin.
     pub(crate) fn now_ns(&self) -> u64 {
-        Instant::now().saturating_duration_since(self.origin).as_nanos() as u64
+        self.origin.elapsed().as_nanos() as u64
     }
 }

@@ -1,7 +1,6 @@
 //! The connected clients of one arm: the responder, if the arm needs one, and the devices.
 
 use std::io;
-use std::time::Duration;
 
 use mqtt::QoS;
 
@@ -76,7 +75,7 @@ impl Fleet {
             answers: Vec::new(),
             failure: None,
             poller: Poller::new(spins).map_err(|error| format!("no epoll set: {error}"))?,
-            clock: Clock::starting_in(Duration::ZERO),
+            clock: Clock::start(),
         };
         fleet.connect_all(access, responders + devices as usize, qos)?;
         Ok(fleet)

@@ -54,8 +54,8 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
                 qos: vec![0, 1, 2],
                 ..one
             }],
-            blocks: 30,
-            duration_us: 400 * MS,
+            blocks: 40,
+            duration_us: 200 * MS,
         },
         Preset::Quick => Defaults {
             arms: with_broker(ArmKind::Relay),

@@ -10,8 +10,11 @@ pub trait Progress {
     /// Something worth a line: an arm is ready, an arm is skipped.
     fn say(&mut self, line: &str);
 
-    /// A block begins.
+    /// A block begins: its clients connect and warm up.
     fn block(&mut self, step: &Step<'_>);
+
+    /// Its warm-up is over.
+    fn measuring(&mut self) {}
 
     /// The run is over.
     fn done(&mut self);

@@ -92,7 +92,7 @@ impl<'a> Runner<'a> {
     fn measure_cell(&mut self, cell: usize, index: u32, progress: &mut dyn Progress) -> io::Result<()> {
         let seed = schedule_seed(self.plan.seed(), cell, index);
         let dues = schedule(&self.plan.cells()[cell], self.plan.trace(), seed);
-        hash_into(&mut self.digest, &dues);
+        hash_into(&mut self.digest, &self.plan.cells()[cell], &dues);
         let mut arms: Vec<usize> = (0..self.stand.standing.len()).collect();
         arms.shuffle(&mut self.order);
         for arm in arms {
@@ -100,7 +100,7 @@ impl<'a> Runner<'a> {
                 continue;
             }
             progress.block(&self.step(arm, index));
-            match self.measure_block(cell, arm, index, dues.clone())? {
+            match self.measure_block(cell, arm, index, dues.clone(), progress)? {
                 Ok(block) => self.blocks.push(block),
                 Err(reason) => self.leave_out(arm, reason, progress),
             }
@@ -137,6 +137,7 @@ impl<'a> Runner<'a> {
         arm: usize,
         index: u32,
         dues: Vec<Due>,
+        progress: &mut dyn Progress,
     ) -> io::Result<Result<Block, String>> {
         let tag = self.next_tag;
         self.next_tag += WARM_UP_TAGS + 1;
@@ -149,6 +150,7 @@ impl<'a> Runner<'a> {
         };
         let timeout_ns = point.timeout_us * 1_000;
         let warm_up = block::warm_up(fleet, point.devices, timeout_ns, &mut self.payloads[cell], tag)?;
+        progress.measuring();
         let started_s = self.started.elapsed().as_secs_f64();
         let mut recorder = Recorder::new(point.devices, timeout_ns, dues.len());
         let meter = Meter::start(running);

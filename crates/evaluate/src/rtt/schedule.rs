@@ -71,8 +71,9 @@ fn replayed(trace: &Trace, devices: u32, end_ns: u64) -> Vec<Due> {
         .collect()
 }
 
-/// Adds a schedule to a hash, so that two runs can prove that theirs were the same.
-pub(crate) fn hash_into(digest: &mut ring::digest::Context, dues: &[Due]) {
+/// Adds a block's cell and schedule to a hash, so that two runs can prove that theirs were the same.
+pub(crate) fn hash_into(digest: &mut ring::digest::Context, cell: &Cell, dues: &[Due]) {
+    digest.update(format!("{cell:?}").as_bytes());
     for due in dues {
         digest.update(&due.at_ns.to_le_bytes());
         digest.update(&due.device.to_le_bytes());
