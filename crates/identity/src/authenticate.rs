@@ -1,0 +1,251 @@
+//! From what a client presents to who it is.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::certificate::CertificateIdentity;
+use crate::enrol::Identity;
+use crate::name::{ClientKind, ClientName, DEFAULT_TENANT, NameError};
+use crate::password::{self, MAX_PASSWORD_BYTES};
+use crate::registry::{Proofs, RegistryError, SerialState};
+use crate::token::{self, TokenError};
+
+/// What a client presents when it connects.
+#[derive(Clone, Copy, Default)]
+pub struct Presented<'a> {
+    /// `{id}` in the default tenant, else `{tenant}/{id}`; may be left out with a token or certificate.
+    pub user_name: Option<&'a str>,
+    /// A password or a token.
+    pub password: Option<&'a [u8]>,
+    /// From the TLS handshake, which has verified it.
+    pub certificate: Option<&'a CertificateIdentity>,
+}
+
+/// Who a connection belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Principal {
+    /// Its tenant.
+    pub tenant: Arc<str>,
+    /// What it is.
+    pub kind: PrincipalKind,
+    /// Its id within the tenant; empty for an anonymous client.
+    pub id: Arc<str>,
+}
+
+/// What a connected client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PrincipalKind {
+    /// A registered device.
+    Device,
+    /// A registered app.
+    App,
+    /// A client without credentials, where that is allowed.
+    Anonymous,
+}
+
+/// Why a client was refused: for logs and operators. A client learns only that it was.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It presented nothing, and anonymous clients are not allowed.
+    #[error("no credentials")]
+    NoCredentials,
+    /// A user name that no client can have.
+    #[error("user name: {0}")]
+    UserName(#[from] NameError),
+    /// A user name without anything to prove it.
+    #[error("a user name without password, token or certificate")]
+    NoProof,
+    /// A password without a user name.
+    #[error("a password without a user name")]
+    NoUserName,
+    /// Over [`MAX_PASSWORD_BYTES`]; never hashed.
+    #[error("a password of {0} bytes; at most {MAX_PASSWORD_BYTES} are read")]
+    PasswordTooLong(usize),
+    /// No such client.
+    #[error("no such device or app")]
+    UnknownClient,
+    /// Not its password, or it has none.
+    #[error("wrong password")]
+    WrongPassword,
+    /// The token itself is worth nothing.
+    #[error("token: {0}")]
+    Token(#[from] TokenError),
+    /// The token was revoked, or issued to an earlier client of that name.
+    #[error("token: revoked")]
+    TokenRevoked,
+    /// Valid until then, in seconds of Unix time.
+    #[error("certificate: expired at {0} seconds of Unix time")]
+    CertificateExpired(i64),
+    /// Its serial was revoked.
+    #[error("certificate: serial {0} is revoked")]
+    CertificateRevoked(String),
+    /// Issued to an earlier client of that name, or by an authority that this client is not to be known by.
+    #[error("certificate: serial {0} was not issued to this client")]
+    CertificateNotIssued(String),
+    /// User name, token and certificate name different clients.
+    #[error("it presents credentials of two clients, \"{0}\" and \"{1}\"")]
+    TwoClients(ClientName, ClientName),
+    /// Right, but kept out.
+    #[error("disabled")]
+    Disabled,
+    /// The registry cannot be read; the client may try again.
+    #[error("{0}")]
+    Unavailable(#[from] RegistryError),
+    /// The system has no memory for hashing; the client may try again.
+    #[error("password not hashed: {0}")]
+    Hashing(#[from] io::Error),
+}
+
+impl Refusal {
+    /// Whether it was the client's failure, and counts against its address.
+    pub fn is_failed_login(&self) -> bool {
+        !matches!(self, Refusal::Unavailable(_) | Refusal::Hashing(_))
+    }
+}
+
+/// A client that proved who it is.
+struct Proven {
+    name: ClientName,
+    kind: ClientKind,
+    disabled: bool,
+}
+
+impl Identity {
+    /// Finds out who presents this. Everything presented must be right, and of the same client.
+    ///
+    /// Blocks: reads the registry and may take [`HASHING_MEMORY_BYTES`](crate::HASHING_MEMORY_BYTES) for tens of
+    /// milliseconds. The time does not tell whether a user name exists. To miss no removal, see
+    /// [`Registry::last_change`](crate::Registry::last_change).
+    ///
+    /// # Errors
+    /// Why not, for the log alone.
+    pub fn authenticate(&self, presented: &Presented<'_>, now_unix_s: i64) -> Result<Principal, Refusal> {
+        let user_name = presented.user_name.filter(|name| !name.is_empty());
+        let named = user_name.map(ClientName::from_user_name).transpose()?;
+        let by_certificate = presented
+            .certificate
+            .map(|found| self.by_certificate(found, now_unix_s))
+            .transpose()?;
+        let by_secret = presented
+            .password
+            .map(|secret| self.by_secret(named.as_ref(), secret, now_unix_s))
+            .transpose()?;
+        let proven = match (by_certificate, by_secret) {
+            (Some(one), Some(other)) => same(&one.name, &other.name).map(|()| one)?,
+            (Some(proven), None) | (None, Some(proven)) => proven,
+            (None, None) => return self.without_proof(named.is_some()),
+        };
+        if let Some(named) = named {
+            same(&named, &proven.name)?;
+        }
+        if proven.disabled {
+            Err(Refusal::Disabled)
+        } else {
+            Ok(proven.into())
+        }
+    }
+
+    fn without_proof(&self, named: bool) -> Result<Principal, Refusal> {
+        match (named, self.options.allow_anonymous) {
+            (true, _) => Err(Refusal::NoProof),
+            (false, false) => Err(Refusal::NoCredentials),
+            (false, true) => Ok(Principal {
+                tenant: DEFAULT_TENANT.into(),
+                kind: PrincipalKind::Anonymous,
+                id: "".into(),
+            }),
+        }
+    }
+
+    fn by_certificate(&self, certificate: &CertificateIdentity, now_unix_s: i64) -> Result<Proven, Refusal> {
+        if certificate.not_after_unix_s < now_unix_s {
+            return Err(Refusal::CertificateExpired(certificate.not_after_unix_s));
+        }
+        let proofs = self
+            .registry()
+            .proofs(&certificate.name)?
+            .ok_or(Refusal::UnknownClient)?;
+        match self.registry().serial_state(&certificate.name, &certificate.serial)? {
+            SerialState::Revoked => Err(Refusal::CertificateRevoked(certificate.serial.clone())),
+            SerialState::Unknown if !proofs.trusts_subject => {
+                Err(Refusal::CertificateNotIssued(certificate.serial.clone()))
+            }
+            SerialState::Unknown | SerialState::Issued => Ok(Proven::new(certificate.name.clone(), &proofs)),
+        }
+    }
+
+    fn by_secret(&self, named: Option<&ClientName>, secret: &[u8], now_unix_s: i64) -> Result<Proven, Refusal> {
+        if secret.len() > MAX_PASSWORD_BYTES {
+            return Err(Refusal::PasswordTooLong(secret.len()));
+        }
+        if token::looks_like_token(secret) {
+            return self.by_token(secret, now_unix_s);
+        }
+        self.by_password(named.ok_or(Refusal::NoUserName)?, secret)
+    }
+
+    fn by_password(&self, name: &ClientName, password: &[u8]) -> Result<Proven, Refusal> {
+        let proofs = self.registry().proofs(name)?;
+        let stored = proofs.as_ref().and_then(|proofs| proofs.password.as_deref());
+        let right = self.is_password(password, stored)?;
+        match proofs {
+            None => Err(Refusal::UnknownClient),
+            Some(_) if !right => Err(Refusal::WrongPassword),
+            Some(proofs) => Ok(Proven::new(name.clone(), &proofs)),
+        }
+    }
+
+    fn is_password(&self, password: &[u8], stored: Option<&str>) -> io::Result<bool> {
+        let tag = self.verified.tag(stored.unwrap_or_default(), password);
+        if self.verified.contains(tag) {
+            return Ok(true);
+        }
+        let right = password::verify(password, stored)?;
+        if right {
+            self.verified.insert(tag);
+        }
+        Ok(right)
+    }
+
+    fn by_token(&self, token: &[u8], now_unix_s: i64) -> Result<Proven, Refusal> {
+        let claims = self.tokens.verify(token, now_unix_s)?;
+        let name = ClientName::new(&claims.tenant, &claims.sub)?;
+        let proofs = self.registry().proofs(&name)?.ok_or(Refusal::UnknownClient)?;
+        if proofs.kind != claims.kind || proofs.token_epoch.as_ref() != Some(&claims.epoch) {
+            return Err(Refusal::TokenRevoked);
+        }
+        Ok(Proven::new(name, &proofs))
+    }
+}
+
+impl Proven {
+    fn new(name: ClientName, proofs: &Proofs) -> Self {
+        Proven {
+            name,
+            kind: proofs.kind,
+            disabled: proofs.disabled,
+        }
+    }
+}
+
+impl From<Proven> for Principal {
+    fn from(proven: Proven) -> Self {
+        let kind = match proven.kind {
+            ClientKind::Device => PrincipalKind::Device,
+            ClientKind::App => PrincipalKind::App,
+        };
+        Principal {
+            tenant: proven.name.tenant().clone(),
+            kind,
+            id: proven.name.id().clone(),
+        }
+    }
+}
+
+fn same(one: &ClientName, other: &ClientName) -> Result<(), Refusal> {
+    if one == other {
+        Ok(())
+    } else {
+        Err(Refusal::TwoClients(one.clone(), other.clone()))
+    }
+}

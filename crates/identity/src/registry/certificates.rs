@@ -1,0 +1,124 @@
+//! Certificates that the edge's own authority issued, and serials that are refused.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::{Registry, RegistryError, What, clients};
+use crate::name::ClientName;
+
+/// Most certificates of one client that are valid at one time.
+pub(super) const MAX_CERTIFICATES: i64 = 16;
+
+/// A certificate of the edge's own authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// Serial number in lower-case hexadecimal.
+    pub serial: String,
+    /// End of validity in seconds of Unix time.
+    pub not_after_unix_s: i64,
+}
+
+/// What the registry says about a certificate's serial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SerialState {
+    /// Issued to this client and not revoked.
+    Issued,
+    /// Not issued to this client.
+    Unknown,
+    /// Refused.
+    Revoked,
+}
+
+impl Registry {
+    pub(crate) fn add_certificate(
+        &self,
+        name: &ClientName,
+        certificate: &ClientCertificate,
+        now_unix_s: i64,
+    ) -> Result<(), RegistryError> {
+        self.change_client(name, What::CredentialAdded, |transaction| {
+            clients::require(transaction, name)?;
+            transaction.execute(
+                "DELETE FROM certificates WHERE tenant = ?1 AND id = ?2 AND not_after_unix_s < ?3",
+                params![name.tenant(), name.id(), now_unix_s],
+            )?;
+            insert(transaction, name, &certificate.serial, certificate.not_after_unix_s)
+        })
+    }
+
+    /// Certificates of a client that the edge's own authority issued and nobody revoked.
+    ///
+    /// # Errors
+    /// SQLite failed.
+    pub fn certificates(&self, name: &ClientName) -> Result<Vec<ClientCertificate>, RegistryError> {
+        let reader = self.reader();
+        let sql = "SELECT serial, not_after_unix_s FROM certificates WHERE tenant = ?1 AND id = ?2 ORDER BY 2, 1";
+        let found = reader
+            .prepare_cached(sql)?
+            .query_map([name.tenant(), name.id()], |row| {
+                Ok(ClientCertificate {
+                    serial: row.get(0)?,
+                    not_after_unix_s: row.get(1)?,
+                })
+            })?
+            .collect::<Result<_, _>>()?;
+        Ok(found)
+    }
+
+    /// Refuses a client's certificate from now on, whichever trusted authority issued it; `serial` in hexadecimal.
+    ///
+    /// # Errors
+    /// No such client, or not a serial number.
+    pub fn revoke_certificate(&self, name: &ClientName, serial: &str) -> Result<(), RegistryError> {
+        let is_serial = (1..=64).contains(&serial.len()) && serial.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_serial {
+            return Err(RegistryError::NoCertificate(serial.chars().take(80).collect()));
+        }
+        let serial = serial.to_ascii_lowercase();
+        self.change_client(name, What::CredentialRevoked, |transaction| {
+            clients::require(transaction, name)?;
+            transaction.execute("DELETE FROM certificates WHERE serial = ?1", [&serial])?;
+            transaction.execute("INSERT OR IGNORE INTO revoked_serials (serial) VALUES (?1)", [&serial])?;
+            Ok(())
+        })
+    }
+
+    pub(crate) fn serial_state(&self, name: &ClientName, serial: &str) -> Result<SerialState, RegistryError> {
+        let reader = self.reader();
+        let revoked = reader
+            .prepare_cached("SELECT 1 FROM revoked_serials WHERE serial = ?1")?
+            .exists([serial])?;
+        if revoked {
+            return Ok(SerialState::Revoked);
+        }
+        let issued: Option<i64> = reader
+            .prepare_cached("SELECT 1 FROM certificates WHERE serial = ?1 AND tenant = ?2 AND id = ?3")?
+            .query_row(params![serial, name.tenant(), name.id()], |row| row.get(0))
+            .optional()?;
+        Ok(if issued.is_some() {
+            SerialState::Issued
+        } else {
+            SerialState::Unknown
+        })
+    }
+}
+
+pub(super) fn insert(
+    connection: &Connection,
+    name: &ClientName,
+    serial: &str,
+    not_after_unix_s: i64,
+) -> Result<(), RegistryError> {
+    let valid: i64 = connection.query_row(
+        "SELECT count(*) FROM certificates WHERE tenant = ?1 AND id = ?2",
+        [name.tenant(), name.id()],
+        |row| row.get(0),
+    )?;
+    if valid >= MAX_CERTIFICATES {
+        return Err(RegistryError::TooManyCertificates(name.clone()));
+    }
+    connection.execute(
+        "INSERT INTO certificates (serial, tenant, id, not_after_unix_s) VALUES (?1, ?2, ?3, ?4)",
+        params![serial, name.tenant(), name.id(), not_after_unix_s],
+    )?;
+    Ok(())
+}

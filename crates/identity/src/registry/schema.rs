@@ -1,0 +1,262 @@
+//! The file: its tables, its version, and how it is opened.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::files;
+use crate::quotas::Quotas;
+
+/// Tells a registry from any other SQLite file ("Slvg").
+const APPLICATION_ID: i64 = 0x536C_7667;
+const VERSION: i64 = 1;
+
+/// How long one process waits for another that is writing.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+const TABLES: &str = "
+CREATE TABLE tenants (
+    name TEXT NOT NULL PRIMARY KEY,
+    quotas TEXT NOT NULL,
+    clients INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE clients (
+    tenant TEXT NOT NULL REFERENCES tenants(name),
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('device', 'app')),
+    created_unix_s INTEGER NOT NULL,
+    disabled INTEGER NOT NULL DEFAULT 0,
+    -- Argon2id in PHC format; null: no password.
+    password TEXT,
+    -- Tokens that name another epoch are revoked; null: no tokens.
+    token_epoch TEXT,
+    -- Whether a certificate of the operator's own authority with this subject is enough.
+    trusts_subject INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX clients_by_kind ON clients (tenant, kind, id);
+CREATE TRIGGER client_added AFTER INSERT ON clients BEGIN
+    UPDATE tenants SET clients = clients + 1 WHERE name = NEW.tenant;
+END;
+CREATE TRIGGER client_removed AFTER DELETE ON clients BEGIN
+    UPDATE tenants SET clients = clients - 1 WHERE name = OLD.tenant;
+END;
+
+CREATE TABLE labels (
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (tenant, id, name),
+    FOREIGN KEY (tenant, id) REFERENCES clients(tenant, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- Issued by the edge's own authority and not revoked.
+CREATE TABLE certificates (
+    serial TEXT NOT NULL PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    not_after_unix_s INTEGER NOT NULL,
+    FOREIGN KEY (tenant, id) REFERENCES clients(tenant, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX certificates_of_client ON certificates (tenant, id);
+
+-- Of any authority, refused whatever else holds.
+CREATE TABLE revoked_serials (
+    serial TEXT NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE token_keys (
+    key_id TEXT NOT NULL PRIMARY KEY,
+    pkcs8 BLOB NOT NULL,
+    -- Null: the key that signs; else it only verifies, until then.
+    verify_until_unix_s INTEGER
+) STRICT, WITHOUT ROWID;
+";
+
+/// Why a registry was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Written by a newer Selvedge.
+    #[error(
+        "{path} has version {found}, this program knows versions up to {VERSION}; use the newer Selvedge that wrote it"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+    },
+    /// A file of something else.
+    #[error("{path} is not a registry of Selvedge; move it away or choose another data directory")]
+    NotARegistry {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be made or written.
+    #[error("{path}: {source}; the data directory must exist and be writable")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// SQLite failed.
+    #[error("{path}: {source}")]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+}
+
+pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
+    // Before SQLite does: it would fall back to reading only, and its files take over the mode of this one.
+    files::open_private(path, false).map_err(|source| OpenError::Io {
+        path: path.into(),
+        source,
+    })?;
+    let failed = |source| OpenError::Database {
+        path: path.into(),
+        source,
+    };
+    let mut connection = Connection::open(path).map_err(failed)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    check_version(&mut connection, path)?;
+    configure(&connection).map_err(failed)?;
+    Ok(connection)
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // A change is on disk before it is reported done: a removed device stays removed.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    // 512 KiB of pages instead of 2 MiB.
+    connection.pragma_update(None, "cache_size", -512)
+}
+
+/// Makes the tables of an empty file; refuses what is not ours or newer.
+fn check_version(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let failed = |source: rusqlite::Error| match source.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotARegistry { path: path.into() },
+        _ => OpenError::Database {
+            path: path.into(),
+            source,
+        },
+    };
+    if application_id(connection).map_err(failed)? == 0 {
+        create(connection).map_err(failed)?;
+    }
+    if application_id(connection).map_err(failed)? != APPLICATION_ID {
+        return Err(OpenError::NotARegistry { path: path.into() });
+    }
+    let found = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(failed)?;
+    if found > VERSION {
+        Err(OpenError::Newer {
+            path: path.into(),
+            found,
+        })
+    } else {
+        Ok(())
+    }
+}
+
+fn application_id(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "application_id", |row| row.get(0))
+}
+
+/// In one transaction that re-reads the state, because another process may be doing the same.
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables > 0 {
+        return Ok(());
+    }
+    transaction.execute_batch(TABLES)?;
+    super::tenants::insert(&transaction, crate::DEFAULT_TENANT, &Quotas::default())?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn refusal(path: &Path) -> String {
+        open(path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_registry_of_a_newer_version_is_refused_with_both_versions() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("registry.db");
+        open(&path)
+            .unwrap()
+            .pragma_update(None, "user_version", VERSION + 1)
+            .unwrap();
+        let refusal = refusal(&path);
+        assert!(
+            refusal.contains("version 2") && refusal.contains("up to 1"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn files_that_are_no_registry_are_refused_and_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = directory.path().join("text");
+        std::fs::write(
+            &text,
+            "not a database, but long enough to have a header of one".repeat(20),
+        )
+        .unwrap();
+        assert!(refusal(&text).contains("is not a registry"));
+        let other = directory.path().join("other.db");
+        Connection::open(&other)
+            .unwrap()
+            .execute_batch("CREATE TABLE clients (x)")
+            .unwrap();
+        assert!(refusal(&other).contains("is not a registry"));
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named() {
+        let refusal = refusal(Path::new("/proc/self/registry.db"));
+        assert!(
+            refusal.starts_with("/proc/self/registry.db: ") && refusal.contains("writable"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn only_the_owner_can_read_the_registry_and_its_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("registry.db");
+        std::fs::write(&path, "").unwrap();
+        let connection = open(&path).unwrap();
+        connection
+            .execute("INSERT INTO revoked_serials VALUES ('00')", [])
+            .unwrap();
+        for entry in std::fs::read_dir(directory.path()).unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!(
+                entry.metadata().unwrap().permissions().mode() & 0o777,
+                0o600,
+                "{:?}",
+                entry.path()
+            );
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Signed tokens in place of passwords: JWT (RFC 7519) with EdDSA over Ed25519 (RFC 8037), by keys of this edge.
+//!
+//! Written here rather than taken from a library because so little of the standard is wanted: one algorithm, one
+//! signer. What a token's header says never chooses how it is checked (RFC 8725, section 3.1).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base64ct::{Base64UrlUnpadded, Encoding};
+use ring::signature::{self, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::name::{ClientKind, ClientName};
+use crate::registry::{KeyRow, Registry, RegistryError};
+use crate::secret::{Secret, hex, random_bytes};
+
+const ALGORITHM: &str = "EdDSA";
+
+/// Why a token is worth nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Not three parts of base64url, or not the JSON that belongs there.
+    #[error("not a token: {0}")]
+    Malformed(&'static str),
+    /// An algorithm other than EdDSA, `none` among them.
+    #[error("signed with {0:?}; only EdDSA is accepted")]
+    Algorithm(String),
+    /// Signed by a key that is not this edge's, or no longer.
+    #[error("signed by key {0:?}, which this edge does not have (any more)")]
+    UnknownKey(String),
+    /// The signature is not of this key over this text.
+    #[error("its signature is wrong")]
+    Signature,
+    /// Over.
+    #[error("expired at {0} seconds of Unix time")]
+    Expired(i64),
+}
+
+/// What a token says of its bearer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claims {
+    pub(crate) sub: String,
+    pub(crate) tenant: String,
+    pub(crate) kind: ClientKind,
+    /// Ties it to one life of the client: another of the same name, or this one after a revocation, has another.
+    pub(crate) epoch: String,
+    pub(crate) iat: i64,
+    pub(crate) exp: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    alg: String,
+    kid: String,
+    typ: String,
+}
+
+/// The keys of this edge: one signs, those before it verify until their time is over.
+pub(crate) struct TokenKeys {
+    keys: Mutex<Vec<Key>>,
+}
+
+struct Key {
+    id: String,
+    pair: Ed25519KeyPair,
+    verify_until_unix_s: Option<i64>,
+}
+
+impl TokenKeys {
+    /// Reads the keys; makes the first if there is none that signs.
+    pub(crate) fn open(registry: &Registry, now_unix_s: i64) -> Result<Self, RegistryError> {
+        let keys = TokenKeys {
+            keys: Mutex::new(read(registry)?),
+        };
+        if !keys.lock().iter().any(|key| key.verify_until_unix_s.is_none()) {
+            keys.rotate(registry, 0, now_unix_s)?;
+        }
+        Ok(keys)
+    }
+
+    pub(crate) fn rotate(&self, registry: &Registry, overlap_s: u32, now_unix_s: i64) -> Result<(), RegistryError> {
+        let mut keys = self.lock();
+        let new = KeyRow {
+            key_id: hex(&random_bytes::<8>()),
+            pkcs8: new_pkcs8(),
+            verify_until_unix_s: None,
+        };
+        registry.rotate_token_keys(&new, now_unix_s.saturating_add(overlap_s.into()), now_unix_s)?;
+        *keys = read(registry)?;
+        Ok(())
+    }
+
+    pub(crate) fn sign(&self, claims: &Claims) -> Secret {
+        let keys = self.lock();
+        let key = keys
+            .iter()
+            .find(|key| key.verify_until_unix_s.is_none())
+            .expect("one key always signs");
+        let header = Header {
+            alg: ALGORITHM.into(),
+            kid: key.id.clone(),
+            typ: "JWT".into(),
+        };
+        let mut token = format!("{}.{}", encode_json(&header), encode_json(claims));
+        let signature = Base64UrlUnpadded::encode_string(key.pair.sign(token.as_bytes()).as_ref());
+        token.push('.');
+        token.push_str(&signature);
+        Secret::new(token)
+    }
+
+    pub(crate) fn verify(&self, token: &[u8], now_unix_s: i64) -> Result<Claims, TokenError> {
+        let token = std::str::from_utf8(token).map_err(|_| TokenError::Malformed("not text"))?;
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed("not three parts"))?;
+        let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed("not three parts"))?;
+        let header: Header = decode_json(header, "its header is not that of a signed token")?;
+        if header.alg != ALGORITHM {
+            return Err(TokenError::Algorithm(header.alg.chars().take(16).collect()));
+        }
+        self.check_signature(&header.kid, signed, signature, now_unix_s)?;
+        let claims: Claims = decode_json(claims, "its claims are not those of this edge's tokens")?;
+        if claims.exp <= now_unix_s {
+            Err(TokenError::Expired(claims.exp))
+        } else {
+            Ok(claims)
+        }
+    }
+
+    fn check_signature(&self, key_id: &str, signed: &str, signature: &str, now: i64) -> Result<(), TokenError> {
+        let signature = decode(signature, "its signature is not base64url")?;
+        let keys = self.lock();
+        let key = keys
+            .iter()
+            .find(|key| key.id == key_id && key.verify_until_unix_s.is_none_or(|until| now < until));
+        let key = key.ok_or_else(|| TokenError::UnknownKey(key_id.chars().take(32).collect()))?;
+        UnparsedPublicKey::new(&signature::ED25519, key.pair.public_key().as_ref())
+            .verify(signed.as_bytes(), &signature)
+            .map_err(|_| TokenError::Signature)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Key>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a password is meant as a token: `{"…` in base64url, then two more parts.
+pub(crate) fn looks_like_token(password: &[u8]) -> bool {
+    let in_alphabet = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    password.starts_with(b"eyJ")
+        && password.iter().filter(|byte| **byte == b'.').count() == 2
+        && password.iter().all(in_alphabet)
+}
+
+fn new_pkcs8() -> Zeroizing<Vec<u8>> {
+    let document = Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new());
+    Zeroizing::new(
+        document
+            .expect("the operating system gives random bytes")
+            .as_ref()
+            .to_vec(),
+    )
+}
+
+fn read(registry: &Registry) -> Result<Vec<Key>, RegistryError> {
+    let readable = |row: KeyRow| {
+        let pair = Ed25519KeyPair::from_pkcs8(&row.pkcs8).ok()?;
+        Some(Key {
+            id: row.key_id,
+            pair,
+            verify_until_unix_s: row.verify_until_unix_s,
+        })
+    };
+    Ok(registry.token_keys()?.into_iter().filter_map(readable).collect())
+}
+
+fn encode_json(value: &impl Serialize) -> String {
+    Base64UrlUnpadded::encode_string(&serde_json::to_vec(value).expect("text and numbers are JSON"))
+}
+
+fn decode(text: &str, otherwise: &'static str) -> Result<Vec<u8>, TokenError> {
+    Base64UrlUnpadded::decode_vec(text).map_err(|_| TokenError::Malformed(otherwise))
+}
+
+fn decode_json<T: for<'a> Deserialize<'a>>(text: &str, otherwise: &'static str) -> Result<T, TokenError> {
+    serde_json::from_slice(&decode(text, otherwise)?).map_err(|_| TokenError::Malformed(otherwise))
+}
+
+impl Claims {
+    pub(crate) fn new(name: &ClientName, kind: ClientKind, epoch: String, now_unix_s: i64, valid_s: u32) -> Self {
+        Claims {
+            sub: name.id().to_string(),
+            tenant: name.tenant().to_string(),
+            kind,
+            epoch,
+            iat: now_unix_s,
+            exp: now_unix_s.saturating_add(valid_s.into()),
+        }
+    }
+}
