@@ -5,8 +5,10 @@
 mod arms;
 pub mod cli;
 pub mod environment;
+pub mod figures;
 mod generator;
 mod proc;
+pub mod report;
 pub mod rtt;
 pub mod run;
 mod servers;

@@ -3,7 +3,7 @@
 use rand::Rng;
 use serde::Serialize;
 
-use super::{Estimate, Pool, RESAMPLES, Units, log_median, samples_needed};
+use super::{Bootstrap, Estimate, Pool, Units, log_median, samples_needed};
 
 /// Quantiles that a block is resampled to, from which the bootstrap of ratios draws.
 const RESAMPLES_OF_BLOCK: usize = 100;
@@ -29,6 +29,8 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undecided {
+    /// One of the arms broke a sanity law or the generator was its limit: there is no result to compare.
+    Invalid,
     /// Too few messages for the quantile.
     TooFewMessages,
     /// Fewer than five blocks or runs: a range carries no confidence.
@@ -76,7 +78,7 @@ struct BlockRatio {
 ///
 /// # Errors
 /// Why there is none: too few messages, or losses that reach the quantile in both arms of half the blocks.
-pub fn ratio(runs: &[Vec<(&[f64], &[f64])>], q: f64, rng: &mut impl Rng) -> Result<Estimate, Undecided> {
+pub fn ratio(runs: &[Vec<(&[f64], &[f64])>], q: f64, bootstrap: &mut Bootstrap) -> Result<Estimate, Undecided> {
     let enough =
         |side: fn(&(&[f64], &[f64])) -> usize| runs.iter().flatten().map(side).sum::<usize>() >= samples_needed(q);
     if !enough(|pair| pair.0.len()) || !enough(|pair| pair.1.len()) {
@@ -84,7 +86,7 @@ pub fn ratio(runs: &[Vec<(&[f64], &[f64])>], q: f64, rng: &mut impl Rng) -> Resu
     }
     let mut ratios_of = |run: &Vec<_>| {
         run.iter()
-            .map(|pair| block_ratio(*pair, q, rng))
+            .map(|pair| block_ratio(*pair, q, &mut bootstrap.rng))
             .collect::<Option<Vec<_>>>()
     };
     let units: Option<Vec<_>> = runs.iter().filter(|run| !run.is_empty()).map(&mut ratios_of).collect();
@@ -92,7 +94,7 @@ pub fn ratio(runs: &[Vec<(&[f64], &[f64])>], q: f64, rng: &mut impl Rng) -> Resu
     if let [_] = units[..] {
         units = units.remove(0).into_iter().map(|block| vec![block]).collect();
     }
-    estimate(&units, rng).ok_or(Undecided::LostInBoth)
+    estimate(&units, bootstrap).ok_or(Undecided::LostInBoth)
 }
 
 fn block_ratio((arm, baseline): (&[f64], &[f64]), q: f64, rng: &mut impl Rng) -> Option<BlockRatio> {
@@ -110,13 +112,13 @@ fn defined(ratio: f64) -> Option<f64> {
     (!ratio.is_nan()).then_some(ratio)
 }
 
-fn estimate(units: &[Vec<BlockRatio>], rng: &mut impl Rng) -> Option<Estimate> {
+fn estimate(units: &[Vec<BlockRatio>], bootstrap: &mut Bootstrap) -> Option<Estimate> {
     let of = |blocks: &[BlockRatio]| log_median(&blocks.iter().map(|block| block.value).collect::<Vec<_>>());
     let each = units.iter().map(|unit| of(unit)).collect::<Option<Vec<f64>>>()?;
     let all: Vec<f64> = units.iter().flatten().map(|block| block.value).collect();
     let value = log_median(&all)?;
-    let resampled = (0..RESAMPLES)
-        .map(|_| log_median(&draw(units, rng)))
+    let resampled = (0..bootstrap.resamples)
+        .map(|_| log_median(&draw(units, &mut bootstrap.rng)))
         .collect::<Option<Vec<f64>>>()?;
     Some(Estimate::over_units(value, &each, || resampled))
 }

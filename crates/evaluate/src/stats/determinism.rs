@@ -31,6 +31,7 @@ pub struct Determinism {
     /// Fails where the round trip rises over the message index.
     pub no_buffering: Outcome,
     /// p99 − p50, in the samples' unit; absent with too few messages.
+    #[serde(serialize_with = "super::estimate::option_or_lost")]
     pub spread: Option<f64>,
     /// Whether that is within p50.
     pub narrow: Outcome,

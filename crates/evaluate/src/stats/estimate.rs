@@ -123,6 +123,15 @@ pub(crate) fn number_or_lost<S: Serializer>(value: &f64, to: S) -> Result<S::Ok,
     }
 }
 
+/// The same of a figure that may be absent.
+#[allow(clippy::ref_option, reason = "serde passes the field by reference")]
+pub(crate) fn option_or_lost<S: Serializer>(value: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => number_or_lost(value, to),
+        None => to.serialize_none(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

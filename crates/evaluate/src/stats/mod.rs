@@ -7,6 +7,7 @@
 //! two highest levels that were repeated ([`Units`]): messages that followed each other are correlated and say less
 //! than their number.
 
+mod bootstrap;
 mod compare;
 mod determinism;
 mod estimate;
@@ -16,10 +17,11 @@ mod quantile;
 mod requirement;
 mod sanity;
 #[cfg(test)]
-mod test_numbers;
+pub(crate) mod test_numbers;
 mod trend;
 mod units;
 
+pub use bootstrap::Bootstrap;
 pub use compare::{Comparison, Conditions, Undecided, Verdict, compare, ratio};
 pub use determinism::{Determinism, Thresholds, determinism};
 pub use estimate::{Estimate, Interval, Method, log_median, median};
@@ -30,6 +32,3 @@ pub use requirement::{Outcome, at_most};
 pub use sanity::{Check, Exchange, LittlesLaw, accounting, generator_cpu, littles_law, monotonic, send_lag};
 pub use trend::{Trend, trend};
 pub use units::Units;
-
-/// Resamples of a bootstrap: the 2.5 % tails then hold 25 values each.
-pub const RESAMPLES: usize = 1000;

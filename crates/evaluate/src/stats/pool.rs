@@ -2,7 +2,7 @@
 
 use rand::Rng;
 
-use super::{Estimate, RESAMPLES, Units, rank, samples_needed};
+use super::{Bootstrap, Estimate, Units, rank, samples_needed};
 
 /// Messages of all units in one order, each knowing the part that it came from: a resample then changes the weights of
 /// parts and sorts nothing again.
@@ -65,7 +65,7 @@ impl Pool {
 
     /// Quantile `q` with its interval over the units, of a single unit that of its order statistics; `None` means too
     /// few messages.
-    pub fn quantile(&self, q: f64, rng: &mut impl Rng) -> Option<Estimate> {
+    pub fn quantile(&self, q: f64, bootstrap: &mut Bootstrap) -> Option<Estimate> {
         if self.len() < samples_needed(q) {
             return None;
         }
@@ -76,7 +76,7 @@ impl Pool {
             .map(|unit| self.weighted(&self.only(unit), q))
             .collect();
         Some(Estimate::over_units(self.value(q)?, &each, || {
-            self.resampled(q, RESAMPLES, rng)
+            self.resampled(q, bootstrap.resamples, &mut bootstrap.rng)
         }))
     }
 

@@ -1,10 +1,7 @@
-use proptest::prelude::*;
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
-
 use super::*;
 use crate::stats::Method;
 use crate::stats::test_numbers::{Numbers, assert_close};
+use proptest::prelude::*;
 
 /// Eight runs of five blocks of 20: what runs and blocks have in common is larger than what messages differ by.
 fn nested() -> Vec<Vec<Vec<f64>>> {
@@ -35,7 +32,9 @@ fn the_hierarchical_bootstrap_gives_numpys_interval() {
         (0.95, 128.741_103_692_999_36, 125.203, 130.188),
     ];
     for (q, value, low, high) in known {
-        let found = pool.quantile(q, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+        let found = pool
+            .quantile(q, &mut Bootstrap::new(1, 0, Bootstrap::RESAMPLES))
+            .unwrap();
         assert_eq!((found.value, found.interval.method), (value, Method::Bootstrap));
         assert_close(found.interval.low, low, 0.8);
         assert_close(found.interval.high, high, 0.8);
@@ -46,7 +45,10 @@ fn the_hierarchical_bootstrap_gives_numpys_interval() {
 fn an_interval_over_runs_is_wider_than_one_that_takes_messages_for_independent() {
     let runs = nested();
     let pool = Pool::new(&Units::new(&slices(&runs)));
-    let over_runs = pool.quantile(0.5, &mut ChaCha8Rng::seed_from_u64(1)).unwrap().interval;
+    let over_runs = pool
+        .quantile(0.5, &mut Bootstrap::new(1, 0, Bootstrap::RESAMPLES))
+        .unwrap()
+        .interval;
     let naive = crate::stats::quantile(&pool.sorted().collect::<Vec<_>>(), 0.5)
         .unwrap()
         .interval;
@@ -57,7 +59,10 @@ fn an_interval_over_runs_is_wider_than_one_that_takes_messages_for_independent()
 fn the_same_seed_gives_the_same_interval() {
     let runs = nested();
     let pool = Pool::new(&Units::new(&slices(&runs)));
-    let with = |seed| pool.quantile(0.5, &mut ChaCha8Rng::seed_from_u64(seed)).unwrap();
+    let with = |seed| {
+        pool.quantile(0.5, &mut Bootstrap::new(seed, 0, Bootstrap::RESAMPLES))
+            .unwrap()
+    };
     assert_eq!(with(7), with(7));
 }
 
@@ -65,7 +70,9 @@ fn the_same_seed_gives_the_same_interval() {
 fn four_runs_give_the_range_of_their_quantiles() {
     let runs: Vec<Vec<Vec<f64>>> = (1..=4).map(|run| vec![vec![f64::from(run); 10]]).collect();
     let pool = Pool::new(&Units::new(&slices(&runs)));
-    let found = pool.quantile(0.5, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+    let found = pool
+        .quantile(0.5, &mut Bootstrap::new(1, 0, Bootstrap::RESAMPLES))
+        .unwrap();
     let Estimate { value, interval } = found;
     assert_eq!(
         (value, interval.low, interval.high, interval.method),
@@ -77,7 +84,7 @@ fn four_runs_give_the_range_of_their_quantiles() {
 fn one_block_gives_the_interval_of_its_order_statistics() {
     let block: Vec<f64> = (1..=100).map(f64::from).collect();
     let found = Pool::new(&Units::of_block(&block))
-        .quantile(0.5, &mut ChaCha8Rng::seed_from_u64(1))
+        .quantile(0.5, &mut Bootstrap::new(1, 0, Bootstrap::RESAMPLES))
         .unwrap();
     assert_eq!((found.interval.low, found.interval.high), (40.0, 61.0));
     assert_eq!(found.interval.method, Method::OrderStatistic);
@@ -87,7 +94,7 @@ fn one_block_gives_the_interval_of_its_order_statistics() {
 fn seventy_one_messages_have_no_p95() {
     let block = [1.0; 71];
     assert_eq!(
-        Pool::new(&Units::of_block(&block)).quantile(0.95, &mut ChaCha8Rng::seed_from_u64(1)),
+        Pool::new(&Units::of_block(&block)).quantile(0.95, &mut Bootstrap::new(1, 0, Bootstrap::RESAMPLES)),
         None
     );
 }

@@ -1,0 +1,125 @@
+//! The paper's figure beside ours (rule 13).
+
+use serde::Serialize;
+
+use super::{Counterpart, Figure, Paper, Statistic};
+use crate::report::{ArmResult, CellSummary, Summary, Swept};
+use crate::run::Cell;
+use crate::stats::Outcome;
+
+/// A figure of the paper and what was measured here.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Beside {
+    /// Key of the figure.
+    pub id: String,
+    /// What was measured, in which model, under which conditions.
+    pub what: String,
+    /// The paper's value with its unit.
+    pub reported: String,
+    /// Section, table or figure.
+    pub place: String,
+    /// Ours, with its unit; absent where this run has none.
+    pub ours: Option<String>,
+}
+
+/// All figures of a paper beside a run's.
+pub fn beside(paper: &Paper, summary: &Summary) -> Vec<Beside> {
+    let row = |figure: &Figure| Beside {
+        id: figure.id.clone(),
+        what: what(figure),
+        reported: figure.reported(),
+        place: figure.place.clone(),
+        ours: figure.ours.as_ref().and_then(|ours| counterpart(ours, summary)),
+    };
+    paper.figures.iter().map(row).collect()
+}
+
+fn what(figure: &Figure) -> String {
+    let parts = [Some(&figure.metric), figure.model.as_ref(), figure.conditions.as_ref()];
+    parts
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn counterpart(ours: &Counterpart, summary: &Summary) -> Option<String> {
+    let arm = summary.arms.iter().position(|arm| arm.name == ours.arm)?;
+    let cells: Vec<(&CellSummary, &ArmResult)> = summary
+        .cells
+        .iter()
+        .filter(|cell| matches(ours, &cell.cell))
+        .filter_map(|cell| Some((cell, cell.arm(arm)?)))
+        .filter(|(_, result)| result.is_valid())
+        .collect();
+    let value = match ours.statistic {
+        Statistic::Mean => mean(&cells),
+        Statistic::Worst => worst(&cells),
+        Statistic::Growth => growth(&cells, arm, summary),
+        Statistic::DeterministicFrom => deterministic_from(arm, summary),
+    }?;
+    Some(format!("{value} ({})", ours.arm))
+}
+
+fn matches(ours: &Counterpart, cell: &Cell) -> bool {
+    let interval_ms = cell.interval_us.map(|us| us as f64 / 1e3);
+    let interval = ours
+        .interval_ms
+        .as_ref()
+        .is_none_or(|wanted| interval_ms.is_some_and(|ms| wanted.contains(&ms)));
+    interval
+        && ours.payload_bytes.is_none_or(|wanted| wanted == cell.payload_bytes)
+        && ours.devices.is_none_or(|wanted| wanted == cell.devices)
+}
+
+/// Of the first cell that matches: sweeps go from it.
+fn mean(cells: &[(&CellSummary, &ArmResult)]) -> Option<String> {
+    let (_, result) = cells.first()?;
+    result.response.mean_us.map(crate::report::duration)
+}
+
+fn worst(cells: &[(&CellSummary, &ArmResult)]) -> Option<String> {
+    let lost: u64 = cells
+        .iter()
+        .map(|(_, result)| result.counts.lost + result.counts.unsent)
+        .sum();
+    let worst = cells
+        .iter()
+        .filter_map(|(_, result)| result.response.worst_us)
+        .max_by(f64::total_cmp)?;
+    let words = crate::report::duration(worst);
+    Some(if lost > 0 {
+        format!("{words}, {lost} lost")
+    } else {
+        words
+    })
+}
+
+fn growth(cells: &[(&CellSummary, &ArmResult)], arm: usize, summary: &Summary) -> Option<String> {
+    let (large, result) = cells.first()?;
+    let holds = |cells: &[usize]| cells.iter().any(|cell| summary.cells[*cell].cell == large.cell);
+    let sweep = summary
+        .sweeps
+        .iter()
+        .find(|sweep| sweep.swept == Swept::Payload && holds(&sweep.cells))?;
+    let least = summary.cells[*sweep.cells.first()?].arm(arm)?;
+    Some(format!("{:.2} ×", result.response.mean_us? / least.response.mean_us?))
+}
+
+/// Over the sweep of intervals: the least from which on every one is deterministic.
+fn deterministic_from(arm: usize, summary: &Summary) -> Option<String> {
+    let sweep = summary.sweeps.iter().find(|sweep| sweep.swept == Swept::Interval)?;
+    let results = sweep
+        .cells
+        .iter()
+        .rev()
+        .filter_map(|cell| Some((&summary.cells[*cell], summary.cells[*cell].arm(arm)?)));
+    let last = results
+        .take_while(|(_, result)| result.determinism.outcome() == Outcome::Pass)
+        .last();
+    Some(match last {
+        Some((cell, _)) => crate::report::duration(cell.cell.interval_us? as f64),
+        None => "at no interval of the sweep".to_owned(),
+    })
+}

@@ -1,0 +1,301 @@
+//! What the papers report, as data, and how a run of ours stands beside it (rules 12 and 13).
+//!
+//! `data/papers.json` holds the papers' requirements, figures and claims, each with its place. Absolute figures of other
+//! hardware are shown beside ours; only the shape of a claim is tested.
+
+mod beside;
+mod claims;
+
+use serde::{Deserialize, Serialize};
+
+pub use beside::{Beside, beside};
+pub use claims::{ClaimVerdict, Finding, Shape, claims};
+
+/// What one paper contributes.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Paper {
+    /// Short name, that of its file among the seeds.
+    pub key: String,
+    /// Its title.
+    pub title: String,
+    /// What its figures were measured on.
+    pub machine: String,
+    /// What industry asks of latency, as the paper collects it.
+    pub requirements: Vec<Requirement>,
+    /// Its results.
+    pub figures: Vec<Figure>,
+    /// What it concludes from them.
+    pub claims: Vec<Claim>,
+}
+
+/// A class of applications and the latency that it asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Requirement {
+    /// Unique key.
+    pub id: String,
+    /// The class of applications.
+    pub name: String,
+    /// An answer that takes longer is of no use, in ms.
+    pub bound_ms: f64,
+    /// Lower end where the paper gives a range, in ms: the demanding applications of the class.
+    pub from_ms: Option<f64>,
+    /// Whether the paper gives the bound as approximate.
+    #[serde(default)]
+    pub about: bool,
+    /// Section, table or figure.
+    pub place: String,
+}
+
+/// One reported figure.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Figure {
+    /// Unique key.
+    pub id: String,
+    /// What was measured.
+    pub metric: String,
+    /// One number, or several.
+    pub value: Value,
+    /// Unit of the value.
+    pub unit: String,
+    /// How the value is meant.
+    pub qualifier: Qualifier,
+    /// D-C, D-E-C, D-E or the baseline.
+    pub model: Option<String>,
+    /// Under which conditions, in words.
+    pub conditions: Option<String>,
+    /// Section, table or figure.
+    pub place: String,
+    /// What of ours stands beside it; absent where this experiment has no counterpart.
+    pub ours: Option<Counterpart>,
+}
+
+/// The value of a figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// One number.
+    One(f64),
+    /// A range or a list.
+    Several(Vec<f64>),
+}
+
+/// How a paper means a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Qualifier {
+    /// As printed.
+    Exact,
+    /// "Around".
+    Approx,
+    /// "Below".
+    UpperBound,
+    /// "Above".
+    LowerBound,
+    /// From … to.
+    Range,
+    /// Each of these.
+    List,
+    /// Where something begins.
+    Threshold,
+}
+
+/// Which of our results stands beside a figure.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Counterpart {
+    /// What of it.
+    pub statistic: Statistic,
+    /// Of which arm.
+    pub arm: String,
+    /// In cells of these intervals.
+    pub interval_ms: Option<Vec<f64>>,
+    /// In cells of this payload.
+    pub payload_bytes: Option<u32>,
+    /// In cells of so many devices.
+    pub devices: Option<u32>,
+}
+
+/// What is taken from a counterpart's cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Statistic {
+    /// Mean response time.
+    Mean,
+    /// Longest response time.
+    Worst,
+    /// Mean as a multiple of that at the smallest payload of the sweep.
+    Growth,
+    /// The shortest interval from which on all are deterministic.
+    DeterministicFrom,
+}
+
+/// A statement of a paper and how its shape is tested.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Claim {
+    /// Unique key.
+    pub id: String,
+    /// In our words.
+    pub statement: String,
+    /// Section, table or figure.
+    pub place: String,
+    /// The test.
+    pub check: ShapeCheck,
+}
+
+/// Tests of shape.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ShapeCheck {
+    /// Deterministic, and medians alike, at intervals from `interval_ms` on.
+    FlatAbove {
+        /// In ms.
+        interval_ms: f64,
+    },
+    /// Buffering at some interval below `below_interval_ms`.
+    TrendPositive {
+        /// In ms.
+        below_interval_ms: f64,
+    },
+    /// Medians alike up to `payload_bytes`, higher at ten times that.
+    FlatBelow {
+        /// In bytes.
+        payload_bytes: u32,
+    },
+    /// Each arm's median below the next one's, in every cell that both were measured in.
+    Order {
+        /// Names of arms.
+        ascending: Vec<String>,
+        /// What the claim speaks of beside them.
+        needs: String,
+    },
+    /// A higher median with `to` devices than with `from`.
+    GrowsWithDevices {
+        /// Devices.
+        from: u32,
+        /// Devices.
+        to: u32,
+        /// What the claim speaks of beside it.
+        needs: String,
+    },
+    /// The least median of a sweep over QoS is at `qos`.
+    LeastAtQos {
+        /// QoS.
+        qos: u8,
+    },
+    /// This experiment has nothing of it.
+    NotMeasured {
+        /// What it would take.
+        needs: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct Papers {
+    papers: Vec<Paper>,
+}
+
+/// The papers that this program knows.
+///
+/// # Panics
+/// Never: the data are part of the program, and tested.
+pub fn papers() -> Vec<Paper> {
+    let data: Papers =
+        serde_json::from_str(include_str!("../../data/papers.json")).expect("papers.json is well formed");
+    data.papers
+}
+
+/// The first paper, whose experiment 1 `evaluate rtt` repeats.
+///
+/// # Panics
+/// Never: the data are part of the program, and tested.
+pub fn client_perspective() -> Paper {
+    papers()
+        .into_iter()
+        .find(|paper| paper.key == "edge-cloud-client-perspective")
+        .expect("the paper is in papers.json")
+}
+
+impl Requirement {
+    /// The bound in words, such as `2–10 ms` or `< 2 ms`.
+    pub fn bound(&self) -> String {
+        let scaled = |ms: f64| if ms >= 1000.0 { (ms / 1000.0, "s") } else { (ms, "ms") };
+        let (bound, unit) = scaled(self.bound_ms);
+        match self.from_ms {
+            Some(from) => format!("{from}–{bound} {unit}"),
+            None if self.about => format!("~ {bound} {unit}"),
+            None => format!("< {bound} {unit}"),
+        }
+    }
+}
+
+impl Figure {
+    /// The value in words, such as `< 80 ms`.
+    pub fn reported(&self) -> String {
+        let numbers = match &self.value {
+            Value::One(number) => number.to_string(),
+            Value::Several(numbers) => {
+                let between = if self.qualifier == Qualifier::Range {
+                    " … "
+                } else {
+                    ", "
+                };
+                numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(between)
+            }
+        };
+        let sign = match self.qualifier {
+            Qualifier::Approx => "~ ",
+            Qualifier::UpperBound => "< ",
+            Qualifier::LowerBound => "> ",
+            _ => "",
+        };
+        match self.unit.as_str() {
+            "times" => format!("{sign}{numbers} ×"),
+            unit => format!("{sign}{numbers} {unit}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_are_well_formed_and_their_keys_unique() {
+        let paper = client_perspective();
+        let mut keys: Vec<&str> = paper.requirements.iter().map(|r| r.id.as_str()).collect();
+        keys.extend(paper.figures.iter().map(|figure| figure.id.as_str()));
+        keys.extend(paper.claims.iter().map(|claim| claim.id.as_str()));
+        let count = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+        assert_eq!((paper.requirements.len(), paper.claims.len()), (7, 9));
+    }
+
+    #[test]
+    fn values_read_as_the_paper_means_them() {
+        let paper = client_perspective();
+        let figure = |id: &str| paper.figures.iter().find(|figure| figure.id == id).unwrap().reported();
+        assert_eq!(figure("s0.e1.interval.paho.worst"), "< 80 ms");
+        assert_eq!(figure("s0.e1.interval.dc.mean"), "~ 114 ms");
+        assert_eq!(figure("s0.e1.payload.rise_at"), "100, 250 KB");
+        assert_eq!(figure("s0.e1.payload.factor250.de"), "1.96 ×");
+    }
+
+    #[test]
+    fn bounds_of_requirements_read_as_in_the_paper() {
+        let paper = client_perspective();
+        let bounds: Vec<String> = paper.requirements.iter().map(Requirement::bound).collect();
+        assert_eq!(
+            bounds,
+            [
+                "< 2 ms",
+                "2–10 ms",
+                "~ 50 ms",
+                "10–100 ms",
+                "40–500 ms",
+                "< 1 s",
+                "< 200 ms"
+            ]
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! Box plots, percentile spectra, round trip over the message index, load against latency, send lag.
+
+use super::page::{Page, class, legend, originals};
+use super::words;
+use crate::report::plot::{Category, Kind, Line, Lines, Stroke, box_plot, lines};
+use crate::report::{ArmResult, CellSummary, Shapes, Summary, Sweep, SweepKnees};
+use crate::stats::Knee;
+
+pub(super) fn sections(page: &mut Page, summary: &Summary) {
+    boxes(page, summary);
+    page.heading("spectra", "Percentiles");
+    page.paragraph(
+        "How late the latest are: each step to the right leaves out nine of ten messages more. A line that ends early \
+         has lost the rest.",
+    );
+    each_cell(
+        page,
+        summary,
+        |shapes| spectrum(&shapes.spectrum),
+        &SPECTRUM,
+        "A steep end means that few messages take far longer than most.",
+    );
+    page.heading("index", "Round trip over the message index");
+    page.paragraph("A line that rises is buffering: messages queue up faster than they are answered.");
+    each_cell(
+        page,
+        summary,
+        |shapes| over_index(&shapes.over_index),
+        &OVER_INDEX,
+        "All blocks laid over each other; solid: median, dashed: p95 of the messages around an index.",
+    );
+    load(page, summary);
+    page.subheading("Send lag: how late the generator was");
+    page.paragraph("Actual minus intended time of sending. It is part of the response time, and a result is invalid where it matters.");
+    each_cell(
+        page,
+        summary,
+        |shapes| spectrum(&shapes.send_lag),
+        &SEND_LAG,
+        "The generator's own delay; the lower, the less it takes part in the figures.",
+    );
+}
+
+/// Boxes over each swept parameter, and of the loads that belong to no sweep.
+fn boxes(page: &mut Page, summary: &Summary) {
+    page.heading("boxes", "Box plots");
+    page.paragraph(
+        "As in the paper's figures: the white circle is the average of the answered, the line in the notch the median, \
+         the notch its interval; whiskers reach 1.5 times the box, dots are outliers (at most 40 a box drawn, evenly \
+         by rank).",
+    );
+    for sweep in &summary.sweeps {
+        let label = |cell: &CellSummary| words::swept_value(sweep.swept, &cell.cell);
+        let cells: Vec<&CellSummary> = sweep.cells.iter().map(|cell| &summary.cells[*cell]).collect();
+        page.subheading(&format!(
+            "Over {}: {}",
+            words::swept(sweep.swept),
+            words::others(sweep.swept, &cells[0].cell)
+        ));
+        boxes_of(page, summary, &cells, label, words::swept(sweep.swept));
+    }
+    let alone = |number: &usize| !summary.sweeps.iter().any(|sweep| sweep.cells.contains(number));
+    for number in (0..summary.cells.len()).filter(alone) {
+        let cell = &summary.cells[number];
+        boxes_of(page, summary, &[cell], |_| String::new(), &words::cell(&cell.cell));
+    }
+}
+
+fn boxes_of(
+    page: &mut Page,
+    summary: &Summary,
+    cells: &[&CellSummary],
+    label: impl Fn(&CellSummary) -> String,
+    axis: &str,
+) {
+    let boxed = |result: &'_ ArmResult| summary.arms[result.arm].again_of.is_none();
+    let category = |cell: &&'_ CellSummary| Category {
+        label: label(cell),
+        boxes: Vec::new(),
+    };
+    let mut categories: Vec<Category<'_>> = cells.iter().map(category).collect();
+    for (category, cell) in categories.iter_mut().zip(cells) {
+        let drawn = cell.arms.iter().filter(|result| boxed(result));
+        category.boxes = drawn
+            .filter_map(|result| {
+                Some((
+                    class(result.arm),
+                    summary.arms[result.arm].name.as_str(),
+                    result.shapes.boxed.as_ref()?,
+                ))
+            })
+            .collect();
+    }
+    if let Some(svg) = box_plot(&categories, axis) {
+        page.figure(&svg, &legend(summary), "Rest the pointer on a box for its figures.");
+    }
+}
+
+/// What the plots of one kind share.
+struct Axes {
+    across: Kind,
+    label: &'static str,
+    upwards: &'static str,
+    tick: fn(f64) -> String,
+}
+
+const SPECTRUM: Axes = Axes {
+    across: Kind::Percentile,
+    label: "percentile (log of 1/(1 − q))",
+    upwards: "round trip",
+    tick: percentile,
+};
+const OVER_INDEX: Axes = Axes {
+    across: Kind::Linear,
+    label: "message index within a block",
+    upwards: "round trip",
+    tick: words::number_set,
+};
+const SEND_LAG: Axes = Axes {
+    across: Kind::Percentile,
+    label: "percentile (log of 1/(1 − q))",
+    upwards: "send lag",
+    tick: percentile,
+};
+
+fn percentile(q: f64) -> String {
+    match q {
+        0.0 => "least".to_owned(),
+        q => format!("p{}", words::round_to(q * 100.0, 4)),
+    }
+}
+
+type Strokes = Vec<(Stroke, Vec<(f64, f64)>)>;
+
+fn spectrum(points: &[(f64, f64)]) -> Strokes {
+    vec![(Stroke::Solid, points.to_vec())]
+}
+
+fn over_index(points: &[(f64, f64, f64)]) -> Strokes {
+    let median = points.iter().map(|(index, median, _)| (*index, *median)).collect();
+    let p95 = points.iter().map(|(index, _, p95)| (*index, *p95)).collect();
+    vec![(Stroke::Solid, median), (Stroke::Dashed, p95)]
+}
+
+fn each_cell(page: &mut Page, summary: &Summary, strokes: impl Fn(&Shapes) -> Strokes, axes: &Axes, caption: &str) {
+    for (number, cell) in summary.cells.iter().enumerate() {
+        let drawn = cell
+            .arms
+            .iter()
+            .filter(|result| summary.arms[result.arm].again_of.is_none());
+        let of_arm = |result: &ArmResult| {
+            let class = class(result.arm);
+            let line = |(stroke, points)| Line {
+                class: class.clone(),
+                stroke,
+                points,
+                marked: false,
+                knee: None,
+            };
+            strokes(&result.shapes).into_iter().map(line).collect::<Vec<Line>>()
+        };
+        let plot = Lines {
+            lines: drawn.flat_map(of_arm).collect(),
+            across: axes.across,
+            label: axes.label,
+            upwards: axes.upwards,
+            tick: axes.tick,
+            height: 320.0,
+        };
+        let Some(svg) = lines(&plot) else { continue };
+        page.folded(&words::cell(&cell.cell), number == 0, |page| {
+            page.figure(&svg, &legend(summary), caption);
+        });
+    }
+}
+
+fn load(page: &mut Page, summary: &Summary) {
+    page.heading("load", "Load against latency");
+    let loads: Vec<&Sweep> = summary.sweeps.iter().filter(|sweep| !sweep.knees.is_empty()).collect();
+    if loads.is_empty() {
+        page.paragraph("Not measured in this run: it takes a sweep over interval, devices or concurrency.");
+    }
+    for sweep in loads {
+        page.subheading(&format!("By {}", words::swept(sweep.swept)));
+        let plot = Lines {
+            lines: sweep.knees.iter().flat_map(load_lines).collect(),
+            across: Kind::Log,
+            label: "messages offered a second, all devices (log)",
+            upwards: "round trip",
+            tick: words::number_set,
+            height: 340.0,
+        };
+        if let Some(svg) = lines(&plot) {
+            page.figure(&svg, &legend(summary), &knee_words(summary, sweep));
+        }
+    }
+}
+
+fn load_lines(knees: &SweepKnees) -> [Line; 2] {
+    let knee = knees.bounded.and_then(|knee| match knee {
+        Knee::At { offered_per_s } => Some(offered_per_s),
+        _ => None,
+    });
+    let line = |stroke, points, knee| Line {
+        class: class(knees.arm),
+        stroke,
+        points,
+        marked: true,
+        knee,
+    };
+    let finite = |points: Vec<(f64, f64)>| points.into_iter().filter(|(_, us)| us.is_finite()).collect();
+    let p99 = finite(
+        knees
+            .points
+            .iter()
+            .map(|point| (point.offered_per_s, point.p99_us))
+            .collect(),
+    );
+    let p50 = finite(
+        knees
+            .points
+            .iter()
+            .map(|point| (point.offered_per_s, point.p50_us))
+            .collect(),
+    );
+    [line(Stroke::Solid, p99, knee), line(Stroke::Dashed, p50, None)]
+}
+
+fn knee_words(summary: &Summary, sweep: &Sweep) -> String {
+    let judging = &summary.judging;
+    let each = originals(summary).filter_map(|(number, arm)| {
+        let knees = sweep.knees.iter().find(|knees| knees.arm == number)?;
+        let (optimum, bounded) = (words::knee(knees.optimum.as_ref()), words::knee(knees.bounded.as_ref()));
+        Some(format!(
+            "{}: most answered {optimum}, bounds kept: knee {bounded}",
+            arm.name
+        ))
+    });
+    format!(
+        "Solid: p99, dashed: p50; a ring marks the knee, the highest load with p99 ≤ {} and at most {} % lost. {}.",
+        words::duration(judging.knee_p99_us),
+        words::round(judging.knee_lost * 100.0),
+        each.collect::<Vec<_>>().join(". ")
+    )
+}

@@ -1,0 +1,187 @@
+//! Pieces that all sections are made of.
+
+use super::super::plot::escaped;
+use super::super::{ArmFacts, Summary};
+
+/// Sections, in their order.
+pub(super) const CONTENTS: [(&str, &str); 10] = [
+    ("short", "In short"),
+    ("results", "Results"),
+    ("ratios", "Ratios"),
+    ("boxes", "Box plots"),
+    ("spectra", "Percentiles"),
+    ("index", "Over the message index"),
+    ("load", "Load"),
+    ("verdicts", "Verdicts"),
+    ("paper", "The paper beside ours"),
+    ("record", "Record and replay"),
+];
+
+/// The page under way.
+pub(super) struct Page {
+    body: String,
+}
+
+impl Page {
+    pub(super) fn new() -> Page {
+        Page { body: String::new() }
+    }
+
+    /// Markup as it is.
+    pub(super) fn raw(&mut self, markup: &str) {
+        self.body.push_str(markup);
+        self.body.push('\n');
+    }
+
+    pub(super) fn heading(&mut self, id: &str, text: &str) {
+        self.raw(&format!("<h2 id=\"{id}\">{}</h2>", escaped(text)));
+    }
+
+    pub(super) fn subheading(&mut self, text: &str) {
+        self.raw(&format!("<h3>{}</h3>", escaped(text)));
+    }
+
+    pub(super) fn paragraph(&mut self, text: &str) {
+        self.raw(&format!("<p>{}</p>", escaped(text)));
+    }
+
+    /// A plot with the colours of its arms and what it says in plain words.
+    pub(super) fn figure(&mut self, svg: &str, legend: &str, words: &str) {
+        self.raw(&format!(
+            "<figure>{legend}{svg}<figcaption>{}</figcaption></figure>",
+            escaped(words)
+        ));
+    }
+
+    /// A table of cells that are markup already.
+    pub(super) fn table(&mut self, caption: &str, columns: &[&str], rows: &[Vec<Cell>]) {
+        let columns: String = columns
+            .iter()
+            .map(|column| format!("<th>{}</th>", escaped(column)))
+            .collect();
+        let row = |row: &Vec<Cell>| format!("<tr>{}</tr>", row.iter().map(Cell::markup).collect::<String>());
+        let rows: String = rows.iter().map(row).collect();
+        let caption = if caption.is_empty() {
+            String::new()
+        } else {
+            format!("<caption>{}</caption>", escaped(caption))
+        };
+        self.raw(&format!(
+            "<div class=\"scroll\"><table>{caption}<thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table></div>"
+        ));
+    }
+
+    /// What `fill` writes, folded away unless `open`.
+    pub(super) fn folded(&mut self, title: &str, open: bool, fill: impl FnOnce(&mut Page)) {
+        let open = if open { " open" } else { "" };
+        self.raw(&format!("<details{open}><summary>{}</summary>", escaped(title)));
+        fill(self);
+        self.raw("</details>");
+    }
+
+    pub(super) fn finish(self, title: &str) -> String {
+        format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+             <title>{}</title><style>\n{}</style></head>\n<body>\n{}</body></html>\n",
+            escaped(title),
+            include_str!("page.css"),
+            self.body
+        )
+    }
+}
+
+/// A cell of a table.
+pub(super) struct Cell {
+    class: &'static str,
+    markup: String,
+}
+
+impl Cell {
+    pub(super) fn text(text: impl AsRef<str>) -> Cell {
+        Cell {
+            class: "",
+            markup: escaped(text.as_ref()),
+        }
+    }
+
+    /// Aligned to the right.
+    pub(super) fn number(text: impl AsRef<str>) -> Cell {
+        Cell {
+            class: "n",
+            markup: escaped(text.as_ref()),
+        }
+    }
+
+    /// A figure and, smaller, its interval.
+    pub(super) fn figure(value: &str, interval: &str) -> Cell {
+        let interval = if interval.is_empty() {
+            String::new()
+        } else {
+            format!("<br><span class=\"interval\">{}</span>", escaped(interval))
+        };
+        Cell {
+            class: "n",
+            markup: format!("{}{interval}", escaped(value)),
+        }
+    }
+
+    /// A word in the colour of what it means.
+    pub(super) fn judged(class: &str, word: &str, rest: &str) -> Cell {
+        let rest = if rest.is_empty() {
+            String::new()
+        } else {
+            format!(" <span class=\"interval\">{}</span>", escaped(rest))
+        };
+        Cell {
+            class: "",
+            markup: format!("<span class=\"{class}\">{}</span>{rest}", escaped(word)),
+        }
+    }
+
+    /// The colour and the words of an arm.
+    pub(super) fn arm(number: usize, words: &str) -> Cell {
+        Cell {
+            class: "",
+            markup: format!("<span class=\"key {}\"></span>{}", class(number), escaped(words)),
+        }
+    }
+
+    fn markup(&self) -> String {
+        let class = if self.class.is_empty() {
+            String::new()
+        } else {
+            format!(" class=\"{}\"", self.class)
+        };
+        format!("<td{class}>{}</td>", self.markup)
+    }
+}
+
+/// Colour class of an arm: eight colours, then again.
+pub(super) fn class(arm: usize) -> String {
+    format!("a{}", arm % 8)
+}
+
+/// Arms that are no repetition of another, with their numbers.
+pub(super) fn originals(summary: &Summary) -> impl Iterator<Item = (usize, &ArmFacts)> {
+    summary
+        .arms
+        .iter()
+        .enumerate()
+        .filter(|(_, arm)| arm.again_of.is_none())
+}
+
+/// The colours of all arms.
+pub(super) fn legend(summary: &Summary) -> String {
+    let key = |(number, arm): (usize, &ArmFacts)| {
+        format!(
+            "<span><span class=\"key {}\"></span>{}</span>",
+            class(number),
+            escaped(&arm.name)
+        )
+    };
+    format!(
+        "<div class=\"legend\">{}</div>",
+        originals(summary).map(key).collect::<String>()
+    )
+}

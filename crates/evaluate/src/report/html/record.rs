@@ -1,0 +1,100 @@
+//! The machine, the seeds, and how to run it again (rule 14).
+
+use super::page::{Cell, Page};
+use super::words;
+use crate::environment::Environment;
+use crate::report::{RunFacts, Summary};
+
+pub(super) fn section(page: &mut Page, summary: &Summary) {
+    page.heading("record", "Record and replay");
+    page.paragraph("The raw file of each run holds every message. The same options and seed send the same schedule:");
+    page.raw("<pre>selvedge evaluate replay RAW.json      # run it again\nselvedge evaluate report RAW.json …   # this report, from one or more raw files</pre>");
+    for (number, run) in summary.runs.iter().enumerate() {
+        let title = format!("Run {} of {}, seed {}", number + 1, summary.runs.len(), run.seed);
+        page.folded(&title, number == 0, |page| run_table(page, run));
+    }
+    page.paragraph(&format!(
+        "Bootstrap: seed {}, {} resamples.",
+        summary.judging.seed, summary.judging.resamples
+    ));
+    if !summary.skipped.is_empty() {
+        let rows: Vec<Vec<Cell>> = summary
+            .skipped
+            .iter()
+            .map(|skip| vec![Cell::text(&skip.arm), Cell::text(&skip.reason)])
+            .collect();
+        page.table("Not measured", &["arm", "reason"], &rows);
+    }
+}
+
+fn run_table(page: &mut Page, run: &RunFacts) {
+    let environment = &run.environment;
+    let mut rows = vec![
+        ("started", environment.started_at.clone()),
+        ("seed of schedules and order", run.seed.to_string()),
+        ("hash of the schedules", run.schedule_hash.clone()),
+        ("options", serde_json::to_string(&run.options).unwrap_or_default()),
+    ];
+    rows.extend(machine(environment));
+    let pairs = |pairs: &[(String, String)]| {
+        pairs
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    rows.extend([
+        ("versions", pairs(&environment.versions)),
+        ("limits of the cgroup", pairs(&environment.cgroup_limits)),
+        ("sockets and TCP", pairs(&environment.socket_options)),
+        ("hashes of the data", pairs(&environment.data_hashes)),
+    ]);
+    let rows: Vec<Vec<Cell>> = rows
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| vec![Cell::text(name), Cell::text(value)])
+        .collect();
+    page.table("", &["", ""], &rows);
+}
+
+fn machine(environment: &Environment) -> Vec<(&'static str, String)> {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let (before, after) = (environment.before, environment.after);
+    vec![
+        (
+            "program",
+            format!("{} {}", environment.program_version, text(&environment.program_commit)),
+        ),
+        (
+            "CPU",
+            format!("{} × {}", environment.cpus, text(&environment.cpu_model)),
+        ),
+        (
+            "CPU of the generator",
+            environment
+                .generator_cpu
+                .map_or("not pinned".to_owned(), |cpu| cpu.to_string()),
+        ),
+        (
+            "governor, idle driver",
+            format!("{} {}", text(&environment.governor), text(&environment.idle_driver)),
+        ),
+        ("clock", text(&environment.clock_source)),
+        ("kernel", text(&environment.kernel)),
+        (
+            "memory",
+            environment
+                .memory_bytes
+                .map_or(String::new(), |bytes| words::bytes(bytes as f64)),
+        ),
+        ("queueing on loopback", text(&environment.loopback_qdisc)),
+        (
+            "load average before, after",
+            format!("{:.2}, {:.2}", before.average_1m, after.average_1m),
+        ),
+        (
+            "stolen by the hypervisor",
+            format!("{:.2} s", after.steal_s - before.steal_s),
+        ),
+    ]
+}

@@ -1,0 +1,179 @@
+//! Figures in tables, and the ratios between arms.
+
+use super::page::{Cell, Page, class, legend};
+use super::words::{self, count};
+use crate::report::plot::{Bar, ratios};
+use crate::report::{Against, ArmResult, CellSummary, Summary};
+use crate::stats::{Comparison, Estimate, Verdict};
+
+/// Loads shown unfolded.
+const UNFOLDED: usize = 3;
+
+pub(super) fn sections(page: &mut Page, summary: &Summary) {
+    page.heading("results", "Results");
+    page.paragraph(
+        "Response time: from the moment the schedule wanted the message sent until its answer came, so that a sender \
+         held up is counted too. Lost messages count as infinitely late. Below a figure stands its interval.",
+    );
+    for (number, cell) in summary.cells.iter().enumerate() {
+        page.folded(&words::cell(&cell.cell), number < UNFOLDED, |page| {
+            cell_table(page, summary, cell);
+        });
+    }
+    ratio_section(page, summary);
+}
+
+fn cell_table(page: &mut Page, summary: &Summary, cell: &CellSummary) {
+    let against = words::baseline(&summary.arms).map_or(String::new(), |arm| format!("× {}", arm.name));
+    let columns = [
+        "",
+        "p50 µs",
+        "p95 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "lost",
+        &format!("p50 {against}"),
+        &format!("p99 {against}"),
+    ];
+    let mut rows: Vec<Vec<Cell>> = cell
+        .arms
+        .iter()
+        .filter(|result| summary.arms[result.arm].again_of.is_none())
+        .map(|result| row(summary, result))
+        .collect();
+    rows.extend(cell.noise.map(|noise| noise_row(summary, &noise)));
+    page.table("", &columns, &rows);
+    other_readings(page, summary, cell);
+}
+
+/// The same messages by the other two definitions of a round trip.
+fn other_readings(page: &mut Page, summary: &Summary, cell: &CellSummary) {
+    let micros = |us: Option<f64>| Cell::number(us.map_or("lost".to_owned(), words::micros_of));
+    let row = |result: &ArmResult| {
+        let mut cells = vec![Cell::arm(result.arm, &summary.arms[result.arm].name)];
+        cells.push(micros(result.response.mean_us));
+        cells.extend([result.service.mean_us, result.service.p50_us, result.service.p99_us].map(micros));
+        match result.paper {
+            Some(paper) => cells.extend([paper.mean_us, paper.p50_us, paper.p99_us].map(micros)),
+            None => cells.extend((0..3).map(|_| Cell::number("not said"))),
+        }
+        cells
+    };
+    let originals = cell
+        .arms
+        .iter()
+        .filter(|result| summary.arms[result.arm].again_of.is_none());
+    let columns = [
+        "",
+        "mean µs",
+        "service mean",
+        "p50",
+        "p99",
+        "paper's Eq. 1 mean",
+        "p50",
+        "p99",
+    ];
+    page.table(
+        "Service time (from the actual send) and the paper's round trip (less the responder's own time), in µs",
+        &columns,
+        &originals.map(row).collect::<Vec<_>>(),
+    );
+}
+
+fn row(summary: &Summary, result: &ArmResult) -> Vec<Cell> {
+    let arm = &summary.arms[result.arm];
+    let response = &result.response;
+    let mut cells = vec![Cell::arm(result.arm, &arm.label)];
+    cells.extend([response.p50, response.p95, response.p99, response.p999].map(figure));
+    cells.push(Cell::number(count(result.counts.lost + result.counts.unsent)));
+    let compared = |comparison: Option<Comparison>| match comparison {
+        Some(comparison) => compared(&comparison),
+        None => Cell::text(if arm.baseline { "1" } else { "" }),
+    };
+    if result.is_valid() {
+        cells.extend([result.against.map(|a| a.p50), result.against.map(|a| a.p99)].map(compared));
+    } else {
+        cells.extend([Cell::judged("invalid", "invalid", ""), Cell::text("see Verdicts")]);
+    }
+    cells
+}
+
+fn noise_row(summary: &Summary, noise: &Against) -> Vec<Cell> {
+    let name = &summary.arms[noise.other].name;
+    let mut cells = vec![Cell::text(format!("noise of this machine ({name} against itself)"))];
+    cells.extend((0..5).map(|_| Cell::text("")));
+    let ratio = |comparison: Comparison| comparison.ratio.as_ref().map_or(String::new(), words::ratio);
+    cells.extend([noise.p50, noise.p99].map(|comparison| Cell::text(ratio(comparison))));
+    cells
+}
+
+fn figure(estimate: Option<Estimate>) -> Cell {
+    let Some(Estimate { value, interval }) = estimate else {
+        return Cell::judged("undecided", "too few", "");
+    };
+    let interval = format!(
+        "{} … {}",
+        words::micros_of(interval.low),
+        words::micros_of(interval.high)
+    );
+    Cell::figure(&words::micros_of(value), &interval)
+}
+
+fn compared(comparison: &Comparison) -> Cell {
+    let ratio = comparison.ratio.as_ref().map_or(String::new(), words::ratio);
+    let class = match comparison.verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Equivalent { .. } => "",
+        Verdict::Undecided(_) => "undecided",
+    };
+    Cell::judged(class, &words::verdict(&comparison.verdict), &ratio)
+}
+
+fn ratio_section(page: &mut Page, summary: &Summary) {
+    page.heading("ratios", "Ratios to the baseline");
+    for (number, cell) in summary.cells.iter().enumerate() {
+        let bars: Vec<Bar> = cell
+            .arms
+            .iter()
+            .flat_map(|result| bars(summary, cell, result))
+            .collect();
+        let Some(svg) = ratios(&bars) else { continue };
+        page.folded(&words::cell(&cell.cell), number < UNFOLDED, |page| {
+            page.figure(&svg, &legend(summary), &caption(summary));
+        });
+    }
+}
+
+fn caption(summary: &Summary) -> String {
+    let name = words::baseline(&summary.arms).map_or("the baseline", |arm| arm.name.as_str());
+    format!(
+        "Median of the ratios to {name} within blocks measured together, with its interval. An interval left of 1 and \
+         a dot outside the shaded noise is faster; within ±{} % of 1 is the same.",
+        words::round(summary.judging.equivalence_margin * 100.0)
+    )
+}
+
+fn bars(summary: &Summary, cell: &CellSummary, result: &ArmResult) -> Vec<Bar> {
+    let arm = &summary.arms[result.arm];
+    let Some(against) = result.against.filter(|_| arm.again_of.is_none()) else {
+        return Vec::new();
+    };
+    let noise = |of: fn(&Against) -> Comparison| {
+        cell.noise
+            .and_then(|noise| of(&noise).ratio)
+            .map(|ratio| ratio.interval)
+    };
+    let bar = |quantile: &str, comparison: Comparison, noise| {
+        comparison.ratio.map(|ratio| Bar {
+            label: format!("{} {quantile}", arm.name),
+            class: class(result.arm),
+            ratio,
+            verdict: words::verdict(&comparison.verdict),
+            noise,
+        })
+    };
+    let p50 = bar("p50", against.p50, noise(|against| against.p50));
+    let p99 = bar("p99", against.p99, noise(|against| against.p99));
+    p50.into_iter().chain(p99).collect()
+}

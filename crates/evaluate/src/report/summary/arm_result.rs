@@ -1,0 +1,274 @@
+//! One arm under one cell: figures, verdicts and what the plots draw.
+
+use super::gather::{Gathered, Group, durations_us};
+use super::{
+    Against, ArmFacts, ArmResult, CellSummary, Figures, Judging, Latency, Load, RequirementVerdict, laws, shapes,
+};
+use crate::figures::Requirement;
+use crate::run::{Block, Cell, Counters};
+use crate::stats::{self, Bootstrap, Comparison, Conditions, Estimate, Pool, Undecided, Units, Verdict, at_most};
+
+/// Comparisons of durations below this are held against the send lag (rule 2), in µs.
+const FINE_BELOW_US: f64 = 1000.0;
+
+/// All arms of a cell; `number` is that of the cell.
+pub(super) fn cell(
+    number: usize,
+    gathered: &Gathered<'_>,
+    arms: &[ArmFacts],
+    requirements: &[Requirement],
+    judging: &Judging,
+) -> CellSummary {
+    let mut draws = Draws {
+        judging,
+        stream: (number as u64) << 32,
+    };
+    let mut results: Vec<ArmResult> = gathered
+        .groups
+        .iter()
+        .map(|group| arm_result(gathered.cell, group, requirements, judging, &mut draws.next()))
+        .collect();
+    let compare = |ours: usize, theirs: usize, noise: Option<Against>, bootstrap: &mut Bootstrap| {
+        let groups = (&gathered.groups[ours], &gathered.groups[theirs]);
+        against(
+            groups,
+            (&results[ours], &results[theirs]),
+            gathered.cell,
+            noise,
+            judging,
+            bootstrap,
+        )
+    };
+    let noise = pair_of(gathered, |arm| arms[arm].again_of)
+        .map(|(again, original)| compare(again, original, None, &mut draws.next()));
+    let compared: Vec<Option<Against>> = (0..results.len())
+        .map(|ours| {
+            let theirs = gathered.groups.iter().position(|group| arms[group.arm].baseline)?;
+            (ours != theirs).then(|| compare(ours, theirs, noise, &mut draws.next()))
+        })
+        .collect();
+    for (result, against) in results.iter_mut().zip(compared) {
+        result.against = against;
+    }
+    CellSummary {
+        cell: gathered.cell.clone(),
+        arms: results,
+        noise,
+    }
+}
+
+/// The first group whose arm names another one that is here too.
+fn pair_of(gathered: &Gathered<'_>, other: impl Fn(usize) -> Option<usize>) -> Option<(usize, usize)> {
+    gathered.groups.iter().enumerate().find_map(|(position, group)| {
+        let other = other(group.arm)?;
+        Some((position, gathered.groups.iter().position(|group| group.arm == other)?))
+    })
+}
+
+/// Random streams of one seed: what one arm draws does not depend on the others.
+struct Draws<'a> {
+    judging: &'a Judging,
+    stream: u64,
+}
+
+impl Draws<'_> {
+    fn next(&mut self) -> Bootstrap {
+        self.stream += 1;
+        Bootstrap::new(self.judging.seed, self.stream, self.judging.resamples)
+    }
+}
+
+fn arm_result(
+    cell: &Cell,
+    group: &Group<'_>,
+    requirements: &[Requirement],
+    judging: &Judging,
+    bootstrap: &mut Bootstrap,
+) -> ArmResult {
+    let by_run = group.responses();
+    let pool = Pool::new(&Units::new(&by_run));
+    let response = latency(&pool, bootstrap);
+    let blocks: Vec<&[f64]> = by_run.iter().flatten().copied().collect();
+    let lags = sent_lags_us(group);
+    let lag_p99_us = Pool::new(&Units::of_block(&lags)).value(0.99).unwrap_or(0.0);
+    let quantiles = response.p50.zip(response.p99).map(|(p50, p99)| (p50.value, p99.value));
+    let trend = stats::trend(&blocks);
+    let deadline_us = deadline_us(cell, judging);
+    ArmResult {
+        arm: group.arm,
+        blocks: blocks.len(),
+        unsettled: group.blocks().filter(|block| !block.warm_up.settled).count(),
+        failures: group.blocks().filter_map(|block| block.failure.clone()).collect(),
+        counts: counts(group),
+        service: figures(group, |block, message| block.samples.service_ns(message)),
+        paper: paper(group),
+        send_lag_p99_us: lag_p99_us,
+        load: load(cell, group),
+        deadline_us,
+        determinism: stats::determinism(
+            pool.sorted(),
+            deadline_us,
+            trend.as_ref(),
+            quantiles,
+            &judging.determinism,
+        ),
+        requirements: requirements
+            .iter()
+            .map(|required| verdict(required, &response, &pool))
+            .collect(),
+        laws: laws::laws(cell, group, lag_p99_us, pool.value(0.5).unwrap_or(f64::INFINITY)),
+        against: None,
+        shapes: shapes::shapes(&pool, response.p50.as_ref(), &blocks, &lags),
+        trend,
+        response,
+    }
+}
+
+/// The deadline that is set, else the period of the messages, else the timeout.
+fn deadline_us(cell: &Cell, judging: &Judging) -> f64 {
+    judging
+        .deadline_us
+        .unwrap_or_else(|| cell.interval_us.unwrap_or(cell.timeout_us) as f64)
+}
+
+fn latency(pool: &Pool, bootstrap: &mut Bootstrap) -> Latency {
+    let answered = || pool.sorted().take_while(|sample| sample.is_finite());
+    Latency {
+        mean_us: mean(answered()),
+        worst_us: answered().last(),
+        p50: pool.quantile(0.5, bootstrap),
+        p95: pool.quantile(0.95, bootstrap),
+        p99: pool.quantile(0.99, bootstrap),
+        p999: pool.quantile(0.999, bootstrap),
+    }
+}
+
+/// Mean of the finite samples; `None` without any.
+pub(super) fn mean(samples: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = samples
+        .filter(|sample| sample.is_finite())
+        .fold((0.0, 0u64), |(sum, n), sample| (sum + sample, n + 1));
+    (count > 0).then(|| sum / count as f64)
+}
+
+fn figures(group: &Group<'_>, ns: impl Fn(&Block, usize) -> Option<u64>) -> Figures {
+    let of_block = |block: &Block| durations_us(block, |message| ns(block, message));
+    let all = stats::sorted(&group.blocks().flat_map(of_block).collect::<Vec<_>>());
+    let at = |q: f64| {
+        all.get(stats::rank(all.len(), q) - 1)
+            .copied()
+            .filter(|us| us.is_finite())
+    };
+    Figures {
+        mean_us: mean(all.iter().copied()),
+        p50_us: at(0.5),
+        p99_us: at(0.99),
+    }
+}
+
+/// The paper's round trip, where the responder of this arm says its own time at all.
+fn paper(group: &Group<'_>) -> Option<Figures> {
+    let says = group
+        .blocks()
+        .any(|block| block.samples.server_ns.iter().any(Option::is_some));
+    says.then(|| figures(group, |block, message| block.samples.paper_ns(message)))
+}
+
+/// Lags of the messages that were sent: one that could not be is a loss, not a late one.
+fn sent_lags_us(group: &Group<'_>) -> Vec<f64> {
+    let of_block = |block: &Block| durations_us(block, |message| block.samples.send_lag_ns(message));
+    group
+        .blocks()
+        .flat_map(of_block)
+        .filter(|lag| lag.is_finite())
+        .collect()
+}
+
+fn counts(group: &Group<'_>) -> Counters {
+    group.blocks().fold(Counters::default(), |sum, block| {
+        let more = &block.counters;
+        Counters {
+            scheduled: sum.scheduled + more.scheduled,
+            sent: sum.sent + more.sent,
+            unsent: sum.unsent + more.unsent,
+            answered: sum.answered + more.answered,
+            lost: sum.lost + more.lost,
+            in_flight: sum.in_flight + more.in_flight,
+            late: sum.late + more.late,
+            duplicates: sum.duplicates + more.duplicates,
+            reordered: sum.reordered + more.reordered,
+        }
+    })
+}
+
+fn load(cell: &Cell, group: &Group<'_>) -> Load {
+    let counts = counts(group);
+    let wall_s: f64 = group.blocks().map(|block| block.usage.wall_s).sum();
+    let sending_s = group.blocks().count() as f64 * cell.duration_us as f64 / 1e6;
+    let cpu_s: Option<f64> = group.blocks().map(|block| block.usage.server_cpu_s).sum();
+    Load {
+        // A closed loop offers what is answered; an open one what its schedule holds.
+        offered_per_s: counts.scheduled as f64 / if cell.load.is_closed() { wall_s } else { sending_s },
+        answered_per_s: counts.answered as f64 / wall_s,
+        server_cpu_us: cpu_s
+            .filter(|_| counts.answered > 0)
+            .map(|cpu_s| cpu_s * 1e6 / counts.answered as f64),
+        server_rss_bytes: group.blocks().filter_map(|block| block.usage.server_rss_bytes).max(),
+    }
+}
+
+fn verdict(requirement: &Requirement, response: &Latency, pool: &Pool) -> RequirementVerdict {
+    let bound_us = requirement.bound_ms * 1e3;
+    RequirementVerdict {
+        requirement: requirement.clone(),
+        outcome: at_most(response.p99.as_ref(), bound_us),
+        missed: pool.sorted().filter(|sample| *sample > bound_us).count(),
+        messages: pool.len(),
+    }
+}
+
+fn against(
+    groups: (&Group<'_>, &Group<'_>),
+    results: (&ArmResult, &ArmResult),
+    cell: &Cell,
+    noise: Option<Against>,
+    judging: &Judging,
+    bootstrap: &mut Bootstrap,
+) -> Against {
+    let (ours, theirs) = results;
+    let lag = (!cell.load.is_closed()).then(|| ours.send_lag_p99_us.max(theirs.send_lag_p99_us));
+    let pairs = groups.0.paired(groups.1);
+    let mut at = |q: f64, values: (Option<Estimate>, Option<Estimate>), noise: Option<Comparison>| {
+        if !ours.is_valid() || !theirs.is_valid() {
+            return Comparison {
+                ratio: None,
+                verdict: Verdict::Undecided(Undecided::Invalid),
+            };
+        }
+        let conditions = Conditions {
+            margin: judging.equivalence_margin,
+            noise: noise.and_then(|noise| noise.ratio),
+            send_lag_p99: lag,
+            fine_below: FINE_BELOW_US,
+        };
+        let value = |estimate: Option<Estimate>| estimate.map_or(f64::INFINITY, |estimate| estimate.value);
+        stats::compare(
+            stats::ratio(&pairs, q, bootstrap),
+            (value(values.0), value(values.1)),
+            &conditions,
+        )
+    };
+    Against {
+        other: groups.1.arm,
+        p50: at(
+            0.5,
+            (ours.response.p50, theirs.response.p50),
+            noise.map(|noise| noise.p50),
+        ),
+        p99: at(
+            0.99,
+            (ours.response.p99, theirs.response.p99),
+            noise.map(|noise| noise.p99),
+        ),
+    }
+}

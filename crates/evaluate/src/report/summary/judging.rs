@@ -1,0 +1,39 @@
+//! By what a result is judged; printed with it.
+
+use serde::Serialize;
+
+use crate::stats::{Bootstrap, Thresholds};
+
+/// Thresholds of all verdicts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judging {
+    /// What counts as deterministic (rule 7).
+    pub determinism: Thresholds,
+    /// Deadline of a message in µs; absent is the interval, so that an answer comes before the next message, or, in a
+    /// closed loop, the timeout.
+    pub deadline_us: Option<f64>,
+    /// Ratios this near to 1 are equivalent (rule 9).
+    pub equivalence_margin: f64,
+    /// Bound of p99 at the knee (rule 8 b), in µs.
+    pub knee_p99_us: f64,
+    /// Greatest share of messages lost at the knee (rule 8 b).
+    pub knee_lost: f64,
+    /// Seed of the bootstrap.
+    pub seed: u64,
+    /// Resamples of the bootstrap.
+    pub resamples: usize,
+}
+
+impl Default for Judging {
+    fn default() -> Self {
+        Judging {
+            determinism: Thresholds::default(),
+            deadline_us: None,
+            equivalence_margin: 0.05,
+            knee_p99_us: 10_000.0,
+            knee_lost: 0.001,
+            seed: 0,
+            resamples: Bootstrap::RESAMPLES,
+        }
+    }
+}

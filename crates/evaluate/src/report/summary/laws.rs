@@ -1,0 +1,64 @@
+//! The sanity laws, tested in every block of an arm.
+
+use super::LawResult;
+use super::gather::Group;
+use crate::run::{Block, Cell};
+use crate::stats::{self, Check, Exchange, LittlesLaw};
+
+/// The generator of a block is one thread.
+const GENERATOR_CORES: usize = 1;
+
+/// Every law, over all blocks; the send lag (rule 2) over the pooled messages.
+pub(super) fn laws(cell: &Cell, group: &Group<'_>, lag_p99_us: f64, median_response_us: f64) -> Vec<LawResult> {
+    let each = |check: fn(&Block) -> Check| LawResult::of(&group.blocks().map(check).collect::<Vec<_>>());
+    let mut laws = vec![
+        LawResult::of(&[stats::send_lag(lag_p99_us, median_response_us)]),
+        each(accounting),
+        each(monotonic),
+        each(generator_cpu),
+    ];
+    if cell.load.is_closed() {
+        let checks: Vec<Check> = group
+            .runs
+            .iter()
+            .flatten()
+            .filter_map(|m| littles_law(cell, m.block, &m.response_us))
+            .collect();
+        laws.push(LawResult::of(&checks));
+    }
+    laws.into_iter().flatten().collect()
+}
+
+fn accounting(block: &Block) -> Check {
+    let counters = &block.counters;
+    stats::accounting(&Exchange {
+        sent: counters.sent,
+        answered: counters.answered,
+        lost: counters.lost,
+        in_flight: counters.in_flight,
+        sampled: block.samples.received_ns.iter().flatten().count() as u64,
+    })
+}
+
+fn monotonic(block: &Block) -> Check {
+    let samples = &block.samples;
+    let message = |i: usize| (samples.intended_ns[i], samples.sent_ns[i], samples.received_ns[i]);
+    stats::monotonic((0..samples.len()).map(message))
+}
+
+fn generator_cpu(block: &Block) -> Check {
+    let usage = &block.usage;
+    let busy_s = (usage.generator_cpu_s - usage.generator_spin_s).max(0.0);
+    stats::generator_cpu(busy_s, usage.wall_s, GENERATOR_CORES)
+}
+
+fn littles_law(cell: &Cell, block: &Block, response_us: &[f64]) -> Option<Check> {
+    let mean_us = super::arm_result::mean(response_us.iter().copied())?;
+    Some(stats::littles_law(&LittlesLaw {
+        concurrency: f64::from(cell.concurrency),
+        answered: block.counters.answered,
+        wall_s: block.usage.wall_s,
+        mean_response_s: mean_us / 1e6,
+        think_s: cell.think_us as f64 / 1e6,
+    }))
+}

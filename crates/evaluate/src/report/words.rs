@@ -1,0 +1,335 @@
+//! Numbers and loads as a person reads them.
+
+use super::{ArmFacts, ArmResult, Summary, Swept};
+use crate::run::{Cell, LoadModel};
+use crate::stats::{Comparison, Estimate, Knee, Method, Outcome, Trend, Undecided, Verdict};
+
+/// Digits in groups of three: `12,000`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|g| std::str::from_utf8(g).unwrap_or(""))
+        .collect();
+    groups.join(",")
+}
+
+/// A number with some three significant digits, never in exponents: `0.85`, `18.4`, `204.7`, `12,345`.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size.is_infinite() => "∞".to_owned(),
+        size if size >= 1000.0 => format!("{}{}", if value < 0.0 { "−" } else { "" }, count(size.round() as u64)),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.01 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+/// A duration in its unit: `18.4 µs`, `1.23 ms`, `5 s`; `lost` where infinite.
+pub(crate) fn duration(us: f64) -> String {
+    let (scaled, unit) = match us.abs() {
+        size if size.is_infinite() => return "lost".to_owned(),
+        size if size >= 1e6 => (us / 1e6, "s"),
+        size if size >= 1e3 => (us / 1e3, "ms"),
+        _ => (us, "µs"),
+    };
+    format!("{} {unit}", round(scaled))
+}
+
+/// At most three significant digits, no trailing zeros: for values that were set, not measured.
+pub(crate) fn round(value: f64) -> String {
+    round_to(
+        value,
+        if value.abs() >= 100.0 {
+            0
+        } else {
+            2 - value.abs().max(1.0).log10().floor() as usize
+        },
+    )
+}
+
+/// At most so many digits behind the point, no trailing zeros.
+pub(crate) fn round_to(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// A value that was set, such as a tick: `0.5`, `200`, `10,000`.
+pub(crate) fn number_set(value: f64) -> String {
+    if value >= 1000.0 {
+        count(value.round() as u64)
+    } else {
+        round(value)
+    }
+}
+
+/// Bytes in decimal units, as the papers count them: `64 B`, `10 kB`.
+pub(crate) fn bytes(bytes: f64) -> String {
+    match bytes {
+        size if size >= 1e9 => format!("{} GB", round(size / 1e9)),
+        size if size >= 1e6 => format!("{} MB", round(size / 1e6)),
+        size if size >= 1e3 => format!("{} kB", round(size / 1e3)),
+        _ => format!("{} B", round(bytes)),
+    }
+}
+
+/// µs of an estimate, or why there is none.
+pub(crate) fn micros(estimate: Option<&Estimate>) -> String {
+    estimate.map_or_else(|| "too few".to_owned(), |estimate| micros_of(estimate.value))
+}
+
+/// µs without the unit; `lost` where infinite.
+pub(crate) fn micros_of(us: f64) -> String {
+    if us.is_infinite() {
+        "lost".to_owned()
+    } else {
+        number(us)
+    }
+}
+
+/// `0.85 (0.83…0.87)`.
+pub(crate) fn ratio(estimate: &Estimate) -> String {
+    let digits = |value: f64| match value {
+        _ if value.is_infinite() => "∞".to_owned(),
+        _ if value >= 100.0 => format!("{value:.0}"),
+        _ if value >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    format!(
+        "{} ({}…{})",
+        digits(estimate.value),
+        digits(estimate.interval.low),
+        digits(estimate.interval.high)
+    )
+}
+
+/// A ratio and what follows: `0.85 (0.83…0.87) faster`.
+pub(crate) fn comparison(comparison: &Comparison) -> String {
+    match &comparison.ratio {
+        Some(estimate) => format!("{} {}", ratio(estimate), verdict(&comparison.verdict)),
+        None => verdict(&comparison.verdict),
+    }
+}
+
+/// One word, or two.
+pub(crate) fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Faster => "faster".to_owned(),
+        Verdict::Slower => "slower".to_owned(),
+        Verdict::Equivalent { within } => format!("same ±{} %", round(within * 100.0)),
+        Verdict::Undecided(Undecided::Invalid) => "invalid".to_owned(),
+        Verdict::Undecided(Undecided::TooFewMessages) => "too few messages".to_owned(),
+        Verdict::Undecided(_) => "undecided".to_owned(),
+    }
+}
+
+/// Why a verdict is none, as a clause.
+pub(crate) fn why(undecided: Undecided) -> &'static str {
+    match undecided {
+        Undecided::Invalid => "a sanity law is broken, so there is no result",
+        Undecided::TooFewMessages => "too few messages for a 95 % interval",
+        Undecided::TooFewBlocks => "fewer than 5 blocks give a range, not a 95 % interval",
+        Undecided::LostInBoth => "both lost more than the percentile leaves out",
+        Undecided::SendLag => "the generator was late by more than a quarter of the difference",
+        Undecided::Interval => "the interval holds 1",
+        Undecided::Noise => "the machine differs from itself by as much",
+    }
+}
+
+/// `yes`, `no`, `undecided`.
+pub(crate) fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "yes",
+        Outcome::Fail => "no",
+        Outcome::Undecided => "undecided",
+    }
+}
+
+/// Why a result is or is not deterministic: what fails, or is open, in figures.
+pub(crate) fn determinism(result: &ArmResult) -> String {
+    let judged = &result.determinism;
+    let mut parts = Vec::new();
+    match (judged.no_buffering, &result.trend) {
+        (Outcome::Fail, Some(trend)) => parts.push(format!("buffers, {}", slope(trend))),
+        (Outcome::Pass, _) => parts.push("no trend".to_owned()),
+        _ => parts.push("trend unknown".to_owned()),
+    }
+    let spread = judged.spread.map_or_else(|| "too few messages".to_owned(), duration);
+    parts.push(format!("p99 − p50 = {spread}"));
+    let (missed, messages) = (count(judged.missed as u64), count(judged.messages as u64));
+    parts.push(format!(
+        "{missed} of {messages} later than {}",
+        duration(result.deadline_us)
+    ));
+    parts.join("; ")
+}
+
+/// A slope with its interval and unit.
+pub(crate) fn slope(trend: &Trend) -> String {
+    format!("{} ms a message", slope_figures(trend))
+}
+
+/// A slope with its interval, in ms a message.
+pub(crate) fn slope_figures(trend: &Trend) -> String {
+    let ms = |us: f64| {
+        if us.is_infinite() {
+            "∞".to_owned()
+        } else {
+            format!("{:+.1e}", us / 1e3)
+        }
+    };
+    let Estimate { value, interval } = trend.slope_per_message;
+    format!("{} ({} … {})", ms(value), ms(interval.low), ms(interval.high))
+}
+
+/// The load in words: `64 B, QoS 1, every 10 ms, 20 devices`.
+pub(crate) fn cell(cell: &Cell) -> String {
+    let rhythm = match (cell.load, cell.interval_us) {
+        (LoadModel::Closed, _) if cell.think_us > 0 => {
+            format!(
+                "closed loop of {}, {} think time",
+                cell.concurrency,
+                duration(cell.think_us as f64)
+            )
+        }
+        (LoadModel::Closed, _) => format!("closed loop of {}", cell.concurrency),
+        (LoadModel::Poisson, Some(us)) => format!("every {} on average (Poisson)", duration(us as f64)),
+        (LoadModel::Trace, _) => "at the times of a recorded data set".to_owned(),
+        (_, Some(us)) => format!("every {}", duration(us as f64)),
+        (_, None) => "open loop".to_owned(),
+    };
+    format!(
+        "{}, QoS {}, {rhythm}, {}",
+        bytes(f64::from(cell.payload_bytes)),
+        cell.qos,
+        devices(cell.devices)
+    )
+}
+
+/// `1 device`, `10,000 devices`.
+pub(crate) fn devices(devices: u32) -> String {
+    if devices == 1 {
+        "1 device".to_owned()
+    } else {
+        format!("{} devices", count(u64::from(devices)))
+    }
+}
+
+/// Name of a swept parameter.
+pub(crate) fn swept(swept: Swept) -> &'static str {
+    match swept {
+        Swept::Interval => "time between messages of a device",
+        Swept::Payload => "payload",
+        Swept::Devices => "devices",
+        Swept::Qos => "QoS",
+        Swept::Concurrency => "messages out at once",
+    }
+}
+
+/// A value of a swept parameter.
+pub(crate) fn swept_value(swept: Swept, cell: &Cell) -> String {
+    let value = swept.value(cell).unwrap_or(0.0);
+    match swept {
+        Swept::Interval => duration(value),
+        Swept::Payload => bytes(value),
+        Swept::Devices | Swept::Concurrency => count(value as u64),
+        Swept::Qos => format!("QoS {value}"),
+    }
+}
+
+/// The load without the swept parameter.
+pub(crate) fn others(without: Swept, load: &Cell) -> String {
+    let words = cell(load);
+    let parts: Vec<&str> = words.split(", ").collect();
+    let left_out = match without {
+        Swept::Payload => 0,
+        Swept::Qos => 1,
+        Swept::Interval | Swept::Concurrency => 2,
+        Swept::Devices => parts.len() - 1,
+    };
+    let kept = parts
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| *place != left_out)
+        .map(|(_, part)| *part);
+    kept.collect::<Vec<_>>().join(", ")
+}
+
+/// A knee as the end of a sentence.
+pub(crate) fn knee(knee: Option<&Knee>) -> String {
+    match knee {
+        Some(Knee::At { offered_per_s }) => format!("at {} messages/s", number(*offered_per_s)),
+        Some(Knee::NotReached { highest_per_s }) => format!("not reached up to {} messages/s", number(*highest_per_s)),
+        Some(Knee::BelowSweep { lowest_per_s }) => {
+            format!("below the least load, {} messages/s", number(*lowest_per_s))
+        }
+        None => "one load only".to_owned(),
+    }
+}
+
+/// What the interval of a result's figures is, in words.
+pub(crate) fn method(summary: &Summary) -> &'static str {
+    let results = summary.cells.iter().flat_map(|cell| &cell.arms);
+    results
+        .filter_map(|result| result.response.p50)
+        .next()
+        .map_or("", |p50| Method::words(p50.interval.method))
+}
+
+/// The arm that the others are compared with.
+pub(crate) fn baseline(arms: &[ArmFacts]) -> Option<&ArmFacts> {
+    arms.iter().find(|arm| arm.baseline)
+}
+
+/// `text` in at most `width` characters.
+pub(crate) fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped_by_three() {
+        assert_eq!(
+            [0, 999, 1000, 12_000, 1_204_118].map(count),
+            ["0", "999", "1,000", "12,000", "1,204,118"]
+        );
+    }
+
+    #[test]
+    fn numbers_have_three_digits_that_matter() {
+        let found = [0.851, 18.43, 204.71, 12_345.6, 0.000_31, 0.0, f64::INFINITY].map(number);
+        assert_eq!(found, ["0.85", "18.4", "204.7", "12,346", "3.1e-4", "0.00", "∞"]);
+    }
+
+    #[test]
+    fn durations_choose_their_unit() {
+        let found = [250.0, 1500.0, 10_000.0, 5_000_000.0, 204.71, f64::INFINITY].map(duration);
+        assert_eq!(found, ["250 µs", "1.5 ms", "10 ms", "5 s", "205 µs", "lost"]);
+    }
+
+    #[test]
+    fn bytes_are_decimal_as_in_the_papers() {
+        assert_eq!(
+            [64.0, 10_000.0, 250_000.0, 5e6].map(bytes),
+            ["64 B", "10 kB", "250 kB", "5 MB"]
+        );
+    }
+
+    #[test]
+    fn long_labels_are_cut_with_an_ellipsis() {
+        assert_eq!(shortened("mosquitto", 9), "mosquitto");
+        assert_eq!(shortened("mosquitto", 5), "mosq…");
+    }
+}
