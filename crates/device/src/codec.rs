@@ -1,4 +1,4 @@
-//! A document as the log and the link keep it: compact JSON, so that a person can read what was stored.
+//! Documents and twins as the log and the link keep them: compact JSON, so that a person can read what was stored.
 //!
 //! `{"seen":[edge,cloud],"leaves":{pointer:["e"|"c",counter,value?]}}`; a leaf without a value was removed.
 
@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::document::{Document, Leaf, Seen, Side, Stamp};
+use crate::twin::Twin;
 
 /// Stored bytes that are no document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +60,24 @@ impl Document {
             }
         }
         Ok(())
+    }
+}
+
+impl Twin {
+    /// Both documents, a line each.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        [self.desired.encode(), self.reported.encode()].join(&b'\n')
+    }
+
+    /// What [`Twin::encode`] made.
+    ///
+    /// # Errors
+    /// The bytes are not such.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let (desired, reported) = bytes.split_at(end.ok_or_else(|| error("only one line".to_owned()))?);
+        Ok(Twin { desired: Document::decode(desired)?, reported: Document::decode(&reported[1..])? })
     }
 }
 

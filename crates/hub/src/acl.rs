@@ -1,0 +1,162 @@
+//! Who may publish and subscribe where: the contract of the topics, as a pure function of party and topic.
+//!
+//! | party | publishes | subscribes |
+//! | --- | --- | --- |
+//! | device | under its own `devices/{id}/`, never calls, desired state or what the hub answers | under its own `devices/{id}/` |
+//! | app | requests to devices (`twin/get`, `twin/desired/set`, calls), its own `apps/{name}/`, topics outside both trees | its whole tenant |
+//! | anonymous | everything but `$` topics | everything |
+
+use device::topic::{Channel, DeviceTopic};
+use identity::{Principal, PrincipalKind};
+
+/// Whether `who` may publish to `topic`, which is a valid topic name.
+pub(crate) fn may_publish(who: &Principal, topic: &str) -> bool {
+    if topic.starts_with('$') {
+        return false;
+    }
+    match who.kind {
+        PrincipalKind::Anonymous => true,
+        PrincipalKind::Device => DeviceTopic::parse(topic).is_some_and(|topic| device_may_publish(&who.id, &topic)),
+        PrincipalKind::App => app_may_publish(&who.id, topic),
+    }
+}
+
+/// Whether `who` may subscribe to `filter`, a valid topic filter without its `$share/{group}/`.
+pub(crate) fn may_subscribe(who: &Principal, filter: &str) -> bool {
+    match who.kind {
+        PrincipalKind::Anonymous | PrincipalKind::App => true,
+        PrincipalKind::Device => tree_of(filter, "devices/").is_some_and(|id| id == &*who.id),
+    }
+}
+
+fn device_may_publish(own_id: &str, topic: &DeviceTopic<'_>) -> bool {
+    let is_for_devices = !matches!(
+        topic.channel,
+        Channel::MethodCall { .. }
+            | Channel::TwinDesired
+            | Channel::TwinDesiredSet
+            | Channel::TwinDesiredSetResult
+            | Channel::TwinGetResult
+    );
+    topic.device == own_id && is_for_devices
+}
+
+fn app_may_publish(own_name: &str, topic: &str) -> bool {
+    if let Some(name) = tree_of(topic, "apps/") {
+        return name == own_name;
+    }
+    match DeviceTopic::parse(topic) {
+        Some(topic) => {
+            matches!(
+                topic.channel,
+                Channel::MethodCall { .. } | Channel::TwinGet | Channel::TwinDesiredSet
+            )
+        }
+        None => !topic.starts_with("devices/"),
+    }
+}
+
+/// The second level of `path`, if `tree` is the first and something follows.
+fn tree_of<'a>(path: &'a str, tree: &str) -> Option<&'a str> {
+    let (name, _) = path.strip_prefix(tree)?.split_once('/')?;
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: PrincipalKind, id: &str, yes: &[&str], no: &[&str], allowed: fn(&Principal, &str) -> bool) {
+        let who = Principal {
+            tenant: "default".into(),
+            kind,
+            id: id.into(),
+        };
+        for topic in yes {
+            assert!(allowed(&who, topic), "{kind:?} {id} {topic}");
+        }
+        for topic in no {
+            assert!(!allowed(&who, topic), "{kind:?} {id} {topic}");
+        }
+    }
+
+    #[test]
+    fn a_device_publishes_only_under_its_own_tree_and_never_calls_or_desired() {
+        let yes = [
+            "devices/p7/telemetry",
+            "devices/p7/telemetry/a/b",
+            "devices/p7/twin/reported",
+            "devices/p7/twin/get",
+            "devices/p7/methods/stop/1/result",
+            "devices/p7/anything",
+        ];
+        let no = [
+            "devices/p70/telemetry",
+            "devices/p8/telemetry",
+            "devices/p7/methods/stop/1",
+            "devices/p7/twin/desired",
+            "devices/p7/twin/desired/set",
+            "devices/p7/twin/get/result",
+            "devices/p7/twin/desired/set/result",
+            "devices/p7",
+            "apps/p7/x",
+            "x",
+            "$SYS/x",
+        ];
+        check(PrincipalKind::Device, "p7", &yes, &no, may_publish);
+    }
+
+    #[test]
+    fn a_device_subscribes_only_under_its_own_tree() {
+        let yes = ["devices/p7/#", "devices/p7/methods/+/+", "devices/p7/twin/desired"];
+        let no = [
+            "#",
+            "devices/#",
+            "devices/+/telemetry",
+            "devices/p8/#",
+            "+/p7/telemetry",
+            "devices/p7",
+            "$SYS/#",
+        ];
+        check(PrincipalKind::Device, "p7", &yes, &no, may_subscribe);
+    }
+
+    #[test]
+    fn an_app_asks_devices_and_writes_its_own_tree_but_reports_for_nobody() {
+        let yes = [
+            "devices/p7/methods/stop/1",
+            "devices/p7/twin/get",
+            "devices/p7/twin/desired/set",
+            "apps/dash/alarms",
+            "plant/hall-1",
+        ];
+        let no = [
+            "devices/p7/telemetry",
+            "devices/p7/twin/reported",
+            "devices/p7/twin/desired",
+            "devices/p7/methods/stop/1/result",
+            "devices/p7",
+            "apps/other/alarms",
+            "$SYS/broker",
+        ];
+        check(PrincipalKind::App, "dash", &yes, &no, may_publish);
+        check(
+            PrincipalKind::App,
+            "dash",
+            &["#", "devices/+/telemetry", "$SYS/#", "apps/other/#"],
+            &[],
+            may_subscribe,
+        );
+    }
+
+    #[test]
+    fn without_credentials_the_whole_tree_is_open_except_what_the_hub_says() {
+        check(
+            PrincipalKind::Anonymous,
+            "",
+            &["a", "devices/p7/telemetry", "apps/x/y"],
+            &["$SYS/x"],
+            may_publish,
+        );
+    }
+}

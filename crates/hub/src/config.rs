@@ -1,0 +1,77 @@
+//! What a hub is started with. Every limit has a default and a stated policy when it is reached.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where clients knock.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Address of the socket.
+    pub address: Address,
+    /// TLS configuration, for doors that speak it.
+    pub tls: Option<TlsSource>,
+    /// MQTT inside WebSocket frames.
+    pub websocket: bool,
+    /// Each connection begins with a PROXY protocol header (v1 or v2), which says where it really comes from.
+    pub proxy_protocol: bool,
+}
+
+/// Hands out the TLS configuration of the moment, so that certificates can be exchanged under running doors.
+pub type TlsSource = Arc<arc_swap::ArcSwap<rustls::ServerConfig>>;
+
+/// Address of a listening socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// IP address and port; port 0 takes any free one.
+    Tcp(SocketAddr),
+    /// Path of a Unix socket; a stale one is replaced.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Bounds of what clients can take from the hub.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections at once; one more is answered "server unavailable" (5.0: 0x89, server busy).
+    pub connections: usize,
+    /// New connections a second over all doors; more wait in the kernel's backlog.
+    pub connects_per_s: u32,
+    /// Connections that have not finished their CONNECT; at one more the oldest of them is closed.
+    pub pending_connects: usize,
+    /// Time a client has from the first byte to the end of its CONNECT; then it is closed.
+    pub connect_timeout: Duration,
+    /// Bytes of a CONNECT packet; a longer one is refused at its fixed header.
+    pub connect_bytes: usize,
+    /// Bytes of any later packet; a longer one is refused at its fixed header (0x95).
+    pub packet_bytes: usize,
+    /// Logins being checked at once: each Argon2 check takes a core and up to 19 MiB for some 20 ms.
+    pub login_checks: usize,
+    /// What the broker of each tenant keeps.
+    pub broker: broker::Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 15_000,
+            connects_per_s: 5_000,
+            pending_connects: 1_024,
+            connect_timeout: Duration::from_secs(10),
+            connect_bytes: 16 * 1024,
+            packet_bytes: 1024 * 1024,
+            login_checks: 2,
+            broker: broker::Limits::default(),
+        }
+    }
+}

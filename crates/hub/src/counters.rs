@@ -1,0 +1,32 @@
+//! What a shard counts. Plain numbers of its own thread; a copy is handed out on request.
+
+use broker::Dropped;
+
+/// Counts since the start of a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Connections taken over from the doors.
+    pub connects: u64,
+    /// Connections that ended, for whatever reason.
+    pub disconnects: u64,
+    /// PUBLISH packets that clients sent.
+    pub messages_received: u64,
+    /// PUBLISH packets sent to clients.
+    pub messages_sent: u64,
+    /// Bytes of MQTT that clients sent.
+    pub bytes_received: u64,
+    /// Packets that the standard forbids; each ended its connection.
+    pub malformed: u64,
+    /// PUBLISH packets outside of what their sender may publish.
+    pub refused_publishes: u64,
+    /// Copies that routes asked for beyond the bound for one message.
+    pub copies_over_limit: u64,
+    /// Results of method calls that came after the call had ended, or without one.
+    pub late_results: u64,
+    /// Method calls answered 404 because the device was away, and 504 because it did not answer.
+    pub calls_away: u64,
+    /// See `calls_away`.
+    pub calls_timed_out: u64,
+    /// Messages not delivered to a session that asked for them, by [`Dropped`].
+    pub dropped: [u64; Dropped::ALL.len()],
+}

@@ -1,0 +1,244 @@
+//! One client from its first byte to its shard.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use identity::{CertificateIdentity, Identity, Presented, Principal, Refusal, Throttle};
+use mqtt::{Connect, ReasonCode, Version};
+use tokio::sync::Semaphore;
+
+use super::connect::{self, Arrival, NoConnect};
+use super::pending::Pending;
+use super::proxy_protocol;
+use super::stream::{Socket, Stream};
+use crate::config::{Limits, Listener};
+use crate::pace::Pace;
+use crate::shard::Order;
+use crate::shard::connection::{Admitted, Peer};
+use crate::shard::inbox::Inbox;
+use crate::unix_now_s;
+
+/// What the doors count.
+#[derive(Debug, Default)]
+pub(crate) struct DoorCounters {
+    pub(crate) accepted: AtomicU64,
+    pub(crate) abandoned: AtomicU64,
+    pub(crate) malformed: AtomicU64,
+    pub(crate) refused_logins: AtomicU64,
+    pub(crate) throttled_logins: AtomicU64,
+    pub(crate) over_limit: AtomicU64,
+}
+
+/// Decides who comes in; shared by all doors.
+pub(crate) struct Doorman {
+    limits: Limits,
+    identity: Arc<Identity>,
+    shards: Vec<Inbox<Order>>,
+    pending: Pending,
+    pace: Pace,
+    throttle: Mutex<Throttle>,
+    login_checks: Arc<Semaphore>,
+    /// One permit for each connection that may be open.
+    places: Arc<Semaphore>,
+    pub(crate) counters: DoorCounters,
+}
+
+/// Why a client does not come in.
+#[derive(Debug, thiserror::Error)]
+enum TurnedAway {
+    #[error("{0}")]
+    Socket(#[from] io::Error),
+    #[error("{0}")]
+    NoConnect(#[from] NoConnect),
+    #[error("user name {user_name:?}: {refusal}")]
+    Login { user_name: String, refusal: Refusal },
+    #[error("too many failed logins; next try in {0} s")]
+    Throttled(u64),
+    #[error("as many connections as may are open")]
+    Full,
+    #[error("the hub is stopping")]
+    Stopping,
+}
+
+impl Doorman {
+    pub(crate) fn new(limits: Limits, identity: Arc<Identity>, shards: Vec<Inbox<Order>>) -> Self {
+        Self {
+            pending: Pending::new(limits.pending_connects),
+            pace: Pace::new(limits.connects_per_s),
+            throttle: Mutex::new(Throttle::default()),
+            login_checks: Arc::new(Semaphore::new(limits.login_checks)),
+            places: Arc::new(Semaphore::new(limits.connections)),
+            counters: DoorCounters::default(),
+            limits,
+            identity,
+            shards,
+        }
+    }
+
+    /// Waits until one more connection may be accepted.
+    pub(crate) async fn pace(&self) {
+        self.pace.wait().await;
+    }
+
+    /// Lets one client in, or turns it away, in its own task and within the time for that.
+    pub(crate) fn receive(self: &Arc<Self>, socket: Socket, address: Option<SocketAddr>, listener: &Listener) {
+        self.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        let (doorman, listener) = (Arc::clone(self), listener.clone());
+        let handshake = tokio::spawn(async move {
+            let timeout = doorman.limits.connect_timeout;
+            match tokio::time::timeout(timeout, doorman.admit(socket, address, &listener)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(reason)) => tracing::info!(?address, %reason, "client turned away"),
+                Err(_) => {
+                    doorman.counters.abandoned.fetch_add(1, Ordering::Relaxed);
+                    tracing::info!(
+                        ?address,
+                        timeout_s = timeout.as_secs(),
+                        "client did not finish its CONNECT in time"
+                    );
+                }
+            }
+        });
+        if self.pending.add(handshake.abort_handle()) {
+            self.counters.abandoned.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn admit(&self, mut socket: Socket, address: Option<SocketAddr>, door: &Listener) -> Result<(), TurnedAway> {
+        let address = match door.proxy_protocol {
+            true => proxy_protocol::read_header(&mut socket).await?.or(address),
+            false => address,
+        };
+        let mut stream = match &door.tls {
+            Some(source) => Stream::tls(socket, source.load_full()).await?,
+            None => Stream::plain(socket),
+        };
+        if door.websocket {
+            stream.upgrade().await?;
+        }
+        let arrival = self.read_connect(&mut stream).await?;
+        let connect = arrival.decode().expect("decoded when it arrived");
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.counters.over_limit.fetch_add(1, Ordering::Relaxed);
+            connect::refuse(&mut stream, connect.version, ReasonCode::ServerBusy).await;
+            return Err(TurnedAway::Full);
+        };
+        let principal = match self.log_in(&stream, &connect, address).await {
+            Ok(principal) => principal,
+            Err(turned_away) => {
+                connect::refuse(&mut stream, connect.version, reason_told(&turned_away)).await;
+                return Err(turned_away);
+            }
+        };
+        let shard = &self.shards[place_of(&principal.tenant, self.shards.len())];
+        let link = stream.into_link()?;
+        let Arrival { connect, early } = arrival;
+        let client = Admitted {
+            link,
+            peer: Peer { principal, address },
+            place,
+            connect,
+            early,
+        };
+        shard
+            .send(Order::Admit(Box::new(client)))
+            .await
+            .map_err(|_| TurnedAway::Stopping)
+    }
+
+    async fn read_connect(&self, stream: &mut Stream) -> Result<Arrival, TurnedAway> {
+        let read = connect::read(stream, self.limits.connect_bytes).await;
+        let checked = read.and_then(|arrival| match arrival.decode() {
+            Ok(_) => Ok(arrival),
+            Err(error) => Err(NoConnect::Malformed(error)),
+        });
+        if let Err(NoConnect::Malformed(error)) = &checked {
+            self.counters.malformed.fetch_add(1, Ordering::Relaxed);
+            // A version that nobody knows is answered in the words of the newest (MQTT-3.1.2-2).
+            connect::refuse(stream, Version::V5, error.reason).await;
+        }
+        Ok(checked?)
+    }
+
+    async fn log_in(
+        &self,
+        stream: &Stream,
+        connect: &Connect<'_>,
+        address: Option<SocketAddr>,
+    ) -> Result<Principal, TurnedAway> {
+        let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        let user_name = connect.user_name.unwrap_or_default().to_owned();
+        if let Some(wait) = self.throttle(|throttle| throttle.wait(address, &user_name, Instant::now())) {
+            self.counters.throttled_logins.fetch_add(1, Ordering::Relaxed);
+            return Err(TurnedAway::Throttled(wait.as_secs() + 1));
+        }
+        let password = connect.password.map(<[u8]>::to_vec);
+        let certificate = stream
+            .peer_certificates()
+            .and_then(|chain| CertificateIdentity::from_der(chain.first()?).ok());
+        match self.check(user_name.clone(), password, certificate).await {
+            Ok(principal) => {
+                self.throttle(|throttle| throttle.succeeded(address, &user_name));
+                Ok(principal)
+            }
+            Err(refusal) => {
+                self.counters.refused_logins.fetch_add(1, Ordering::Relaxed);
+                if refusal.is_failed_login() {
+                    self.throttle(|throttle| throttle.failed(address, &user_name, Instant::now()));
+                }
+                Err(TurnedAway::Login { user_name, refusal })
+            }
+        }
+    }
+
+    /// Checks credentials on a thread of their own: it may hash a password.
+    async fn check(
+        &self,
+        user_name: String,
+        password: Option<Vec<u8>>,
+        certificate: Option<CertificateIdentity>,
+    ) -> Result<Principal, Refusal> {
+        let _permit = self.login_checks.acquire().await.expect("never closed");
+        let identity = Arc::clone(&self.identity);
+        let checking = tokio::task::spawn_blocking(move || {
+            let presented = Presented {
+                user_name: Some(&user_name).filter(|name| !name.is_empty()).map(String::as_str),
+                password: password.as_deref(),
+                certificate: certificate.as_ref(),
+            };
+            identity.authenticate(&presented, unix_now_s())
+        });
+        checking.await.expect("checking credentials does not panic")
+    }
+
+    fn throttle<R>(&self, act: impl FnOnce(&mut Throttle) -> R) -> R {
+        act(&mut self.throttle.lock().expect("no holder of this lock panics"))
+    }
+}
+
+/// The shard of a tenant. All that a tenant's clients share lives there, so that no shard ever asks another.
+pub(crate) fn place_of(tenant: &str, shards: usize) -> usize {
+    let hash = tenant.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash % shards as u64) as usize
+}
+
+/// What a client is told; never why its credentials were refused.
+fn reason_told(turned_away: &TurnedAway) -> ReasonCode {
+    match turned_away {
+        TurnedAway::Throttled(_) => ReasonCode::ConnectionRateExceeded,
+        TurnedAway::Login {
+            refusal: Refusal::Unavailable(_),
+            ..
+        } => ReasonCode::ServerUnavailable,
+        TurnedAway::Login {
+            refusal: Refusal::NoCredentials | Refusal::Disabled,
+            ..
+        } => ReasonCode::NotAuthorized,
+        _ => ReasonCode::BadUserNameOrPassword,
+    }
+}

@@ -1,0 +1,13 @@
+//! The doors: accept, shake hands, read the CONNECT, check who it is, hand the client to its shard. Nothing that
+//! a stranger sends makes a door hold more than [`Limits::connect_bytes`](crate::Limits) of it.
+
+mod admission;
+mod connect;
+mod listen;
+mod pending;
+mod proxy_protocol;
+mod stream;
+
+pub(crate) use admission::{Doorman, place_of};
+pub use listen::Bound;
+pub(crate) use listen::serve;

@@ -1,0 +1,32 @@
+//! MQTT on sockets: the doors, authentication, limits, shards, and the way of a message in one file ([`pipeline`]).
+//!
+//! Doors run on tokio: they accept, shake hands, read the CONNECT and check who it is. Then a client's socket, TLS
+//! state and leftover bytes go to the shard of its tenant: one thread, one epoll loop, no lock and no thread crossed
+//! by a message. Knows nothing of containers or of the cloud.
+
+mod acl;
+mod calls;
+mod config;
+mod counters;
+mod door;
+mod hub;
+mod pace;
+mod pipeline;
+mod routing;
+mod shard;
+mod twins;
+
+pub use config::{Address, Limits, Listener, TlsSource};
+pub use counters::Counters;
+pub use door::Bound;
+pub use hub::{Hub, Options, StartError};
+pub use shard::Observation;
+pub use shard::control::{RouteInfo, SessionInfo};
+
+/// Seconds of Unix time, for what compares itself with dates that others wrote.
+fn unix_now_s() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "credentials carry dates of the wall clock")]
+    let now = std::time::SystemTime::now();
+    now.duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs() as i64)
+}

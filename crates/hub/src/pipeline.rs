@@ -1,0 +1,184 @@
+//! The way of a message, from a PUBLISH that arrived to the acknowledgement of its sender:
+//! session → access → what its topic is for → routes → subscribers.
+
+use broker::{ConnId, Keep, Message, Position, Received};
+use device::CallId;
+use device::topic::{Channel, DeviceTopic};
+use mqtt::{Publish, QoS, ReasonCode};
+
+use crate::acl;
+use crate::shard::tenant::Tenant;
+use crate::shard::turn::Turn;
+use crate::{calls, routing, twins};
+
+/// What the sender of a message is told, and what must be durable before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) reason: ReasonCode,
+    pub(crate) after: Position,
+}
+
+impl Outcome {
+    /// An outcome that promises nothing.
+    pub(crate) fn now(reason: ReasonCode) -> Self {
+        Self {
+            reason,
+            after: Position::default(),
+        }
+    }
+}
+
+/// Takes a PUBLISH of a client all the way.
+pub(crate) fn publish(tenant: &mut Tenant, turn: &mut Turn<'_>, from: ConnId, publish: &Publish<'_>) {
+    turn.counters.messages_received += 1;
+    let is_once = publish.qos == QoS::ExactlyOnce;
+    if is_once {
+        turn.journal.log().begin_group();
+    }
+    if let Received::New { alias } = tenant.broker.receive(turn.now, from, publish, turn) {
+        let outcome = match &alias {
+            None => accept(tenant, turn, from, publish),
+            Some(topic) => accept(
+                tenant,
+                turn,
+                from,
+                &Publish {
+                    topic,
+                    ..publish.clone()
+                },
+            ),
+        };
+        if let Some(packet_id) = publish.packet_id {
+            let Outcome { reason, after } = outcome;
+            tenant
+                .broker
+                .acknowledge(turn.now, from, packet_id, publish.qos, reason, after, turn);
+        }
+    }
+    if is_once {
+        turn.journal.log().end_group();
+    }
+}
+
+/// Checks that the sender may.
+fn accept(tenant: &mut Tenant, turn: &mut Turn<'_>, from: ConnId, publish: &Publish<'_>) -> Outcome {
+    let sender = turn.connections.get(from).map(|connection| &connection.peer.principal);
+    if sender.is_some_and(|sender| acl::may_publish(sender, publish.topic)) {
+        return dispatch(tenant, turn, Some(from), publish);
+    }
+    turn.counters.refused_publishes += 1;
+    Outcome::now(ReasonCode::NotAuthorized)
+}
+
+/// Hands the message to what its topic is for.
+fn dispatch(tenant: &mut Tenant, turn: &mut Turn<'_>, from: Option<ConnId>, publish: &Publish<'_>) -> Outcome {
+    let Some(topic) = DeviceTopic::parse(publish.topic) else {
+        return forward(tenant, turn, from, publish);
+    };
+    match topic.channel {
+        Channel::Telemetry | Channel::Other => forward(tenant, turn, from, publish),
+        Channel::TwinReported => twins::report(tenant, turn, from, topic.device, publish),
+        Channel::TwinGet => twins::get(tenant, turn, topic.device, publish),
+        Channel::TwinDesiredSet => twins::set_desired(tenant, turn, topic.device, publish),
+        Channel::MethodCall { name, call } => calls::start(
+            tenant,
+            turn,
+            from,
+            CallId {
+                device: topic.device,
+                name,
+                call,
+            },
+            publish,
+        ),
+        Channel::MethodResult { name, call } => calls::finish(
+            tenant,
+            turn,
+            from,
+            CallId {
+                device: topic.device,
+                name,
+                call,
+            },
+            publish,
+        ),
+        Channel::TwinDesired | Channel::TwinGetResult | Channel::TwinDesiredSetResult => {
+            Outcome::now(ReasonCode::NotAuthorized)
+        }
+    }
+}
+
+/// Delivers a message to its subscribers and to where the routes send a copy.
+pub(crate) fn forward(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    from: Option<ConnId>,
+    publish: &Publish<'_>,
+) -> Outcome {
+    let delivered = deliver(tenant, turn, from, publish);
+    if tenant.routing.is_idle() {
+        return delivered;
+    }
+    let copied = routing::copy(tenant, turn, publish);
+    let reason = if delivered.reason == ReasonCode::NoMatchingSubscribers {
+        copied.reason
+    } else {
+        delivered.reason
+    };
+    Outcome {
+        reason,
+        after: delivered.after.max(copied.after),
+    }
+}
+
+/// Delivers a message to its subscribers.
+pub(crate) fn deliver(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    from: Option<ConnId>,
+    publish: &Publish<'_>,
+) -> Outcome {
+    let message = Message {
+        publish,
+        from,
+        addressee: None,
+        keep: Keep::Always,
+    };
+    let published = tenant.broker.publish(turn.now, &message, turn);
+    Outcome {
+        reason: published.reason(),
+        after: published.after,
+    }
+}
+
+/// Sends something of the hub's own to whoever subscribed.
+pub(crate) fn announce(tenant: &mut Tenant, turn: &mut Turn<'_>, topic: &str, payload: &[u8], qos: QoS, retain: bool) {
+    let publish = plain(topic, payload, qos, retain);
+    let message = Message {
+        publish: &publish,
+        from: None,
+        addressee: None,
+        keep: Keep::Memory,
+    };
+    tenant.broker.publish(turn.now, &message, turn);
+}
+
+/// A PUBLISH without properties.
+pub(crate) fn plain<'a>(topic: &'a str, payload: &'a [u8], qos: QoS, retain: bool) -> Publish<'a> {
+    Publish {
+        dup: false,
+        qos,
+        retain,
+        topic,
+        packet_id: None,
+        properties: mqtt::PublishProperties::default(),
+        payload,
+    }
+}
+
+/// Sends the wills that came due, each the way of any message; that their clients may was checked when they connected.
+pub(crate) fn send_wills(tenant: &mut Tenant, turn: &mut Turn<'_>) {
+    for will in std::mem::take(turn.wills) {
+        dispatch(tenant, turn, None, &will.publish());
+    }
+}

@@ -1,0 +1,98 @@
+//! A door has let a client in: its session begins.
+
+use std::sync::Arc;
+
+use broker::{Broker, Now};
+use mqtt::{ConnAck, Packet, ReasonCode, Version};
+use store::Kind;
+
+use super::Shard;
+use super::connection::{Admitted, Connection};
+use super::journal::Entry;
+use super::link::Arrived;
+use super::tenant::Tenant;
+use crate::acl;
+
+/// First byte of a CONNECT packet.
+const CONNECT: u8 = 0x10;
+
+impl Shard {
+    pub(super) fn admit(&mut self, now: Now, client: Admitted) {
+        let Ok(Packet::Connect(connect)) = Packet::decode(CONNECT, &client.connect, Version::V5) else {
+            unreachable!("the door decoded this CONNECT before")
+        };
+        let Some(tenant) = self.tenant(&client.peer.principal.tenant) else {
+            tracing::error!("the log is full: no place for a new tenant");
+            return;
+        };
+        self.counters.connects += 1;
+        let may_will = connect
+            .will
+            .as_ref()
+            .is_none_or(|will| acl::may_publish(&client.peer.principal, will.topic));
+        let owner = Arc::clone(&client.peer.principal.id);
+        let conn = match self.connections.insert(Connection::new(
+            client.link,
+            client.peer,
+            client.place,
+            tenant,
+            connect.version,
+        )) {
+            Ok(conn) => conn,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be watched");
+                return;
+            }
+        };
+        self.with_tenant(now, tenant, |tenant, turn| {
+            if may_will {
+                tenant.broker.connect(now, conn, &connect, &owner, None, turn);
+            } else {
+                refuse_will(turn, conn);
+            }
+        });
+        self.take_early(now, conn, &client.early);
+    }
+
+    /// What the client sent right behind its CONNECT.
+    fn take_early(&mut self, now: Now, conn: broker::ConnId, early: &[u8]) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if let Some(connection) = self.connections.get_mut(conn) {
+            let arrived = connection.link.take_early(early, &mut buffer);
+            self.take(now, conn, &buffer);
+            if arrived == Arrived::End {
+                self.connections.list(conn);
+            }
+        }
+        buffer.clear();
+        self.buffer = buffer;
+    }
+
+    /// The number of a tenant, which the log learns when it is new.
+    pub(super) fn tenant(&mut self, name: &Arc<str>) -> Option<u32> {
+        if let Some(number) = self.tenant_numbers.get(name) {
+            return Some(*number);
+        }
+        let number = self.tenants.len() as u32;
+        self.journal
+            .append(number, Kind::Value, Entry::Tenant(name), &[])
+            .ok()?;
+        self.add_tenant(name, Broker::new(self.settings.limits.broker.clone()));
+        Some(number)
+    }
+
+    pub(super) fn add_tenant(&mut self, name: &Arc<str>, broker: Broker) {
+        let number = self.tenants.len() as u32;
+        self.tenant_numbers.insert(Arc::clone(name), number);
+        self.tenants
+            .push(Tenant::new(Arc::clone(name), broker, self.settings.is_open));
+    }
+}
+
+/// A will that its client may not publish refuses the connection, while there is somebody to tell.
+fn refuse_will(turn: &mut super::turn::Turn<'_>, conn: broker::ConnId) {
+    use broker::{Position, Sink};
+    let refusal = ConnAck::new(ReasonCode::NotAuthorized);
+    turn.reply(conn, &Packet::ConnAck(Box::new(refusal)), Position::default());
+    turn.close(conn, ReasonCode::NotAuthorized);
+}

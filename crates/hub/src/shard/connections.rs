@@ -1,0 +1,258 @@
+//! The connections of a shard, and what a turn of its loop has for them.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use broker::{ConnId, Position};
+use mqtt::{Packet, Publish, ReasonCode};
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::connection::{Connection, Phase, Pool};
+
+/// Epoll's word for the shard's own wake-ups; no [`ConnId`] has this value.
+pub(crate) const INBOX: u64 = u64::MAX;
+/// Epoll's word for news of the log.
+pub(crate) const LOG: u64 = u64::MAX - 1;
+
+/// A slot is used again, its id never: the upper half of a [`ConnId`] counts the slot's owners.
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+}
+
+pub(crate) struct Connections {
+    epoll: OwnedFd,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Connections with something to write at the end of the turn.
+    listed: Vec<ConnId>,
+    /// Who waits for which position of the log, in the order of positions.
+    waiting: VecDeque<(Position, ConnId)>,
+    /// Connections that end, and when at the latest; deadlines grow.
+    ending: VecDeque<(u64, ConnId)>,
+    durable: Position,
+    pool: Pool,
+}
+
+impl Connections {
+    pub(crate) fn new(epoll: OwnedFd) -> Self {
+        Self {
+            epoll,
+            slots: Vec::new(),
+            free: Vec::new(),
+            listed: Vec::new(),
+            waiting: VecDeque::new(),
+            ending: VecDeque::new(),
+            durable: Position::default(),
+            pool: Pool::default(),
+        }
+    }
+
+    pub(crate) fn epoll(&self) -> &OwnedFd {
+        &self.epoll
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ConnId> {
+        let occupied = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.connection.is_some());
+        occupied.map(|(index, slot)| conn_id(index as u32, slot.generation))
+    }
+
+    /// Takes a connection in and has epoll watch it.
+    pub(crate) fn insert(&mut self, connection: Connection) -> rustix::io::Result<ConnId> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                generation: 0,
+                connection: None,
+            });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        let id = conn_id(index, slot.generation);
+        let watched = epoll::add(
+            &self.epoll,
+            connection.link.socket(),
+            EventData::new_u64(id.0),
+            EventFlags::IN,
+        );
+        if let Err(error) = watched {
+            self.free.push(index);
+            return Err(error);
+        }
+        slot.connection = Some(Box::new(connection));
+        Ok(id)
+    }
+
+    pub(crate) fn get(&self, id: ConnId) -> Option<&Connection> {
+        let slot = self.slots.get(id.0 as u32 as usize)?;
+        slot.connection
+            .as_deref()
+            .filter(|_| slot.generation == (id.0 >> 32) as u32)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
+        lookup(&mut self.slots, id)
+    }
+
+    /// Forgets a connection; its socket closes.
+    pub(crate) fn remove(&mut self, id: ConnId) {
+        let index = id.0 as u32;
+        let Some(slot) = self
+            .slots
+            .get_mut(index as usize)
+            .filter(|slot| slot.generation == (id.0 >> 32) as u32)
+        else {
+            return;
+        };
+        if slot.connection.take().is_some() {
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free.push(index);
+        }
+    }
+
+    pub(crate) fn publish(&mut self, id: ConnId, publish: &Publish<'_>) {
+        if let Some(connection) = lookup(&mut self.slots, id) {
+            connection.publish(publish, &mut self.pool);
+            list(&mut self.listed, connection, id);
+        }
+    }
+
+    pub(crate) fn reply(&mut self, id: ConnId, packet: &Packet<'_>, after: Position) {
+        let Some(connection) = lookup(&mut self.slots, id) else {
+            return;
+        };
+        if connection.reply(packet, after, self.durable, &mut self.pool) {
+            self.waiting.push_back((after, id));
+        } else {
+            list(&mut self.listed, connection, id);
+        }
+    }
+
+    /// Ends a connection once what was written before has gone out, or at `deadline_ms` if its peer does not read.
+    pub(crate) fn end(&mut self, id: ConnId, reason: ReasonCode, deadline_ms: u64) {
+        let Some(connection) = lookup(&mut self.slots, id) else {
+            return;
+        };
+        if connection.phase != Phase::Refused {
+            connection.say_goodbye(reason, self.durable, &mut self.pool);
+        }
+        connection.phase = Phase::Ending;
+        self.ending.push_back((deadline_ms, id));
+        list(&mut self.listed, connection, id);
+    }
+
+    /// Forgets the ending connections whose time is over.
+    pub(crate) fn expire(&mut self, now_ms: u64) {
+        while let Some((_, id)) = self.ending.pop_front_if(|(deadline_ms, _)| *deadline_ms <= now_ms) {
+            self.remove(id);
+        }
+    }
+
+    /// When [`Connections::expire`] has something to do.
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        self.ending.front().map(|(deadline_ms, _)| *deadline_ms)
+    }
+
+    /// Has a connection written and its interest set anew at the end of the turn.
+    pub(crate) fn list(&mut self, id: ConnId) {
+        if let Some(connection) = lookup(&mut self.slots, id) {
+            list(&mut self.listed, connection, id);
+        }
+    }
+
+    /// All up to `durable` is safe: frees the replies that waited for it.
+    pub(crate) fn advance(&mut self, durable: Position) {
+        self.durable = durable;
+        while let Some((_, id)) = self.waiting.pop_front_if(|(after, _)| *after <= durable) {
+            self.release(id);
+        }
+    }
+
+    /// The record at `position` will not be written: frees the replies that waited for exactly it.
+    pub(crate) fn cancel(&mut self, position: Position) {
+        let first = self.waiting.partition_point(|(after, _)| *after < position);
+        let mut freed = Vec::new();
+        for (_, id) in self.waiting.range(first..).take_while(|(after, _)| *after == position) {
+            if let Some(connection) = lookup(&mut self.slots, *id) {
+                connection.cancel(position);
+                freed.push(*id);
+            }
+        }
+        freed.into_iter().for_each(|id| self.release(id));
+    }
+
+    fn release(&mut self, id: ConnId) {
+        if let Some(connection) = lookup(&mut self.slots, id) {
+            connection.release(self.durable, &mut self.pool);
+            list(&mut self.listed, connection, id);
+        }
+    }
+
+    /// Writes to every listed connection, once each; `gone` gets those that ended or broke, `drained` those that have
+    /// room again.
+    pub(crate) fn flush(&mut self, gone: &mut Vec<(ConnId, Phase)>, drained: &mut Vec<ConnId>) {
+        let mut listed = std::mem::take(&mut self.listed);
+        for id in listed.drain(..) {
+            let Some(connection) = lookup(&mut self.slots, id) else {
+                continue;
+            };
+            connection.is_listed = false;
+            let written = connection.flush(&mut self.pool);
+            let is_over =
+                connection.phase == Phase::Ending && !connection.link.is_blocked() && !connection.is_holding();
+            if written.is_err() || is_over {
+                connection.link.shut_down();
+                gone.push((id, connection.phase));
+                continue;
+            }
+            if connection.phase == Phase::Greeting && !connection.is_holding() {
+                connection.phase = Phase::Open;
+            }
+            if connection.has_drained() {
+                drained.push(id);
+            }
+            watch(&self.epoll, connection, id);
+        }
+        self.listed = listed;
+    }
+}
+
+/// Tells epoll what is awaited of the socket, where that changed.
+fn watch(epoll: &OwnedFd, connection: &mut Connection, id: ConnId) {
+    let reads = connection.is_read() && !connection.is_held_back();
+    let writes = connection.link.is_blocked();
+    if connection.interest == (reads, writes) {
+        return;
+    }
+    connection.interest = (reads, writes);
+    let mut flags = EventFlags::empty();
+    flags.set(EventFlags::IN, reads);
+    flags.set(EventFlags::OUT, writes);
+    epoll::modify(epoll, connection.link.socket(), EventData::new_u64(id.0), flags)
+        .expect("a watched socket can be watched otherwise");
+}
+
+fn lookup(slots: &mut [Slot], id: ConnId) -> Option<&mut Connection> {
+    let slot = slots.get_mut(id.0 as u32 as usize)?;
+    slot.connection
+        .as_deref_mut()
+        .filter(|_| slot.generation == (id.0 >> 32) as u32)
+}
+
+fn list(listed: &mut Vec<ConnId>, connection: &mut Connection, id: ConnId) {
+    if !connection.is_listed {
+        connection.is_listed = true;
+        listed.push(id);
+    }
+}
+
+fn conn_id(index: u32, generation: u32) -> ConnId {
+    ConnId(u64::from(generation) << 32 | u64::from(index))
+}

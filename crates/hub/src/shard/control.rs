@@ -1,0 +1,173 @@
+//! What the program itself asks of a tenant: twins, calls, sessions, revocations.
+
+use std::sync::Arc;
+
+use broker::{ConnId, Now, Position};
+use device::CallId;
+use mqtt::ReasonCode;
+use route::CompiledRoute;
+use tokio::sync::oneshot;
+
+use super::Shard;
+use crate::{calls, twins};
+
+/// A question to one tenant.
+pub(crate) struct Request {
+    pub(crate) tenant: Arc<str>,
+    pub(crate) ask: Ask,
+}
+
+/// What is asked, and where the answer goes.
+pub(crate) enum Ask {
+    /// Both states of a device's twin, as JSON.
+    TwinGet {
+        device: String,
+        answer: oneshot::Sender<Vec<u8>>,
+    },
+    /// A merge patch of its desired state; the answer comes once it is durable.
+    TwinSet {
+        device: String,
+        patch: Vec<u8>,
+        answer: oneshot::Sender<Vec<u8>>,
+    },
+    /// A method call; its result, the device's or the hub's own.
+    Call {
+        device: String,
+        name: String,
+        call: String,
+        payload: Vec<u8>,
+        timeout_ms: u64,
+        answer: oneshot::Sender<Vec<u8>>,
+    },
+    /// The sessions of the tenant.
+    Sessions { answer: oneshot::Sender<Vec<SessionInfo>> },
+    /// Exchanges the routes.
+    SetRoutes {
+        routes: Vec<CompiledRoute>,
+        answer: oneshot::Sender<()>,
+    },
+    /// What each route did.
+    Routes { answer: oneshot::Sender<Vec<RouteInfo>> },
+    /// A credential was revoked: ends what its owner has.
+    Revoke { owner: Arc<str> },
+}
+
+/// A route, as listings show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteInfo {
+    /// Its name.
+    pub name: String,
+    /// What it did.
+    pub counters: route::Counters,
+    /// The last message that it failed for.
+    pub last_failure: Option<route::LastFailure>,
+}
+
+/// A session, as listings show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Id of the device or app; empty for anonymous clients.
+    pub owner: String,
+    /// Its client identifier.
+    pub client_id: String,
+    /// Where it connects from; `None` if it is away or comes over a Unix socket.
+    pub address: Option<std::net::SocketAddr>,
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// Number of its subscriptions.
+    pub subscriptions: usize,
+    /// Messages that wait for it.
+    pub queued_messages: usize,
+    /// Their bytes.
+    pub queued_bytes: u64,
+    /// Messages sent and not acknowledged.
+    pub in_flight: usize,
+}
+
+impl Shard {
+    /// Answers a request; a tenant that the shard does not know yet is made first. An answer that cannot be given
+    /// closes its channel.
+    pub(super) fn answer(&mut self, now: Now, request: Request) {
+        let Some(number) = self.tenant(&request.tenant) else {
+            return;
+        };
+        match request.ask {
+            Ask::TwinGet { device, answer } => {
+                let twin = self.with_tenant(now, number, |tenant, _| twins::read(tenant, &device));
+                drop(answer.send(twin));
+            }
+            Ask::TwinSet { device, patch, answer } => {
+                let set = self.with_tenant(now, number, |tenant, turn| {
+                    twins::patch_desired(tenant, turn, &device, &patch)
+                });
+                if let Ok((result, after)) = set {
+                    self.answer_after(after, result, answer);
+                }
+            }
+            Ask::Call {
+                device,
+                name,
+                call,
+                payload,
+                timeout_ms,
+                answer,
+            } => {
+                let id = CallId {
+                    device: &device,
+                    name: &name,
+                    call: &call,
+                };
+                self.with_tenant(now, number, |tenant, turn| {
+                    calls::start_local(tenant, turn, id, &payload, timeout_ms, answer);
+                });
+            }
+            Ask::Sessions { answer } => drop(answer.send(self.sessions(number))),
+            Ask::SetRoutes { routes, answer } => {
+                self.tenants[number as usize].routing.replace(routes);
+                // The asker may have given up meanwhile.
+                let _ = answer.send(());
+            }
+            Ask::Routes { answer } => drop(answer.send(self.tenants[number as usize].routing.list())),
+            Ask::Revoke { owner } => {
+                self.with_tenant(now, number, |tenant, turn| {
+                    tenant
+                        .broker
+                        .remove_owner(now, &owner, ReasonCode::AdministrativeAction, turn)
+                });
+            }
+        }
+    }
+
+    fn sessions(&self, number: u32) -> Vec<SessionInfo> {
+        let address = |conn: ConnId| {
+            self.connections
+                .get(conn)
+                .and_then(|connection| connection.peer.address)
+        };
+        let sessions = self.tenants[number as usize].broker.sessions();
+        let info = sessions.map(|session| SessionInfo {
+            owner: session.owner.to_owned(),
+            client_id: session.client_id.to_owned(),
+            address: session.conn.and_then(address),
+            is_connected: session.conn.is_some(),
+            subscriptions: session.subscriptions,
+            queued_messages: session.queued_messages,
+            queued_bytes: session.queued_bytes,
+            in_flight: session.in_flight,
+        });
+        info.collect()
+    }
+
+    fn answer_after(&mut self, after: Position, result: Vec<u8>, answer: oneshot::Sender<Vec<u8>>) {
+        self.answers.push_back((after, result, answer));
+        self.send_answers();
+    }
+
+    /// Sends the answers whose promises are durable.
+    pub(super) fn send_answers(&mut self) {
+        let durable = self.journal.durable();
+        while let Some((_, result, answer)) = self.answers.pop_front_if(|(after, _, _)| *after <= durable) {
+            drop(answer.send(result));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The shard's log: which tenant a record is of and what kind it is, around what the broker and the twins write.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
+
+use broker::{Full, Position, Record};
+use store::{Kind, Log, Refused};
+
+/// What a record's meta begins with: its kind, then the number of its tenant in this log.
+const PREFIX_BYTES: usize = 5;
+
+/// What a record of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    /// A tenant and its number: the body of the meta is its name.
+    Tenant(&'a str),
+    /// A record of the tenant's broker.
+    Broker(&'a [u8]),
+    /// A device's twin: the device's id; the record's body is the twin.
+    Twin(&'a str),
+    /// A device's twin is no more.
+    TwinGone(&'a str),
+}
+
+impl<'a> Entry<'a> {
+    fn kind(self) -> u8 {
+        match self {
+            Entry::Tenant(_) => 0,
+            Entry::Broker(_) => 1,
+            Entry::Twin(_) => 2,
+            Entry::TwinGone(_) => 3,
+        }
+    }
+
+    /// The tenant's number and the entry in a record's meta; `None` if it is none.
+    pub(crate) fn decode(meta: &'a [u8]) -> Option<(u32, Entry<'a>)> {
+        let (prefix, rest) = meta.split_first_chunk::<PREFIX_BYTES>()?;
+        let tenant = u32::from_le_bytes(prefix[1..].try_into().expect("four bytes"));
+        let entry = match prefix[0] {
+            0 => Entry::Tenant(std::str::from_utf8(rest).ok()?),
+            1 => Entry::Broker(rest),
+            2 => Entry::Twin(std::str::from_utf8(rest).ok()?),
+            3 => Entry::TwinGone(std::str::from_utf8(rest).ok()?),
+            _ => return None,
+        };
+        Some((tenant, entry))
+    }
+}
+
+/// The log with what the shard must remember of it.
+pub(crate) struct Journal {
+    log: Log,
+    meta: Vec<u8>,
+    /// Whose bodies are being read back.
+    loading: HashMap<Position, u32>,
+    /// Reads that wait until the log takes more.
+    to_load: VecDeque<Position>,
+    /// The newest tombstone: the log forgets those by itself.
+    tombstone: Position,
+    /// While a record moves to the head of the log, what takes its place may use the log's reserve.
+    is_relocating: bool,
+}
+
+impl Journal {
+    pub(crate) fn new(log: Log) -> Self {
+        Self {
+            log,
+            meta: Vec::new(),
+            loading: HashMap::new(),
+            to_load: VecDeque::new(),
+            tombstone: Position::default(),
+            is_relocating: false,
+        }
+    }
+
+    pub(crate) fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    pub(crate) fn event_fd(&self) -> BorrowedFd<'_> {
+        self.log.event_fd()
+    }
+
+    pub(crate) fn usage(&self) -> store::Usage {
+        self.log.usage()
+    }
+
+    pub(crate) fn into_log(self) -> Log {
+        self.log
+    }
+
+    pub(crate) fn durable(&self) -> Position {
+        Position(self.log.durable().0)
+    }
+
+    pub(crate) fn append(&mut self, tenant: u32, kind: Kind, entry: Entry<'_>, body: &[u8]) -> Result<Position, Full> {
+        self.begin_meta(tenant, entry.kind());
+        match entry {
+            Entry::Tenant(text) | Entry::Twin(text) | Entry::TwinGone(text) => {
+                self.meta.extend_from_slice(text.as_bytes())
+            }
+            Entry::Broker(bytes) => self.meta.extend_from_slice(bytes),
+        }
+        self.commit(kind, body)
+    }
+
+    pub(crate) fn append_record(&mut self, tenant: u32, record: &Record<'_>) -> Result<Position, Full> {
+        self.begin_meta(tenant, Entry::Broker(&[]).kind());
+        let body = record.encode(&mut self.meta);
+        let kind = match (record.frees_space(), self.is_relocating) {
+            (true, _) => Kind::Tombstone,
+            (false, true) => Kind::Replacement,
+            (false, false) => Kind::Value,
+        };
+        let position = self.commit(kind, body)?;
+        if kind == Kind::Tombstone {
+            self.tombstone = position;
+        }
+        Ok(position)
+    }
+
+    /// Says whether what is appended from here on takes the place of a record that moves.
+    pub(crate) fn set_relocating(&mut self, is_relocating: bool) {
+        self.is_relocating = is_relocating;
+    }
+
+    fn begin_meta(&mut self, tenant: u32, kind: u8) {
+        self.meta.clear();
+        self.meta.push(kind);
+        self.meta.extend_from_slice(&tenant.to_le_bytes());
+    }
+
+    fn commit(&mut self, kind: Kind, body: &[u8]) -> Result<Position, Full> {
+        match self.log.append(kind, &self.meta, body) {
+            Ok(position) => Ok(Position(position.0)),
+            Err(Refused::Full | Refused::Behind | Refused::TooLarge | Refused::Stopped) => Err(Full),
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, position: Position) -> bool {
+        self.log.cancel(store::Position(position.0))
+    }
+
+    pub(crate) fn release(&mut self, position: Position) {
+        if position != self.tombstone {
+            self.log.release(store::Position(position.0));
+        }
+    }
+
+    /// Has a body read back for a tenant.
+    pub(crate) fn load(&mut self, tenant: u32, position: Position) {
+        self.loading.insert(position, tenant);
+        self.to_load.push_back(position);
+        self.ask();
+    }
+
+    /// Asks for as many of the waiting reads as the log takes.
+    pub(crate) fn ask(&mut self) {
+        while let Some(position) = self.to_load.front() {
+            if !self.log.load(store::Position(position.0)) {
+                return;
+            }
+            self.to_load.pop_front();
+        }
+    }
+
+    /// Who asked for the body at `position`.
+    pub(crate) fn take_reader(&mut self, position: Position) -> Option<u32> {
+        self.loading.remove(&position)
+    }
+}

@@ -1,0 +1,283 @@
+//! A shard: one thread with one epoll loop that owns its tenants, their connections and one log.
+//!
+//! A turn: wait; one read per ready socket; each packet through the broker and the pipeline; append to the log; one
+//! gathered write per connection, forwarded messages first, acknowledgements last. Nothing on the loop blocks.
+
+mod admit;
+mod clock;
+pub(crate) mod connection;
+pub(crate) mod connections;
+pub(crate) mod control;
+pub(crate) mod inbox;
+pub(crate) mod journal;
+pub(crate) mod link;
+mod read;
+mod recover;
+pub(crate) mod tenant;
+pub(crate) mod turn;
+mod wait;
+pub(crate) mod websocket;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use broker::{ConnId, Now, OwnedMessage, Position};
+use mqtt::ReasonCode;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use tokio::sync::oneshot;
+
+use self::clock::Clock;
+use self::connection::{Admitted, Phase};
+use self::connections::{Connections, INBOX, LOG};
+use self::control::Request;
+use self::inbox::Orders;
+use self::journal::Journal;
+use self::tenant::Tenant;
+use self::turn::{LINGER_MS, Turn};
+use self::wait::Waiter;
+use crate::config::Limits;
+use crate::counters::Counters;
+use crate::routing::LabelSource;
+use crate::{calls, pipeline};
+
+/// What other threads ask of a shard.
+pub(crate) enum Order {
+    /// A door let a client in.
+    Admit(Box<Admitted>),
+    /// Something about one tenant.
+    Request(Request),
+    /// Say what was counted.
+    Observe(oneshot::Sender<Observation>),
+    /// Tell every client that the hub stops, make everything durable, end.
+    Stop,
+}
+
+/// Figures of a shard at one instant.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// Open connections.
+    pub connections: usize,
+    /// Counts since the start.
+    pub counters: Counters,
+    /// Each tenant's name and broker figures.
+    pub tenants: Vec<(Arc<str>, broker::Statistics)>,
+    /// What the log's files hold.
+    pub log: store::Usage,
+}
+
+/// How a shard behaves; the same for all of a hub.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) limits: Limits,
+    /// Clients without credentials are let in.
+    pub(crate) is_open: bool,
+    /// Spin for a short adaptive time before sleeping.
+    pub(crate) low_latency: bool,
+}
+
+pub(crate) struct Shard {
+    settings: Settings,
+    connections: Connections,
+    tenants: Vec<Tenant>,
+    tenant_numbers: HashMap<Arc<str>, u32>,
+    journal: Journal,
+    orders: Orders<Order>,
+    counters: Counters,
+    clock: Clock,
+    /// Bytes of the socket that is being read; the same for all connections.
+    buffer: Vec<u8>,
+    wills: Vec<OwnedMessage>,
+    log_events: Vec<store::Event>,
+    labels: LabelSource,
+    /// Answers to the program that wait for the log, in the order of positions.
+    answers: VecDeque<(Position, Vec<u8>, oneshot::Sender<Vec<u8>>)>,
+    /// The earliest instant at which any tenant has something due.
+    next_due_ms: u64,
+    /// When the shard ends at the latest, once it was told to stop.
+    stops_at_ms: Option<u64>,
+}
+
+impl Shard {
+    /// Runs until told to stop, then makes everything durable.
+    pub(crate) fn run(mut self) {
+        let mut waiter = Waiter::new(self.settings.low_latency);
+        while !self.is_over() {
+            self.turn(&mut waiter);
+        }
+        if let Err(error) = self.journal.into_log().close() {
+            tracing::error!(%error, "the log could not be closed");
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stops_at_ms
+            .is_some_and(|at| self.connections.len() == 0 || self.clock.now().monotonic_ms >= at)
+    }
+
+    fn turn(&mut self, waiter: &mut Waiter) {
+        let ready = waiter.wait(self.connections.epoll(), self.timeout_ms());
+        let now = self.clock.now();
+        for index in 0..ready {
+            match waiter.event(index) {
+                (INBOX, _) => self.take_orders(now),
+                (LOG, _) => self.hear_log(now),
+                (conn, flags) => self.serve(now, ConnId(conn), flags),
+            }
+        }
+        self.do_what_is_due(now);
+        self.flush(now);
+        self.journal.log().submit();
+    }
+
+    /// A socket is ready: reads it; what can be written is written at the end of the turn.
+    fn serve(&mut self, now: Now, conn: ConnId, flags: EventFlags) {
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            self.read(now, conn);
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.connections.list(conn);
+        }
+    }
+
+    fn take_orders(&mut self, now: Now) {
+        self.orders.hush();
+        while let Some(order) = self.orders.next() {
+            match order {
+                Order::Admit(client) => self.admit(now, *client),
+                Order::Request(request) => self.answer(now, request),
+                // The asker may have given up meanwhile.
+                Order::Observe(answer) => drop(answer.send(self.observe())),
+                Order::Stop => self.stop(now),
+            }
+        }
+    }
+
+    fn observe(&self) -> Observation {
+        Observation {
+            connections: self.connections.len(),
+            counters: self.counters,
+            tenants: self
+                .tenants
+                .iter()
+                .map(|tenant| (Arc::clone(&tenant.name), tenant.broker.statistics()))
+                .collect(),
+            log: self.journal.usage(),
+        }
+    }
+
+    fn stop(&mut self, now: Now) {
+        self.stops_at_ms = Some(now.monotonic_ms + LINGER_MS);
+        let everyone: Vec<ConnId> = self.connections.ids().collect();
+        for conn in everyone {
+            let tenant = self.connections.get(conn).expect("listed just now").tenant;
+            self.with_tenant(now, tenant, |tenant, turn| tenant.broker.closed(turn.now, conn, turn));
+            self.connections
+                .end(conn, ReasonCode::ServerShuttingDown, now.monotonic_ms + LINGER_MS);
+        }
+    }
+
+    /// Lets `work` act on a tenant, then sends the wills that came of it and notes when the tenant is due.
+    fn with_tenant<R>(&mut self, now: Now, number: u32, work: impl FnOnce(&mut Tenant, &mut Turn<'_>) -> R) -> R {
+        let tenant = &mut self.tenants[number as usize];
+        let mut turn = Turn {
+            now,
+            tenant: number,
+            connections: &mut self.connections,
+            journal: &mut self.journal,
+            counters: &mut self.counters,
+            wills: &mut self.wills,
+            labels: &self.labels,
+        };
+        let result = work(tenant, &mut turn);
+        while !turn.wills.is_empty() {
+            pipeline::send_wills(tenant, &mut turn);
+        }
+        if let Some(due_ms) = tenant.next_deadline_ms() {
+            self.next_due_ms = self.next_due_ms.min(due_ms);
+        }
+        result
+    }
+
+    fn do_what_is_due(&mut self, now: Now) {
+        self.connections.expire(now.monotonic_ms);
+        if now.monotonic_ms < self.next_due_ms {
+            return;
+        }
+        self.next_due_ms = u64::MAX;
+        for number in 0..self.tenants.len() as u32 {
+            self.with_tenant(now, number, |tenant, turn| {
+                tenant.broker.tick(turn.now, turn);
+                calls::expire(tenant, turn);
+            });
+        }
+    }
+
+    fn timeout_ms(&self) -> Option<u64> {
+        let due = [
+            Some(self.next_due_ms),
+            self.connections.next_deadline_ms(),
+            self.stops_at_ms,
+        ];
+        let due_ms = due.into_iter().flatten().min().filter(|due_ms| *due_ms < u64::MAX)?;
+        Some(due_ms.saturating_sub(self.clock.now().monotonic_ms))
+    }
+
+    /// Writes what the turn has for each connection. Connections that have room again may get more from the broker,
+    /// which is written in a second pass; what is left after that waits for the socket.
+    fn flush(&mut self, now: Now) {
+        let (mut gone, mut drained) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            self.connections.flush(&mut gone, &mut drained);
+            for (conn, phase) in gone.drain(..) {
+                self.lose(now, conn, phase);
+            }
+            for conn in drained.drain(..) {
+                let Some(connection) = self.connections.get(conn) else {
+                    continue;
+                };
+                self.with_tenant(now, connection.tenant, |tenant, turn| {
+                    tenant.broker.writable(turn.now, conn, turn)
+                });
+            }
+        }
+    }
+
+    /// Forgets a connection; the broker hears of it unless it ended the connection itself.
+    fn lose(&mut self, now: Now, conn: ConnId, phase: Phase) {
+        let Some(connection) = self.connections.get(conn) else {
+            return;
+        };
+        let tenant = connection.tenant;
+        self.counters.disconnects += 1;
+        self.connections.remove(conn);
+        if matches!(phase, Phase::Greeting | Phase::Open) {
+            self.with_tenant(now, tenant, |tenant, turn| tenant.broker.closed(turn.now, conn, turn));
+        }
+    }
+
+    fn hear_log(&mut self, now: Now) {
+        let durable = self.journal.durable();
+        self.connections.advance(durable);
+        for number in 0..self.tenants.len() as u32 {
+            self.with_tenant(now, number, |tenant, turn| tenant.broker.durable(now, durable, turn));
+        }
+        self.send_answers();
+        let mut events = std::mem::take(&mut self.log_events);
+        self.journal.log().poll(&mut events);
+        for event in events.drain(..) {
+            self.hear(now, event);
+        }
+        self.log_events = events;
+        self.journal.ask();
+    }
+}
+
+fn watch_wakers(epoll: &rustix::fd::OwnedFd, orders: &Orders<Order>, journal: &Journal) -> rustix::io::Result<()> {
+    epoll::add(epoll, orders.bell(), EventData::new_u64(INBOX), EventFlags::IN)?;
+    epoll::add(
+        epoll,
+        journal.event_fd(),
+        EventData::new_u64(LOG),
+        EventFlags::IN | EventFlags::ET,
+    )
+}

@@ -1,0 +1,180 @@
+//! From a readable socket to packets, each handed to the broker and the pipeline.
+
+use broker::{ConnId, Now};
+use mqtt::{Packet, ReasonCode};
+
+use super::Shard;
+use super::connection::Phase;
+use super::link::Arrived;
+use super::turn::LINGER_MS;
+use crate::{acl, pipeline};
+
+/// Bytes taken from a socket at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Whether more packets of the connection are to be read.
+type GoesOn = bool;
+
+impl Shard {
+    /// Reads a ready socket once and serves the packets that are complete with it.
+    pub(super) fn read(&mut self, now: Now, conn: ConnId) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if let Some(connection) = self.connections.get_mut(conn)
+            && connection.is_read()
+        {
+            let arrived = connection.link.read(&mut buffer, READ_BYTES);
+            self.take(now, conn, &buffer);
+            self.follow_link(now, conn, arrived);
+        } else {
+            self.connections.remove(conn);
+        }
+        buffer.clear();
+        self.buffer = buffer;
+    }
+
+    /// Serves the packets that are complete with `bytes`, and keeps the beginning of one that is not.
+    pub(super) fn take(&mut self, now: Now, conn: ConnId, bytes: &[u8]) {
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return;
+        };
+        self.counters.bytes_received += bytes.len() as u64;
+        if connection.partial.is_empty() {
+            let used = self.packets(now, conn, bytes);
+            self.keep(conn, bytes[used..].to_vec());
+            return;
+        }
+        let mut partial = std::mem::take(&mut connection.partial);
+        partial.extend_from_slice(bytes);
+        let used = self.packets(now, conn, &partial);
+        if used > 0 {
+            partial.drain(..used);
+            partial.shrink_to_fit();
+        }
+        self.keep(conn, partial);
+    }
+
+    fn keep(&mut self, conn: ConnId, partial: Vec<u8>) {
+        if let Some(connection) = self.connections.get_mut(conn) {
+            connection.partial = partial;
+        }
+    }
+
+    /// The link below MQTT has ended, or has something of its own to send.
+    fn follow_link(&mut self, now: Now, conn: ConnId, arrived: Arrived) {
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return;
+        };
+        match arrived {
+            Arrived::End => {
+                let phase = connection.phase;
+                self.lose(now, conn, phase);
+            }
+            Arrived::Bytes if connection.link.is_closing() && connection.is_read() => {
+                let tenant = connection.tenant;
+                self.with_tenant(now, tenant, |tenant, turn| tenant.broker.closed(turn.now, conn, turn));
+                self.connections
+                    .end(conn, ReasonCode::Success, now.monotonic_ms + LINGER_MS);
+            }
+            Arrived::Bytes if connection.link.is_blocked() => self.connections.list(conn),
+            Arrived::Bytes => {}
+        }
+    }
+
+    /// Serves the whole packets at the beginning of `bytes`; how many bytes they were.
+    fn packets(&mut self, now: Now, conn: ConnId, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            let header = match mqtt::fixed_header(rest, self.settings.limits.packet_bytes) {
+                Ok(Some(header)) if rest.len() >= header.header_len + header.body_len => header,
+                Ok(_) => return used,
+                Err(error) => {
+                    self.refuse(now, conn, &error);
+                    return bytes.len();
+                }
+            };
+            let end = header.header_len + header.body_len;
+            if !self.packet(now, conn, header.first, &rest[header.header_len..end]) {
+                return bytes.len();
+            }
+            used += end;
+        }
+        used
+    }
+
+    /// Serves one packet.
+    fn packet(&mut self, now: Now, conn: ConnId, first: u8, body: &[u8]) -> GoesOn {
+        let Some(connection) = self.connections.get(conn).filter(|connection| connection.is_read()) else {
+            return false;
+        };
+        let tenant = connection.tenant;
+        let packet = match Packet::decode(first, body, connection.version) {
+            Ok(packet) => packet,
+            Err(error) => {
+                self.refuse(now, conn, &error);
+                return false;
+            }
+        };
+        match packet {
+            Packet::Publish(publish) => {
+                self.with_tenant(now, tenant, |tenant, turn| {
+                    pipeline::publish(tenant, turn, conn, &publish)
+                });
+            }
+            Packet::Subscribe(subscribe) => {
+                let who = connection.peer.principal.clone();
+                let mut allowed = |filter: &str| acl::may_subscribe(&who, filter);
+                self.with_tenant(now, tenant, |tenant, turn| {
+                    tenant.broker.subscribe(turn.now, conn, &subscribe, &mut allowed, turn);
+                });
+            }
+            Packet::Unsubscribe(unsubscribe) => {
+                self.with_tenant(now, tenant, |tenant, turn| {
+                    tenant.broker.unsubscribe(turn.now, conn, &unsubscribe, turn)
+                });
+            }
+            Packet::Disconnect(disconnect) => {
+                self.with_tenant(now, tenant, |tenant, turn| {
+                    tenant.broker.disconnect(turn.now, conn, &disconnect, turn)
+                });
+                self.connections
+                    .end(conn, ReasonCode::Success, now.monotonic_ms + LINGER_MS);
+                return false;
+            }
+            Packet::PubAck(_) | Packet::PubRec(_) | Packet::PubRel(_) | Packet::PubComp(_) | Packet::PingReq => {
+                self.with_tenant(now, tenant, |tenant, turn| {
+                    tenant.broker.handle(turn.now, conn, &packet, turn)
+                });
+            }
+            _ => {
+                self.end(now, conn, ReasonCode::ProtocolError);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn refuse(&mut self, now: Now, conn: ConnId, error: &mqtt::DecodeError) {
+        self.counters.malformed += 1;
+        let address = self
+            .connections
+            .get(conn)
+            .and_then(|connection| connection.peer.address);
+        tracing::debug!(?address, clause = error.clause, "{}", error.message);
+        self.end(now, conn, error.reason);
+    }
+
+    /// Ends a connection for something its client did; its will is due.
+    fn end(&mut self, now: Now, conn: ConnId, reason: ReasonCode) {
+        let Some(connection) = self
+            .connections
+            .get(conn)
+            .filter(|connection| connection.phase != Phase::Ending)
+        else {
+            return;
+        };
+        let tenant = connection.tenant;
+        self.with_tenant(now, tenant, |tenant, turn| tenant.broker.closed(turn.now, conn, turn));
+        self.connections.end(conn, reason, now.monotonic_ms + LINGER_MS);
+    }
+}

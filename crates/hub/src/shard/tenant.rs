@@ -1,0 +1,81 @@
+//! All that a shard knows of one tenant.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use broker::{Broker, Position};
+use device::{Calls, Twin};
+use tokio::sync::oneshot;
+
+use crate::routing::Routing;
+
+/// Method calls of a tenant that may wait for their results; one more is answered 429.
+const CALLS_MAX: usize = 10_000;
+
+/// One tenant: its tree of topics and what the hub adds to it.
+pub(crate) struct Tenant {
+    pub(crate) name: Arc<str>,
+    pub(crate) broker: Broker,
+    pub(crate) twins: HashMap<Box<str>, StoredTwin>,
+    pub(crate) calls: Calls<Caller>,
+    pub(crate) routing: Routing,
+    /// Numbers the calls that routes make.
+    pub(crate) route_calls: u64,
+    /// Clients without credentials have the whole tree: whose session a device is cannot be told.
+    pub(crate) is_open: bool,
+}
+
+/// A device's twin and where the log has it.
+#[derive(Default)]
+pub(crate) struct StoredTwin {
+    pub(crate) twin: Twin,
+    pub(crate) position: Position,
+}
+
+/// Who waits for the result of a method call.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) timeout_ms: u64,
+    pub(crate) waits: Waits,
+}
+
+/// Where the result of a call is awaited.
+#[derive(Debug)]
+pub(crate) enum Waits {
+    /// On the result topic alone.
+    OnResultTopic,
+    /// On a topic of its own as well: Response Topic and Correlation Data of MQTT 5.
+    OnTopic(Box<ReplyTo>),
+    /// Inside the program.
+    Inside(oneshot::Sender<Vec<u8>>),
+}
+
+/// Response Topic and Correlation Data of a call.
+#[derive(Debug)]
+pub(crate) struct ReplyTo {
+    pub(crate) topic: Box<str>,
+    pub(crate) correlation_data: Option<Box<[u8]>>,
+}
+
+impl Tenant {
+    pub(crate) fn new(name: Arc<str>, broker: Broker, is_open: bool) -> Self {
+        Self {
+            name,
+            broker,
+            twins: HashMap::new(),
+            calls: Calls::new(CALLS_MAX),
+            routing: Routing::default(),
+            route_calls: 0,
+            is_open,
+        }
+    }
+
+    /// When something of this tenant is due, on the monotonic clock in milliseconds.
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        self.broker
+            .next_deadline()
+            .into_iter()
+            .chain(self.calls.next_deadline_ms())
+            .min()
+    }
+}

@@ -1,0 +1,87 @@
+//! One turn of the loop for one tenant, as the broker sees the world from it.
+
+use broker::{ConnId, Dropped, Full, Now, OwnedMessage, Position, Record, Sink};
+use mqtt::{ConnAck, Packet, Publish, ReasonCode};
+
+use super::connection::Phase;
+use super::connections::Connections;
+use super::journal::Journal;
+use crate::counters::Counters;
+use crate::routing::LabelSource;
+
+/// Time in milliseconds that a connection has to take what was written before it ends.
+pub(crate) const LINGER_MS: u64 = 2_000;
+
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Now,
+    /// The tenant's number in this shard and its log.
+    pub(crate) tenant: u32,
+    pub(crate) connections: &'a mut Connections,
+    pub(crate) journal: &'a mut Journal,
+    pub(crate) counters: &'a mut Counters,
+    /// Wills that came due: they go the way of any message once the broker is done.
+    pub(crate) wills: &'a mut Vec<OwnedMessage>,
+    pub(crate) labels: &'a LabelSource,
+}
+
+impl Sink for Turn<'_> {
+    fn has_room(&self, conn: ConnId) -> bool {
+        self.connections
+            .get(conn)
+            .is_some_and(|connection| connection.has_room())
+    }
+
+    fn publish(&mut self, conn: ConnId, publish: &Publish<'_>) {
+        self.counters.messages_sent += 1;
+        self.connections.publish(conn, publish);
+    }
+
+    fn reply(&mut self, conn: ConnId, packet: &Packet<'_>, after: Position) {
+        if let Packet::ConnAck(acknowledgement) = packet {
+            self.greet(conn, acknowledgement);
+        }
+        self.connections.reply(conn, packet, after);
+    }
+
+    fn close(&mut self, conn: ConnId, reason: ReasonCode) {
+        self.connections.end(conn, reason, self.now.monotonic_ms + LINGER_MS);
+    }
+
+    fn log(&mut self, record: &Record<'_>) -> Result<Position, Full> {
+        self.journal.append_record(self.tenant, record)
+    }
+
+    fn cancel(&mut self, position: Position) -> bool {
+        let is_cancelled = self.journal.cancel(position);
+        if is_cancelled {
+            self.connections.cancel(position);
+        }
+        is_cancelled
+    }
+
+    fn release(&mut self, position: Position) {
+        self.journal.release(position);
+    }
+
+    fn load(&mut self, position: Position) {
+        self.journal.load(self.tenant, position);
+    }
+
+    fn will(&mut self, _owner: &str, _client_id: &str, will: OwnedMessage) {
+        self.wills.push(will);
+    }
+
+    fn dropped(&mut self, why: Dropped) {
+        self.counters.dropped[why as usize] += 1;
+    }
+}
+
+impl Turn<'_> {
+    fn greet(&mut self, conn: ConnId, acknowledgement: &ConnAck<'_>) {
+        if let Some(connection) = self.connections.get_mut(conn)
+            && acknowledgement.reason != ReasonCode::Success
+        {
+            connection.phase = Phase::Refused;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Twins over MQTT: reported state from the device, desired state to it, both asked for and answered.
+
+use broker::{ConnId, Position};
+use device::topic::{Channel, DeviceTopic};
+use device::{Limits, SetOutcome, Side, Twin};
+use mqtt::{Publish, QoS, ReasonCode};
+use serde_json::json;
+use store::Kind;
+
+use crate::pipeline::{self, Outcome};
+use crate::shard::journal::Entry;
+use crate::shard::tenant::{StoredTwin, Tenant};
+use crate::shard::turn::Turn;
+
+/// Twins of a tenant that may exist; a change to one more is refused with Quota exceeded.
+const TWINS_MAX: usize = 100_000;
+
+/// A merge patch of the reported state.
+pub(crate) fn report(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    from: Option<ConnId>,
+    device: &str,
+    publish: &Publish<'_>,
+) -> Outcome {
+    let change = |twin: &mut Twin| twin.report(publish.payload, Side::Edge, &Limits::default());
+    match update(tenant, turn, device, change) {
+        Err(reason) => Outcome::now(reason),
+        Ok((Err(_), _)) => Outcome::now(ReasonCode::PayloadFormatInvalid),
+        Ok((Ok(_), after)) => {
+            let forwarded = pipeline::forward(tenant, turn, from, publish);
+            Outcome {
+                reason: forwarded.reason,
+                after: forwarded.after.max(after),
+            }
+        }
+    }
+}
+
+/// A question for both states, answered on `twin/get/result`.
+pub(crate) fn get(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, publish: &Publish<'_>) -> Outcome {
+    let payload = read(tenant, device);
+    answer(tenant, turn, device, Channel::TwinGetResult, &payload, publish);
+    Outcome::now(ReasonCode::Success)
+}
+
+/// Both states of a device, whole, with their versions.
+pub(crate) fn read(tenant: &Tenant, device: &str) -> Vec<u8> {
+    match tenant.twins.get(device) {
+        Some(stored) => stored.twin.get_payload(),
+        None => Twin::default().get_payload(),
+    }
+}
+
+/// A merge patch of the desired state, answered on `twin/desired/set/result`.
+pub(crate) fn set_desired(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, publish: &Publish<'_>) -> Outcome {
+    match patch_desired(tenant, turn, device, publish.payload) {
+        Err(reason) => Outcome::now(reason),
+        Ok((result, after)) => {
+            answer(tenant, turn, device, Channel::TwinDesiredSetResult, &result, publish);
+            Outcome {
+                reason: ReasonCode::Success,
+                after,
+            }
+        }
+    }
+}
+
+/// Changes the desired state and tells the device. The answer says: accepted with its version, conflict with the
+/// present state, or what is wrong with the patch; it holds once the position is durable.
+pub(crate) fn patch_desired(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    device: &str,
+    patch: &[u8],
+) -> Result<(Vec<u8>, Position), ReasonCode> {
+    let change = |twin: &mut Twin| {
+        let outcome = twin.set_desired(patch, Side::Edge, &Limits::default());
+        (outcome, twin.desired_payload())
+    };
+    let ((outcome, desired), after) = update(tenant, turn, device, change)?;
+    let result = match outcome {
+        SetOutcome::Accepted { version, changed } => {
+            if changed {
+                announce_desired(tenant, turn, device, &desired);
+            }
+            json!({"status": 200, "version": version})
+        }
+        SetOutcome::Conflict { based_on, version } => {
+            let desired: serde_json::Value = serde_json::from_slice(&desired).unwrap_or_default();
+            json!({"status": 409, "basedOn": based_on, "version": version, "desired": desired})
+        }
+        SetOutcome::Refused(error) => json!({"status": 400, "message": error.to_string()}),
+    };
+    Ok((result.to_string().into_bytes(), after))
+}
+
+/// Tells the device, now and whenever it subscribes, what is desired of it.
+pub(crate) fn announce_desired(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, desired: &[u8]) {
+    let topic = DeviceTopic {
+        device,
+        channel: Channel::TwinDesired,
+    }
+    .to_string();
+    pipeline::announce(tenant, turn, &topic, desired, QoS::AtLeastOnce, true);
+}
+
+/// Changes a twin and has the log keep it; what `change` returned and the position that makes it safe.
+fn update<R>(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    device: &str,
+    change: impl FnOnce(&mut Twin) -> R,
+) -> Result<(R, Position), ReasonCode> {
+    if device::topic::validate_id(device).is_err() {
+        return Err(ReasonCode::TopicNameInvalid);
+    }
+    if !tenant.twins.contains_key(device) && tenant.twins.len() >= TWINS_MAX {
+        return Err(ReasonCode::QuotaExceeded);
+    }
+    let stored = tenant.twins.entry(device.into()).or_default();
+    let mut twin = stored.twin.clone();
+    let result = change(&mut twin);
+    if twin == stored.twin {
+        return Ok((result, stored.position));
+    }
+    let body = twin.encode();
+    let position = turn
+        .journal
+        .append(turn.tenant, Kind::Value, Entry::Twin(device), &body)
+        .map_err(|_| ReasonCode::QuotaExceeded)?;
+    let old = std::mem::replace(stored, StoredTwin { twin, position });
+    if old.position > Position::default() {
+        turn.journal.release(old.position);
+    }
+    Ok((result, position))
+}
+
+/// Answers a request on its result topic, and where a client of MQTT 5 asked for the answer.
+fn answer(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    device: &str,
+    channel: Channel<'_>,
+    payload: &[u8],
+    request: &Publish<'_>,
+) {
+    let topic = DeviceTopic { device, channel }.to_string();
+    let mut publish = pipeline::plain(&topic, payload, request.qos, false);
+    publish.properties.correlation_data = request.properties.correlation_data;
+    pipeline::forward(tenant, turn, None, &publish);
+}
