@@ -30,6 +30,7 @@ test-rust: ## tests of the crates
 
 test-blackbox: build ## tests of the running program; BROKER=mosquitto checks the tests themselves
 	@tools/install.sh system python node
+	cargo build --quiet --profile fast -p rumqttc-echo
 	$(PYTHON) -m pytest tests/blackbox -q -n 4 --dist loadfile
 
 bench: build ## the promised figures, measured here beside Mosquitto, as ratios with intervals (about 30 minutes)

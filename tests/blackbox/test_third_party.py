@@ -1,6 +1,7 @@
-"""Clients that others wrote, as their users run them: mosquitto_pub and mosquitto_sub, paho, mqtt.js over WebSocket."""
+"""Clients that others wrote, as their users run them: mosquitto_pub and _sub, paho, rumqttc, mqtt.js over WebSocket."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from raw import PATIENCE_S
 from test_subscriptions import MATCHING
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 VERSIONS = ["mqttv31", "mqttv311", "mqttv5"]
 
 
@@ -21,10 +23,15 @@ def mosquitto_pub(broker, *words: str) -> subprocess.CompletedProcess:
 
 def node(url: str, version: int, topic: str, count: int, qos: int) -> list[dict]:
     """What mqtt.js receives of what it publishes."""
-    modules = Path(__file__).parents[2] / "target/node/node_modules"
+    modules = ROOT / "target/node/node_modules"
     command = ["node", str(HERE / "node/echo.js"), url, str(version), topic, str(count), str(qos)]
     environment = {"NODE_PATH": str(modules), "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False, env=environment)
+    return printed(command, env=environment)
+
+
+def printed(command: list[str], **more: object) -> list[dict]:
+    """The JSON that a client of many messages prints."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False, **more)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -116,6 +123,16 @@ def test_mqtt_js_over_tcp_hears_itself(broker, name):
     """Section 4.2."""
     got = node(f"mqtt://127.0.0.1:{broker.port}", 5, name, 20, 1)
     assert [each["payload"] for each in got] == [str(number) for number in range(20)]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("version", [4, 5])
+def test_rumqttc_hears_itself(broker, name, version, qos):
+    """Section 4.3; few at QoS 2, where rumqttc 0.25 of 3.1.1 stalls against Mosquitto from about 20 on."""
+    echo = os.environ.get("RUMQTTC", str(ROOT / "target/fast/rumqttc-echo"))
+    count = 10 if qos == 2 else 500
+    got = printed([echo, str(broker.port), str(version), name, str(count), str(qos)])
+    assert got == [{"topic": name, "payload": str(number), "qos": qos} for number in range(count)]
 
 
 @pytest.mark.parametrize("version", [4, 5])
