@@ -61,24 +61,43 @@ pub fn fixed_header(bytes: &[u8], maximum_packet_size: usize) -> Result<Option<F
     }
 }
 
-/// Flags that the packets of some version have, section 2.1.3.
+/// First bytes that the packets of some version have, section 2.1.3.
+const KNOWN: [bool; 256] = {
+    let mut known = [false; 256];
+    let mut first = 0x10;
+    while first < 256 {
+        known[first] = match first >> 4 {
+            3 => first & 0x06 != 0x06 && first & 0x0E != 0x08,
+            // In 3.1 PUBREL, SUBSCRIBE and UNSUBSCRIBE carry a DUP flag.
+            6 | 8 | 10 => first & 0x07 == 0x02,
+            _ => first & 0x0F == 0,
+        };
+        first += 1;
+    }
+    known
+};
+
+#[inline]
 fn check_first(first: u8) -> Result<(), DecodeError> {
-    let Some(kind) = PacketType::of(first) else {
-        return Err(no_type(first));
-    };
-    match kind {
-        PacketType::Publish if first & 0x06 == 0x06 => Err(qos_3(first)),
-        PacketType::Publish if first & 0x0E == 0x08 => Err(dup_at_qos_0(first)),
-        PacketType::Publish => Ok(()),
-        // In 3.1 these three carry a DUP flag.
-        PacketType::PubRel | PacketType::Subscribe | PacketType::Unsubscribe if first & 0x07 == 0x02 => Ok(()),
-        PacketType::PubRel | PacketType::Subscribe | PacketType::Unsubscribe => Err(flags(first, kind)),
-        _ if first & 0x0F == 0 => Ok(()),
-        _ => Err(flags(first, kind)),
+    if KNOWN[usize::from(first)] {
+        Ok(())
+    } else {
+        Err(unknown(first))
+    }
+}
+
+#[cold]
+fn unknown(first: u8) -> DecodeError {
+    match PacketType::of(first) {
+        None => no_type(first),
+        Some(PacketType::Publish) if first & 0x06 == 0x06 => qos_3(first),
+        Some(PacketType::Publish) => dup_at_qos_0(first),
+        Some(kind) => flags(first, kind),
     }
 }
 
 /// The type that a first byte names, if `version` has it with those flags.
+#[inline]
 pub(crate) fn packet_type(first: u8, version: Version) -> Result<PacketType, DecodeError> {
     check_first(first)?;
     let Some(kind) = PacketType::of(first) else {

@@ -1,6 +1,7 @@
 //! The packets of MQTT 3.1, 3.1.1 and 5.0 as values that borrow from the bytes they were read from.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::num::NonZeroU16;
 
 use crate::{ReasonCode, UserProperties};
@@ -79,7 +80,7 @@ pub enum Packet<'a> {
 }
 
 /// CONNECT, section 3.1.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Connect<'a> {
     /// Protocol name and level, which must agree.
     pub version: Version,
@@ -93,7 +94,7 @@ pub struct Connect<'a> {
     pub will: Option<Will<'a>>,
     /// User name, if any.
     pub user_name: Option<&'a str>,
-    /// Password, if any. Never logged.
+    /// Password, if any. Debug output says only that it is there.
     pub password: Option<&'a [u8]>,
     /// Session Expiry Interval in seconds; `u32::MAX` is for ever. In 3.x: see [`Connect::session_expiry_s`].
     pub session_expiry_interval_s: Option<u32>,
@@ -124,6 +125,30 @@ impl Connect<'_> {
             (_, true) => 0,
             (_, false) => u32::MAX,
         }
+    }
+}
+
+/// All but the secrets, so that a packet can be logged.
+impl fmt::Debug for Connect<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect")
+            .field("version", &self.version)
+            .field("clean_start", &self.clean_start)
+            .field("keep_alive_s", &self.keep_alive_s)
+            .field("client_id", &self.client_id)
+            .field("will", &self.will)
+            .field("user_name", &self.user_name)
+            .field("password", &self.password.map(|_| "secret"))
+            .field("session_expiry_interval_s", &self.session_expiry_interval_s)
+            .field("receive_maximum", &self.receive_maximum)
+            .field("maximum_packet_size", &self.maximum_packet_size)
+            .field("topic_alias_maximum", &self.topic_alias_maximum)
+            .field("request_response_information", &self.request_response_information)
+            .field("request_problem_information", &self.request_problem_information)
+            .field("authentication_method", &self.authentication_method)
+            .field("authentication_data", &self.authentication_data.map(|_| "secret"))
+            .field("user_properties", &self.user_properties)
+            .finish()
     }
 }
 

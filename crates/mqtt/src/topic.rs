@@ -21,11 +21,12 @@ pub fn check_name(name: &str) -> Result<(), DecodeError> {
 /// As [`check_name`], for a place that has its own statement against wildcards.
 #[inline]
 pub(crate) fn check_name_by(wildcard_clause: &'static str, name: &str) -> Result<(), DecodeError> {
-    check_text(name, "topic name")?;
-    if has_any(name, b'#', b'+') {
-        return Err(wildcard_in_name(wildcard_clause, name));
+    check_len(name, "topic name")?;
+    if !has_any(name, [0, b'#', b'+']) {
+        return Ok(());
     }
-    Ok(())
+    check_nul(name, "topic name")?;
+    Err(wildcard_in_name(wildcard_clause, name))
 }
 
 /// Checks a topic filter that is no shared subscription.
@@ -34,10 +35,11 @@ pub(crate) fn check_name_by(wildcard_clause: &'static str, name: &str) -> Result
 /// Empty (MQTT-4.7.3-1), with U+0000 (MQTT-4.7.3-2), too long (MQTT-4.7.3-3), `#` not alone in the last level
 /// (MQTT-4.7.1-1), `+` not alone in its level (MQTT-4.7.1-2).
 pub fn check_filter(filter: &str) -> Result<(), DecodeError> {
-    check_text(filter, "topic filter")?;
-    if !has_any(filter, b'#', b'+') {
+    check_len(filter, "topic filter")?;
+    if !has_any(filter, [0, b'#', b'+']) {
         return Ok(());
     }
+    check_nul(filter, "topic filter")?;
     let mut levels = filter.split('/').peekable();
     while let Some(level) = levels.next() {
         let last = levels.peek().is_none();
@@ -61,7 +63,7 @@ pub fn check_filter(filter: &str) -> Result<(), DecodeError> {
 /// As [`check_filter`] and [`split_shared`].
 pub fn check_subscription(filter: &str) -> Result<(), DecodeError> {
     match split_shared(filter)? {
-        Some((_, inner)) => check_filter(inner).and_then(|()| check_text(filter, "topic filter")),
+        Some((_, inner)) => check_filter(inner).and_then(|()| check_len(filter, "topic filter")),
         None => check_filter(filter),
     }
 }
@@ -85,7 +87,7 @@ pub fn split_shared(filter: &str) -> Result<Option<(&str, &str)>, DecodeError> {
     if group.is_empty() {
         return Err(misplaced("MQTT-4.8.2-1", filter, "an empty share name"));
     }
-    if has_any(group, b'#', b'+') {
+    if has_any(group, [b'#', b'+']) {
         return Err(misplaced("MQTT-4.8.2-2", filter, "a wildcard in its share name"));
     }
     if inner.is_empty() {
@@ -119,23 +121,43 @@ pub fn matches(filter: &str, name: &str) -> bool {
     names.next().is_none()
 }
 
-/// What holds for names and filters alike, section 4.7.3.
 #[inline]
-fn check_text(text: &str, what: &'static str) -> Result<(), DecodeError> {
-    if text.is_empty() {
-        return Err(empty(what));
+fn check_len(text: &str, what: &'static str) -> Result<(), DecodeError> {
+    match text.len() {
+        0 => Err(empty(what)),
+        1..=MAXIMUM_LEN => Ok(()),
+        _ => Err(too_long(text, what)),
     }
-    if text.len() > MAXIMUM_LEN {
-        return Err(too_long(text, what));
-    }
-    if has_any(text, 0, 0) { Err(nul(what)) } else { Ok(()) }
 }
 
-/// Whether one of two ASCII bytes is in `text`: without an early exit, so that it runs over many bytes at once.
+fn check_nul(text: &str, what: &'static str) -> Result<(), DecodeError> {
+    if text.contains('\0') { Err(nul(what)) } else { Ok(()) }
+}
+
+/// Whether one of these ASCII bytes is in `text`, eight bytes at a time: every name that is published goes through it.
 #[inline]
-fn has_any(text: &str, one: u8, other: u8) -> bool {
-    text.bytes()
-        .fold(false, |found, byte| found | (byte == one) | (byte == other))
+fn has_any<const N: usize>(text: &str, wanted: [u8; N]) -> bool {
+    let bytes = text.as_bytes();
+    let Some(last) = bytes.last_chunk() else {
+        return bytes.iter().any(|byte| wanted.contains(byte));
+    };
+    bytes
+        .as_chunks()
+        .0
+        .iter()
+        .chain([last])
+        .any(|word| word_has_any(*word, wanted))
+}
+
+/// A byte of `x` is zero exactly when `(x - 0x01…01) & !x & 0x80…80` is not.
+#[inline]
+fn word_has_any<const N: usize>(word: [u8; 8], wanted: [u8; N]) -> bool {
+    let word = u64::from_ne_bytes(word);
+    let found = wanted.iter().fold(0, |found, &byte| {
+        let differs = word ^ u64::from_ne_bytes([byte; 8]);
+        found | (differs.wrapping_sub(u64::from_ne_bytes([0x01; 8])) & !differs)
+    });
+    found & u64::from_ne_bytes([0x80; 8]) != 0
 }
 
 #[cold]

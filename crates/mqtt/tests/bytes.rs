@@ -109,3 +109,19 @@ fn user_properties_between_others_are_kept_in_order() {
     );
     assert_eq!(Packet::read(&encoded, Version::V5, 100).unwrap().unwrap().0, packet);
 }
+
+#[test]
+fn a_logged_connect_keeps_its_secrets() {
+    let mut connect = Connect::new(Version::V5, "c");
+    connect.password = Some(b"hunter2");
+    connect.authentication_method = Some("m");
+    connect.authentication_data = Some(b"hunter3");
+    let logged = format!("{connect:?}");
+    assert!(logged.contains("password: Some(\"secret\")"), "{logged}");
+    for secret in [b"hunter2", b"hunter3"] {
+        assert!(
+            !logged.contains("hunter") && !logged.contains(&format!("{secret:?}")),
+            "{logged}"
+        );
+    }
+}

@@ -69,6 +69,28 @@ fn a_name_or_filter_of_65536_bytes_is_refused() {
 }
 
 #[test]
+fn a_forbidden_character_is_found_at_every_place() {
+    for len in 1..40 {
+        for place in 0..len {
+            let with = |character: char| {
+                let mut name = "é/".repeat(len);
+                name.insert(name.floor_char_boundary(2 * place), character);
+                name
+            };
+            for forbidden in ['\0', '#', '+'] {
+                assert!(
+                    check_name(&with(forbidden)).is_err(),
+                    "{forbidden:?} at {place} of {len}"
+                );
+            }
+            for allowed in ['\u{1}', '"', '$', '*', ',', '\u{80}', '\u{A3}', '\u{AB}', '\u{FF}'] {
+                assert!(check_name(&with(allowed)).is_ok(), "{allowed:?} at {place} of {len}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_error_says_what_is_wrong_with_the_topic() {
     let message = |result: Result<(), mqtt::DecodeError>| result.unwrap_err().message.into_owned();
     assert_eq!(message(check_name("a/+")), "topic name \"a/+\" has a wildcard");

@@ -58,8 +58,10 @@ impl<'a> Publish<'a> {
         if let Some(packet_id) = self.packet_id {
             sink.put_u16(packet_id.get());
         }
-        if version == Version::V5 {
-            self.properties.put_block(sink);
+        match version {
+            Version::V5 if self.properties.is_empty() => sink.put_u8(0),
+            Version::V5 => self.properties.put_block(sink),
+            Version::V31 | Version::V311 => {}
         }
         sink.put(self.payload);
     }
@@ -99,6 +101,14 @@ impl<'a> PublishProperties<'a> {
         }
         read.user_properties = properties.user_properties();
         Ok(read)
+    }
+
+    /// Whether there is nothing to write, as in most messages.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        let told = self.payload_is_utf8 | self.message_expiry_interval_s.is_some() | self.topic_alias.is_some();
+        let answer = self.response_topic.is_some() | self.correlation_data.is_some() | self.content_type.is_some();
+        !(told | answer) && self.subscription_ids.is_empty() && self.user_properties.is_empty()
     }
 
     /// The properties of a message that a will has too, section 3.1.3.2.
