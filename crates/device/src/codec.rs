@@ -77,7 +77,10 @@ impl Twin {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let (desired, reported) = bytes.split_at(end.ok_or_else(|| error("only one line".to_owned()))?);
-        Ok(Twin { desired: Document::decode(desired)?, reported: Document::decode(&reported[1..])? })
+        Ok(Twin {
+            desired: Document::decode(desired)?,
+            reported: Document::decode(&reported[1..])?,
+        })
     }
 }
 

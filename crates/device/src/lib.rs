@@ -11,14 +11,16 @@ mod calls;
 mod codec;
 mod deadlines;
 mod document;
+mod failure;
 mod limits;
 mod merge;
 mod patch;
 mod twin;
 
-pub use calls::{CallFailure, CallId, Calls, Finished, StartError, Timeout};
+pub use calls::{CallId, Calls, Finished, StartError, Timeout};
 pub use codec::DecodeError;
 pub use document::{Document, Seen, Side, Stamp};
+pub use failure::CallFailure;
 pub use limits::Limits;
 pub use merge::{Conflict, Merged, merge};
 pub use patch::{Patch, PatchError};

@@ -5,6 +5,7 @@
 //! compile them, and [`Document::error`] puts their findings at the right line.
 
 mod diff;
+mod document;
 mod error;
 mod load;
 mod names;
@@ -14,8 +15,9 @@ mod resource;
 mod tree;
 
 pub use diff::{Change, diff};
+pub use document::Document;
 pub use error::{Error, Errors};
 pub use load::{MAX_DEPTH, MAX_FILE_BYTES, MAX_NODES};
 pub use names::nearest;
-pub use read::{Document, parse};
+pub use read::parse;
 pub use resource::{DEFAULT_TENANT, Device, Priority, Resource, Route, Target};

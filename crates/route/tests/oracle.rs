@@ -65,7 +65,7 @@ struct Typed {
 
 fn leaves() -> Typed {
     Typed {
-        int: one_of(&["0", "1", "2", "-3", "9223372036854775807"]),
+        int: one_of(&["0", "1", "2", "-3", "4611686018427387904"]),
         double: one_of(&[
             "payload.a",
             "payload.b",

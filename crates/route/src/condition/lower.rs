@@ -1,10 +1,9 @@
 //! From the parser's tree to a checked one: every name, function and type that can be known is.
 
-use cel::common::ast::{CallExpr, Expr as Tree, IdedExpr, LiteralValue, SelectExpr, operators};
-use regex::Regex;
+use cel::common::ast::{CallExpr, Expr as Tree, IdedExpr, LiteralValue, operators};
 
 use super::check::{self, Type};
-use super::expr::{Expr, Function, Macro, Operator, callable};
+use super::expr::{Expr, Operator};
 use super::syntax::Parsed;
 use super::{ConditionError, MAX_CONDITION_DEPTH};
 
@@ -32,26 +31,26 @@ pub(super) fn lower(parsed: &Parsed) -> Result<Lowered, ConditionError> {
     })
 }
 
-struct Lowering<'p> {
-    parsed: &'p Parsed,
+pub(super) struct Lowering<'p> {
+    pub(super) parsed: &'p Parsed,
     /// Those of the macros around, outermost first.
-    variables: Vec<&'p str>,
+    pub(super) variables: Vec<&'p str>,
     depth: usize,
-    uses_device: Option<usize>,
+    pub(super) uses_device: Option<usize>,
 }
 
-type Typed = (Expr, Type);
-type Lower<T> = Result<T, ConditionError>;
+pub(super) type Typed = (Expr, Type);
+pub(super) type Lower<T> = Result<T, ConditionError>;
 
 impl<'p> Lowering<'p> {
-    fn wrong(&self, node: &IdedExpr, message: impl Into<String>) -> ConditionError {
+    pub(super) fn wrong(&self, node: &IdedExpr, message: impl Into<String>) -> ConditionError {
         ConditionError {
             offset: self.parsed.offset(node),
             message: message.into(),
         }
     }
 
-    fn node(&mut self, node: &'p IdedExpr) -> Lower<Typed> {
+    pub(super) fn node(&mut self, node: &'p IdedExpr) -> Lower<Typed> {
         if self.depth == MAX_CONDITION_DEPTH {
             return Err(self.wrong(node, format!("nested deeper than {MAX_CONDITION_DEPTH} levels")));
         }
@@ -94,81 +93,14 @@ impl<'p> Lowering<'p> {
         })
     }
 
-    fn name(&mut self, node: &IdedExpr, name: &str) -> Lower<Typed> {
-        if let Some(variable) = self.variables.iter().rposition(|variable| *variable == name) {
-            return Ok((Expr::Variable(variable), Type::Any));
-        }
-        match name {
-            "topic" => Ok((Expr::Topic, Type::Text)),
-            "payload" => Ok((Expr::Payload, Type::Json)),
-            "properties" => Err(self.wrong(node, "\"properties\" is no value by itself; write properties.NAME")),
-            "device" => Err(self.wrong(
-                node,
-                "\"device\" is no value by itself; write device.id or device.labels.NAME",
-            )),
-            _ => Err(self.unknown_name(node, name)),
-        }
-    }
-
-    fn unknown_name(&self, node: &IdedExpr, name: &str) -> ConditionError {
-        let known = ["topic", "payload", "properties", "device", "device.id", "device.labels"];
-        let message = match manifest::nearest(name, known.into_iter().chain(self.variables.iter().copied())) {
-            Some(meant) => format!("unknown name {name:?}; did you mean {meant:?}?"),
-            None => format!(
-                "unknown name {name:?}; a condition sees topic, payload, properties, device.id and device.labels"
-            ),
-        };
-        self.wrong(node, message)
-    }
-
-    /// Names of two parts that are no values: `device.…`.
-    fn of_device(&mut self, node: &'p IdedExpr) -> Option<&'p str> {
-        let Tree::Select(select) = &node.expr else { return None };
-        let device = matches!(&select.operand.expr, Tree::Ident(name) if name == "device");
-        if !device || self.variables.contains(&"device") {
-            return None;
-        }
-        let offset = self.parsed.offset(&select.operand);
-        self.uses_device = Some(self.uses_device.map_or(offset, |first| first.min(offset)));
-        Some(&select.field)
-    }
-
-    fn select(&mut self, node: &'p IdedExpr, select: &'p SelectExpr) -> Lower<Typed> {
-        match self.of_device(node) {
-            Some("id") => return Ok((Expr::DeviceId, Type::Text)),
-            Some("labels") => {
-                return Err(self.wrong(
-                    node,
-                    "\"device.labels\" is no value by itself; write device.labels.NAME",
-                ));
-            }
-            Some(other) => return Err(self.unknown_name(&select.operand, &format!("device.{other}"))),
-            None => {}
-        }
-        let name = || Box::new(Expr::Text(select.field.as_str().into()));
-        if let Some(attribute) = self.attribute(&select.operand) {
-            return Ok((attribute.get(name()), Type::Text));
-        }
-        let object = self.json(&select.operand, "has no members")?;
-        Ok((Expr::Member(Box::new(object), select.field.as_str().into()), Type::Json))
-    }
-
-    /// `properties` and `device.labels`, whose members are asked for one by one.
-    fn attribute(&mut self, node: &'p IdedExpr) -> Option<Attribute> {
-        if matches!(&node.expr, Tree::Ident(name) if name == "properties") && !self.variables.contains(&"properties") {
-            return Some(Attribute::Property);
-        }
-        (self.of_device(node) == Some("labels")).then_some(Attribute::Label)
-    }
-
-    fn json(&mut self, node: &'p IdedExpr, otherwise: &str) -> Lower<Expr> {
+    pub(super) fn json(&mut self, node: &'p IdedExpr, otherwise: &str) -> Lower<Expr> {
         match self.node(node)? {
             (expr, Type::Json | Type::Any) => Ok(expr),
             (_, found) => Err(self.wrong(node, format!("{} {otherwise}", found.words()))),
         }
     }
 
-    fn text(&mut self, node: &'p IdedExpr, what: &str) -> Lower<Box<Expr>> {
+    pub(super) fn text(&mut self, node: &'p IdedExpr, what: &str) -> Lower<Box<Expr>> {
         match self.node(node)? {
             (expr, found) if found.can_be_text() => Ok(Box::new(expr)),
             (_, found) => Err(self.wrong(node, format!("{what} is a text, not {}", found.words()))),
@@ -193,7 +125,7 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    fn bool(&mut self, node: &'p IdedExpr) -> Lower<Box<Expr>> {
+    pub(super) fn bool(&mut self, node: &'p IdedExpr) -> Lower<Box<Expr>> {
         match self.node(node)? {
             (expr, found) if found.can_be_bool() => Ok(Box::new(expr)),
             (_, found) => Err(self.wrong(node, format!("is {}; true or false belongs here", found.words()))),
@@ -250,153 +182,5 @@ impl<'p> Lowering<'p> {
         let ((left, left_type), (right, right_type)) = (self.node(left)?, self.node(right)?);
         let found = check::binary(operator, left_type, right_type).map_err(|message| self.wrong(node, message))?;
         Ok((Expr::Binary(operator, Box::new(left), Box::new(right)), found))
-    }
-
-    fn has(&mut self, node: &'p IdedExpr, args: &'p [IdedExpr]) -> Lower<Typed> {
-        let [
-            IdedExpr {
-                expr: Tree::Select(select),
-                ..
-            },
-        ] = args
-        else {
-            return Err(self.wrong(node, "has() asks for a member, such as has(payload.level)"));
-        };
-        if let Some(attribute) = self.attribute(&select.operand) {
-            return Ok((
-                attribute.has(Box::new(Expr::Text(select.field.as_str().into()))),
-                Type::Bool,
-            ));
-        }
-        let object = self.json(&select.operand, "has no members")?;
-        Ok((
-            Expr::HasMember(Box::new(object), select.field.as_str().into()),
-            Type::Bool,
-        ))
-    }
-
-    fn function(&mut self, node: &'p IdedExpr, call: &'p CallExpr) -> Lower<Typed> {
-        let name = call.func_name.as_str();
-        let operands: Vec<&IdedExpr> = call.target.as_deref().into_iter().chain(&call.args).collect();
-        if let (Some(found), Some(_)) = (Macro::parse(name), &call.target) {
-            return self.macro_call(node, found, &operands);
-        }
-        if name == "matches" {
-            return self.matches(node, &operands);
-        }
-        let Some(function) = Function::parse(name) else {
-            return Err(self.unknown_function(node, name));
-        };
-        if operands.len() != function.arity() {
-            let message = format!("{name}() has {} operands, not {}", function.arity(), operands.len());
-            return Err(self.wrong(node, message));
-        }
-        let typed = operands
-            .into_iter()
-            .map(|operand| self.node(operand))
-            .collect::<Lower<Vec<_>>>()?;
-        let (operands, types): (Vec<_>, Vec<_>) = typed.into_iter().unzip();
-        let found = check::function(function, &types).map_err(|message| self.wrong(node, message))?;
-        Ok((Expr::Call(function, operands), found))
-    }
-
-    fn unknown_function(&self, node: &IdedExpr, name: &str) -> ConditionError {
-        let message = match manifest::nearest(name, callable()) {
-            Some(meant) => format!("unknown function {name:?}; did you mean {meant:?}?"),
-            None => format!(
-                "unknown function {name:?}; there are {}",
-                callable().collect::<Vec<_>>().join(", ")
-            ),
-        };
-        self.wrong(node, message)
-    }
-
-    /// The pattern is compiled once, here; its language runs in time linear to the text.
-    fn matches(&mut self, node: &IdedExpr, operands: &[&'p IdedExpr]) -> Lower<Typed> {
-        let [text, pattern] = operands else {
-            return Err(self.wrong(
-                node,
-                "matches() has a text and a pattern, such as topic.matches(\"^a.*z$\")",
-            ));
-        };
-        let text = self.text(text, "what matches() reads")?;
-        let Tree::Literal(LiteralValue::String(source)) = &pattern.expr else {
-            return Err(self.wrong(pattern, "the pattern of matches() is written out in quotes"));
-        };
-        let regex = regex::RegexBuilder::new(source.inner())
-            .size_limit(MAX_REGEX_BYTES)
-            .build();
-        let regex: Regex = regex.map_err(|error| self.wrong(pattern, explain(&error)))?;
-        Ok((Expr::Matches(text, regex), Type::Bool))
-    }
-
-    fn macro_call(&mut self, node: &IdedExpr, found: Macro, operands: &[&'p IdedExpr]) -> Lower<Typed> {
-        let [
-            list,
-            IdedExpr {
-                expr: Tree::Ident(variable),
-                ..
-            },
-            body,
-        ] = operands
-        else {
-            return Err(self.wrong(
-                node,
-                "has a variable and an expression, such as payload.list.all(x, x > 0.0)",
-            ));
-        };
-        let (over, over_type) = self.node(list)?;
-        if !over_type.can_be_list() {
-            return Err(self.wrong(list, format!("is {}, not a list", over_type.words())));
-        }
-        self.variables.push(variable);
-        let body = if found == Macro::Map {
-            self.node(body).map(|(expr, _)| Box::new(expr))
-        } else {
-            self.bool(body)
-        };
-        self.variables.pop();
-        let result = if matches!(found, Macro::Map | Macro::Filter) {
-            Type::List
-        } else {
-            Type::Bool
-        };
-        Ok((Expr::Macro(found, Box::new(over), body?), result))
-    }
-}
-
-/// A compiled pattern takes at most this much memory.
-const MAX_REGEX_BYTES: usize = 256 * 1024;
-
-fn explain(error: &regex::Error) -> String {
-    match error {
-        regex::Error::CompiledTooBig(_) => format!("the pattern is too large: over {MAX_REGEX_BYTES} bytes compiled"),
-        other => {
-            let text = other.to_string();
-            let reason = text.lines().last().unwrap_or_default();
-            format!("no regular expression: {}", reason.trim_start_matches("error: "))
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Attribute {
-    Property,
-    Label,
-}
-
-impl Attribute {
-    fn get(self, name: Box<Expr>) -> Expr {
-        match self {
-            Attribute::Property => Expr::Property(name),
-            Attribute::Label => Expr::Label(name),
-        }
-    }
-
-    fn has(self, name: Box<Expr>) -> Expr {
-        match self {
-            Attribute::Property => Expr::HasProperty(name),
-            Attribute::Label => Expr::HasLabel(name),
-        }
     }
 }

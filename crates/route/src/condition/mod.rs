@@ -6,11 +6,15 @@
 //! `startsWith`, `endsWith`, `matches`, `int`, `double`, `string`; `has`, `all`, `exists`, `exists_one`, `filter`,
 //! `map`. As CEL says of JSON, every number of the payload is a double.
 
+mod calls;
 mod check;
+mod equality;
 mod eval;
 mod expr;
 mod failure;
+mod functions;
 mod lower;
+mod names;
 mod syntax;
 mod value;
 

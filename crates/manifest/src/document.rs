@@ -1,0 +1,96 @@
+//! One resource of a file, and where its fields stand.
+
+use std::collections::BTreeMap;
+
+use crate::error::Error;
+use crate::node::{Content, Node, Style};
+use crate::resource::Resource;
+use crate::tree::join;
+
+/// One resource of a file, with what is needed to point into it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// What the document describes.
+    pub resource: Resource,
+    file: String,
+    line: usize,
+    places: BTreeMap<String, Place>,
+}
+
+/// Where a field's value stands.
+#[derive(Clone, Debug, PartialEq)]
+struct Place {
+    line: usize,
+    /// The text of a block scalar (`|`), whose lines are the file's.
+    block: Option<String>,
+}
+
+impl Document {
+    pub(crate) fn new(resource: Resource, file: &str, node: &Node) -> Self {
+        let mut places = BTreeMap::new();
+        collect_places(node, String::new(), &mut places);
+        Document {
+            resource,
+            file: file.to_owned(),
+            line: node.line,
+            places,
+        }
+    }
+
+    /// The line that it begins in.
+    pub(crate) fn line(&self) -> usize {
+        self.line
+    }
+
+    /// A mistake in the field at `path`, such as `spec.when`, found by whoever compiles it; `offset` is where in the
+    /// field's text, in bytes. In folded and quoted texts of several lines the line is that of their beginning.
+    #[must_use]
+    pub fn error(&self, path: &str, offset: usize, message: String) -> Error {
+        let line = self
+            .nearest_place(path)
+            .map_or(self.line, |place| place.line_at(offset));
+        Error {
+            file: self.file.clone(),
+            line,
+            path: path.to_owned(),
+            message,
+        }
+    }
+
+    /// The place of the field, or of the innermost one around it that was written.
+    fn nearest_place(&self, path: &str) -> Option<&Place> {
+        let mut path = path;
+        loop {
+            if let Some(place) = self.places.get(path) {
+                return Some(place);
+            }
+            path = &path[..path.rfind(['.', '['])?];
+        }
+    }
+}
+
+impl Place {
+    fn line_at(&self, offset: usize) -> usize {
+        let Some(block) = &self.block else { return self.line };
+        let before = &block.as_bytes()[..offset.min(block.len())];
+        self.line + before.iter().filter(|b| **b == b'\n').count()
+    }
+}
+
+fn collect_places(node: &Node, path: String, places: &mut BTreeMap<String, Place>) {
+    let mut block = None;
+    match &node.content {
+        Content::Map(entries) => {
+            for entry in entries {
+                collect_places(&entry.node, join(&path, &entry.name), places);
+            }
+        }
+        Content::List(items) => {
+            for (i, item) in items.iter().enumerate() {
+                collect_places(item, format!("{path}[{i}]"), places);
+            }
+        }
+        Content::Scalar(scalar) => block = (scalar.style == Style::Block).then(|| scalar.text.clone()),
+    }
+    places.insert(path, Place { line: node.line, block });
+}
