@@ -37,7 +37,8 @@ pub enum SetOutcome {
 }
 
 impl Twin {
-    /// Applies the payload of `devices/{id}/twin/reported`; true if that changed anything.
+    /// Applies the payload of `devices/{id}/twin/reported`; true if that changed anything. A `$version` in it is
+    /// ignored, so that a device may report back what was desired as it came.
     ///
     /// # Errors
     /// Why the patch was refused; nothing was changed.

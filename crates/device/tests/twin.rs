@@ -241,3 +241,12 @@ fn a_refused_patch_says_whether_it_is_wrong_or_too_large() {
         413
     );
 }
+
+#[test]
+fn a_device_may_report_back_what_was_desired_as_it_came() {
+    let mut twin = Twin::default();
+    twin.set_desired(br#"{"interval_s": 10}"#, Side::Edge, &Limits::default());
+    let echo = twin.desired_payload();
+    assert_eq!(twin.report(&echo, Side::Edge, &Limits::default()), Ok(true));
+    assert_eq!(twin.reported.to_json(), twin.desired.to_json());
+}

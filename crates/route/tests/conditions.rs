@@ -248,7 +248,7 @@ fn types_that_can_never_fit_are_refused() {
         (
             "topic.matches(\"(a{1000}){1000}\")",
             14,
-            "the pattern is too large: over 262144 bytes compiled",
+            "the pattern is too large: over 131072 bytes compiled",
         ),
         (
             "device == 1",

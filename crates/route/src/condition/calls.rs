@@ -101,7 +101,7 @@ impl<'p> Lowering<'p> {
 }
 
 /// A compiled pattern takes at most this much memory.
-const MAX_REGEX_BYTES: usize = 256 * 1024;
+const MAX_REGEX_BYTES: usize = 128 * 1024;
 
 fn explain(error: &regex::Error) -> String {
     match error {

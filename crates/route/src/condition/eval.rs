@@ -14,6 +14,9 @@ use super::{MAX_STEPS, Subject};
 /// Bytes of text that one step reads.
 pub(super) const BYTES_PER_STEP: usize = 64;
 
+/// How much more a byte costs a pattern than other operations: at worst all of the pattern is tried at each.
+const MATCHING: usize = 128;
+
 pub(super) struct Evaluation<'a> {
     subject: &'a Subject<'a>,
     pub(super) variables: Vec<Value<'a>>,
@@ -81,6 +84,7 @@ impl<'a> Evaluation<'a> {
             Expr::Call(function, operands) => self.call(*function, operands),
             Expr::Matches(operand, regex) => {
                 let operand = self.text(operand, "matches")?;
+                self.spend(operand.len() * MATCHING)?;
                 Ok(Value::Bool(regex.is_match(&operand)))
             }
             Expr::Macro(found, list, body) => self.macro_call(*found, list, body),
