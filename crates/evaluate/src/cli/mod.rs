@@ -14,6 +14,8 @@ use crate::{arms, servers};
 pub enum Command {
     /// Full-stack round trip of the device-edge model: Selvedge beside Mosquitto, a TCP relay and a raw socket
     Rtt(Box<rtt::Rtt>),
+    /// Measure again what a raw file holds, with its options and seed
+    Replay(rtt::Replay),
     /// Run a program pinned to a CPU, ending with its parent
     #[command(hide = true)]
     Launch {
@@ -58,6 +60,7 @@ impl Command {
     fn dispatch(self, prefix: &[&str]) -> Result<(), Failure> {
         match self {
             Command::Rtt(rtt) => rtt.run(prefix),
+            Command::Replay(replay) => replay.run(prefix),
             Command::Launch { cpu, command } => {
                 let (program, arguments) = command.split_first().ok_or("no program to launch")?;
                 let program = PathBuf::from(program);

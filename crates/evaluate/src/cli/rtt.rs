@@ -1,10 +1,11 @@
 //! `selvedge evaluate rtt`: from options to raw files.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Failure;
 use crate::rtt::{Bar, Helper, Lines, Options, Plan, Progress, run};
+use crate::run::Run;
 
 /// Measure the full-stack round trip
 #[derive(Debug, clap::Args)]
@@ -19,23 +20,54 @@ pub struct Rtt {
     out: PathBuf,
 }
 
+/// Repeat a run from its raw file
+#[derive(Debug, clap::Args)]
+pub struct Replay {
+    /// The raw file of the run
+    raw_file: PathBuf,
+    /// Directory for the new raw file
+    #[arg(long, default_value = "target/evaluate", value_name = "DIR")]
+    out: PathBuf,
+}
+
 impl Rtt {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
         let plan = Plan::new(self.options, None)?;
-        let helper = Helper::this_program(prefix)?;
         let mut progress = progress();
-        std::fs::create_dir_all(&self.out)?;
         for number in 0..self.runs {
             let plan = plan.clone().with_seed(plan.seed().wrapping_add(number));
-            progress.say(&announcement(&plan));
-            let run = run(&plan, &helper, progress.as_mut())?;
-            let stamp = run.environment.started_at.replace([':', '-'], "");
-            let path = self.out.join(format!("rtt-{stamp}-{:016x}.json", run.seed));
-            run.write(&path)?;
-            progress.say(&format!("  raw file {}", path.display()));
+            measure(&plan, prefix, &self.out, progress.as_mut())?;
         }
         Ok(())
     }
+}
+
+impl Replay {
+    /// The same options and seed; says so where they no longer make the same schedule.
+    pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
+        let before = Run::read(&self.raw_file)?;
+        let plan = Plan::new(before.options, None)?.with_seed(before.seed);
+        let mut progress = progress();
+        let again = measure(&plan, prefix, &self.out, progress.as_mut())?;
+        if again.schedule_hash != before.schedule_hash {
+            return Err("the schedule differs from the first run's: it was made by another version".into());
+        }
+        Ok(())
+    }
+}
+
+/// One run and its raw file.
+fn measure(plan: &Plan, prefix: &[&str], out: &Path, progress: &mut dyn Progress) -> Result<Run, Failure> {
+    let helper = Helper::this_program(prefix)?;
+    std::fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
+    progress.say(&announcement(plan));
+    let run = run(plan, &helper, progress)?;
+    let stamp = run.environment.started_at.replace([':', '-'], "");
+    let path = out.join(format!("rtt-{stamp}-{:016x}.json", run.seed));
+    run.write(&path)
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    progress.say(&format!("  raw file {}", path.display()));
+    Ok(run)
 }
 
 fn progress() -> Box<dyn Progress> {

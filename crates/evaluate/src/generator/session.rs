@@ -203,15 +203,24 @@ struct PacketIds {
 }
 
 impl PacketIds {
-    /// The next identifier; none while the oldest in use is the next in turn.
+    /// The next identifier in turn that is not in use; none if all are.
     fn take(&mut self) -> Option<PacketId> {
-        let next = self.last.and_then(|last| last.checked_add(1)).unwrap_or(PacketId::MIN);
-        if self.in_use.front() == Some(&next) {
+        if self.in_use.len() == usize::from(u16::MAX) {
             return None;
+        }
+        let mut next = self.after_last();
+        // Acknowledgements come in order, so that the first in turn is free unless one was never acknowledged.
+        while self.in_use.contains(&next) {
+            self.last = Some(next);
+            next = self.after_last();
         }
         self.last = Some(next);
         self.in_use.push_back(next);
         Some(next)
+    }
+
+    fn after_last(&self) -> PacketId {
+        self.last.and_then(|last| last.checked_add(1)).unwrap_or(PacketId::MIN)
     }
 
     fn release(&mut self, id: PacketId) {
@@ -240,14 +249,15 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_in_use_is_not_given_again() {
+    fn an_identifier_in_use_is_not_given_again_and_there_are_65_535() {
         let mut ids = PacketIds {
             in_use: VecDeque::from([id(1), id(65_535)]),
             last: Some(PacketId::MAX),
         };
-        assert_eq!(ids.take(), None);
+        assert_eq!(ids.take(), Some(id(2)));
         ids.release(id(1));
-        assert_eq!(ids.take(), Some(id(1)));
+        let rest = std::iter::from_fn(|| ids.take()).count();
+        assert_eq!((rest, ids.in_use.len()), (65_533, 65_535), "all are in use");
     }
 
     fn answers(session: &mut Session, packets: &[Packet<'_>]) -> (Vec<u8>, usize) {

@@ -7,6 +7,7 @@ use super::arm_kind::ArmKind;
 use super::options::Options;
 use super::presets::{Defaults, Sweep, defaults};
 use super::trace::Trace;
+use crate::generator::payload::Payloads;
 use crate::run::{Cell, LoadModel};
 
 /// Least messages of a device in a block, so that five blocks hold a 95th percentile (rule 5).
@@ -202,8 +203,8 @@ fn sweep_cells(
 ) -> Result<Vec<Cell>, PlanError> {
     // What has no meaning for a load model takes one value, so that no cell is measured twice.
     let has_interval = matches!(sweep.load, LoadModel::Periodic | LoadModel::Poisson);
-    let intervals: Vec<Option<u64>> = if has_interval {
-        sweep.interval_us.iter().map(|us| Some(*us)).collect()
+    let intervals = if has_interval {
+        sweep.interval_us.iter().copied().map(Some).collect()
     } else {
         vec![None]
     };
@@ -212,36 +213,51 @@ fn sweep_cells(
     } else {
         vec![0]
     };
-    let payloads = match trace {
-        Some(trace) => vec![crate::generator::payload::Payloads::rows(trace).median_bytes()],
-        None => sweep.payload_bytes.clone(),
-    };
-    let mut cells = Vec::new();
-    for &interval_us in &intervals {
-        for &payload_bytes in &payloads {
-            for &devices in &sweep.devices {
-                for &qos in &sweep.qos {
-                    for &concurrency in &concurrency {
-                        let duration_us = options.duration_us.unwrap_or(defaults.duration_us);
-                        let cell = Cell {
-                            load: sweep.load,
-                            interval_us,
-                            payload_bytes,
-                            devices,
-                            qos,
-                            concurrency,
-                            think_us: options.think_us.unwrap_or(0),
-                            duration_us: duration_us.max(interval_us.unwrap_or(0) * LEAST_MESSAGES),
-                            timeout_us: options.timeout_us.unwrap_or(TIMEOUT_US),
-                        };
-                        check(&cell)?;
-                        cells.push(cell);
-                    }
-                }
-            }
+    let payloads = trace.map_or_else(
+        || sweep.payload_bytes.clone(),
+        |trace| vec![Payloads::rows(trace).median_bytes()],
+    );
+    let cells = vec![first_cell(sweep, options, defaults)];
+    let cells = with_each(&cells, &intervals, |cell, interval_us| cell.interval_us = interval_us);
+    let cells = with_each(&cells, &payloads, |cell, bytes| cell.payload_bytes = bytes);
+    let cells = with_each(&cells, &sweep.devices, |cell, devices| cell.devices = devices);
+    let cells = with_each(&cells, &sweep.qos, |cell, qos| cell.qos = qos);
+    let mut cells = with_each(&cells, &concurrency, |cell, concurrency| cell.concurrency = concurrency);
+    if options.duration_us.is_none() {
+        for cell in &mut cells {
+            cell.duration_us = cell.duration_us.max(cell.interval_us.unwrap_or(0) * LEAST_MESSAGES);
         }
     }
+    cells.iter().try_for_each(check)?;
     Ok(cells)
+}
+
+/// What all cells of a sweep have in common.
+fn first_cell(sweep: &Sweep, options: &Options, defaults: &Defaults) -> Cell {
+    Cell {
+        load: sweep.load,
+        interval_us: None,
+        payload_bytes: 0,
+        devices: 0,
+        qos: 0,
+        concurrency: 0,
+        think_us: options.think_us.unwrap_or(0),
+        duration_us: options.duration_us.unwrap_or(defaults.duration_us),
+        timeout_us: options.timeout_us.unwrap_or(TIMEOUT_US),
+    }
+}
+
+/// Every cell with every value: one more factor of a cross product.
+fn with_each<T: Copy>(cells: &[Cell], values: &[T], set: impl Fn(&mut Cell, T)) -> Vec<Cell> {
+    let changed = |cell: &Cell, value: T| {
+        let mut cell = cell.clone();
+        set(&mut cell, value);
+        cell
+    };
+    cells
+        .iter()
+        .flat_map(|cell| values.iter().map(|value| changed(cell, *value)).collect::<Vec<_>>())
+        .collect()
 }
 
 fn check(cell: &Cell) -> Result<(), PlanError> {

@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::progress::{Progress, Step};
 use super::recorder::Recorder;
 use super::schedule::{Due, hash_into, schedule};
-use super::stand::{Stand, Standing};
+use super::stand::{Clients, Stand, Standing};
 use crate::arms::{Helper, RunningArm};
 use crate::environment::{self, Environment, hexadecimal};
 use crate::generator::block::{self, GeneratorUsage, WARM_UP_TAGS};
@@ -164,6 +164,9 @@ impl<'a> Runner<'a> {
         )?;
         let usage = meter.stop(running, generator);
         let failure = running.ended().or_else(|| fleet.failure.clone());
+        if !self.stand.keeps_clients {
+            *clients = Clients::default();
+        }
         let (samples, counters) = recorder.finish();
         Ok(Ok(Block {
             cell,

@@ -18,11 +18,16 @@ use crate::run::{Arm, Cell, Skipped};
 /// MQTT's qualities of service by their number.
 const QOS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
 
+const FILES_PER_ARM: u64 = 8;
+const FILES_OF_OUR_OWN: u64 = 64;
+
 /// Arms that run, and those that could not.
 pub(crate) struct Stand {
     pub(crate) standing: Vec<Standing>,
     pub(crate) skipped: Vec<Skipped>,
     pub(crate) generator_cpu: Option<usize>,
+    /// Whether all arms' clients can be connected at once; else they are between one block and the next.
+    pub(crate) keeps_clients: bool,
     affinity_before: CpuSet,
     /// Declared last, so that servers are gone before their files.
     _directory: TempDir,
@@ -43,7 +48,7 @@ impl Stand {
     /// # Errors
     /// The machine refuses, or no comparison is possible.
     pub(crate) fn set_up(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<Stand, RunError> {
-        allow_many_files()?;
+        let keeps_clients = allow_files(plan);
         let affinity_before = sched_getaffinity(None).map_err(io::Error::from)?;
         let (server_cpu, generator_cpu) = cpus(&affinity_before);
         if let Some(cpu) = generator_cpu {
@@ -55,6 +60,7 @@ impl Stand {
             standing: Vec::new(),
             skipped: Vec::new(),
             generator_cpu,
+            keeps_clients,
             affinity_before,
             _directory: directory,
         };
@@ -194,14 +200,26 @@ fn cpus(ours: &CpuSet) -> (Option<usize>, Option<usize>) {
     }
 }
 
-/// A connection is a file; ten thousand devices need more than the usual 1,024. Servers inherit the limit.
-fn allow_many_files() -> io::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    Ok(setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    )?)
+/// A connection is a file, and ten thousand devices need more than the usual 1,024: raises the limit to what all arms'
+/// clients need together, or as near as may be. Servers inherit it. Returns whether that is enough.
+fn allow_files(plan: &Plan) -> bool {
+    let devices = plan
+        .cells()
+        .iter()
+        .map(|cell| u64::from(cell.devices))
+        .max()
+        .unwrap_or(1);
+    let needed = (devices + FILES_PER_ARM) * (plan.arms().len() as u64 + 1) + FILES_OF_OUR_OWN;
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let wanted = [hard.map(|hard| hard.max(needed)), hard];
+    wanted.into_iter().any(|limit| {
+        let set = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: limit,
+                maximum: limit,
+            },
+        );
+        set.is_ok() && limit.is_none_or(|limit| limit >= needed)
+    })
 }

@@ -3,6 +3,9 @@
 use super::peers::Peers;
 use crate::generator::frame::{self, Frame, RESPONDER};
 
+/// Bound of the table of devices; more are not welcomed.
+const MOST_DEVICES: usize = 1 << 20;
+
 /// Who is behind which connection.
 #[derive(Default)]
 pub(super) struct Relay {
@@ -22,7 +25,7 @@ impl Relay {
 
     fn pass(&mut self, peers: &mut Peers, from: usize, frame: &Frame<'_>) {
         let to = match frame.payload {
-            [] => Some(self.introduce(from, frame.device)),
+            [] => self.introduce(from, frame.device),
             _ if self.responder == Some(from) => self.devices.get(frame.device as usize).copied().flatten(),
             _ => self.responder,
         };
@@ -32,16 +35,19 @@ impl Relay {
     }
 
     /// Notes who a connection is; the frame goes back as a welcome.
-    fn introduce(&mut self, key: usize, device: u32) -> usize {
+    fn introduce(&mut self, key: usize, device: u32) -> Option<usize> {
         if device == RESPONDER {
             self.responder = Some(key);
-            return key;
+            return Some(key);
         }
         let index = device as usize;
+        if index >= MOST_DEVICES {
+            return None;
+        }
         if self.devices.len() <= index {
             self.devices.resize(index + 1, None);
         }
         self.devices[index] = Some(key);
-        key
+        Some(key)
     }
 }
