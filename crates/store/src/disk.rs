@@ -1,6 +1,8 @@
 //! The file system as the log uses it, below a trait so that tests can break it at every step.
 
 mod real;
+#[cfg(test)]
+pub(crate) mod simulated;
 
 use std::fmt::Debug;
 use std::io;

@@ -155,7 +155,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn load(&mut self, position: Position, number: u64) -> Event {
+    pub(crate) fn load(&mut self, position: Position, number: u64) -> Event {
         match self.read(number, position) {
             Ok((_, body)) => Event::Loaded { position, body },
             Err(damage) => Event::Lost { position, damage },
@@ -207,8 +207,12 @@ impl Keeper {
     /// record by record.
     fn seal(&mut self, number: u64, end: u64) -> Result<(), Stopped> {
         let name = segment::name(number);
-        let Some(reader) = self.reader(number).map_err(stopped(&name, "open"))? else {
-            return Ok(());
+        let reader = match self.reader(number) {
+            Ok(Some(reader)) => reader,
+            Ok(None) => return Ok(()),
+            // All of it was released, and it was removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(stopped(&name, "open")(error)),
         };
         let found = scan(reader.file.as_ref(), &reader.header, End::At(end)).map_err(stopped(&name, "read"))?;
         match found.index.write(reader.file.as_ref(), &reader.header, end) {

@@ -27,6 +27,8 @@ mod scan;
 mod segment;
 mod shared;
 mod space;
+#[cfg(test)]
+mod tests;
 
 pub use error::{Damage, DamageKind, OpenError, Refused, Stopped};
 pub use event::Event;

@@ -31,10 +31,10 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             durability: Durability::Disk,
-            segment_bytes: 32 << 20,
+            segment_bytes: 16 << 20,
             pending_bytes: 8 << 20,
             limit_bytes: 4 << 30,
-            garbage_bytes: 128 << 20,
+            garbage_bytes: 64 << 20,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A segment file: header, records, and once it is sealed the index of its records and a footer.
 //!
-//! The header has a page of its own, so that no append rewrites it. Integers are little-endian.
+//! The header has a page of its own, so that no append rewrites it, and stands there twice, so that one damaged byte
+//! does not cost a segment. Integers are little-endian.
 
 use std::io;
 
@@ -15,6 +16,8 @@ pub(crate) const SPARE: &str = "spare";
 const HEADER_MAGIC: [u8; 8] = *b"SELVLOG1";
 const FOOTER_MAGIC: [u8; 8] = *b"SELVIDX1";
 const HEADER_BYTES: usize = 48;
+/// Where the header stands a second time: in another sector.
+const HEADER_COPY_AT: usize = 2048;
 /// Bytes of a footer, the last of a sealed file.
 pub(crate) const FOOTER_BYTES: usize = 56;
 
@@ -43,31 +46,42 @@ pub(crate) struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(&HEADER_MAGIC);
+    /// Both copies, as the file begins with them.
+    pub(crate) fn encode(&self) -> [u8; HEADER_COPY_AT + HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&HEADER_MAGIC);
         put_u64s(
-            &mut bytes[8..40],
+            &mut header[8..40],
             &[self.nonce, self.number, self.base, self.previous_end],
         );
-        let sum = crc32c::crc32c(&bytes[..40]);
-        bytes[40..44].copy_from_slice(&sum.to_le_bytes());
+        let sum = crc32c::crc32c(&header[..40]);
+        header[40..44].copy_from_slice(&sum.to_le_bytes());
+        let mut bytes = [0; HEADER_COPY_AT + HEADER_BYTES];
+        bytes[..HEADER_BYTES].copy_from_slice(&header);
+        bytes[HEADER_COPY_AT..].copy_from_slice(&header);
         bytes
     }
 
-    /// `None` if the file does not begin with a header of segment `number`.
+    /// `None` if neither copy in the file is a header of segment `number`.
     pub(crate) fn read(file: &dyn File, number: u64) -> io::Result<Option<SegmentHeader>> {
-        let mut bytes = [0; HEADER_BYTES];
+        let mut bytes = [0; HEADER_COPY_AT + HEADER_BYTES];
         file.read_at(&mut bytes, 0)?;
-        let [nonce, written_number, base, previous_end] = get_u64s(&bytes[8..40]);
-        let whole = bytes[..8] == HEADER_MAGIC && bytes[40..44] == crc32c::crc32c(&bytes[..40]).to_le_bytes();
-        let header = SegmentHeader {
+        let copies = [&bytes[..HEADER_BYTES], &bytes[HEADER_COPY_AT..]];
+        Ok(copies
+            .into_iter()
+            .filter_map(SegmentHeader::decode)
+            .find(|header| header.number == number))
+    }
+
+    fn decode(bytes: &[u8]) -> Option<SegmentHeader> {
+        let is_whole = bytes[..8] == HEADER_MAGIC && bytes[40..44] == crc32c::crc32c(&bytes[..40]).to_le_bytes();
+        let [nonce, number, base, previous_end] = get_u64s(&bytes[8..40]);
+        is_whole.then_some(SegmentHeader {
             nonce,
             number,
             base,
             previous_end,
-        };
-        Ok((whole && written_number == number).then_some(header))
+        })
     }
 
     pub(crate) fn seed(&self) -> Seed {

@@ -1,0 +1,7 @@
+//! The log on a simulated disk: what crashes, damage, failures and want of space leave of it.
+
+mod crash;
+mod damage;
+mod failure;
+mod owner;
+mod space;
