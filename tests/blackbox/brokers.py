@@ -21,6 +21,9 @@ BINARY = {
     "mosquitto": shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin") or "mosquitto",
 }[NAME]
 
+# As a user has it: no backtraces below an error, no colours in a file.
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("RUST_")} | {"NO_COLOR": "1"}
+
 
 @dataclass
 class Settings:
@@ -94,7 +97,12 @@ class Broker:
         """Starts it and waits for nothing."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command(), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.directory
+                self.command(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=self.directory,
+                env=ENVIRONMENT,
             )
 
     def _accepts(self) -> bool:
@@ -198,16 +206,19 @@ class Mosquitto(Broker):
 
 def selvedge(*words: str, check: bool = True, timeout_s: float = 30) -> subprocess.CompletedProcess:
     """Runs `selvedge` to its end."""
-    done = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=timeout_s, check=False)
+    done = subprocess.run(
+        [BINARY, *words], capture_output=True, text=True, timeout=timeout_s, check=False, env=ENVIRONMENT
+    )
     if check:
         assert done.returncode == 0, f"selvedge {' '.join(words)} ended with {done.returncode}: {done.stderr}"
     return done
 
 
 @cache
-def manual() -> str:
-    """What `--help` says of the program and of `edge`, where tests look for what is built in."""
-    return selvedge("--help", check=False).stdout + selvedge("edge", "--help", check=False).stdout
+def abilities() -> set[str]:
+    """The commands of the program and the flags of `edge`: the first words of the lines of `--help`."""
+    said = selvedge("--help", check=False).stdout + selvedge("edge", "--help", check=False).stdout
+    return {line.split()[0] for line in said.splitlines() if line.startswith("  ") and line.strip()}
 
 
 def make(directory: Path, settings: Settings) -> Broker:

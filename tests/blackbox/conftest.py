@@ -19,7 +19,7 @@ NUMBERS = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declares the markers."""
-    config.addinivalue_line("markers", "needs(*words): runs where `selvedge --help` speaks of all these words")
+    config.addinivalue_line("markers", "needs(*words): runs where `selvedge --help` lists these commands and flags")
     config.addinivalue_line("markers", "contract: Selvedge's own contract, which no other broker has to keep")
 
 
@@ -39,10 +39,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     marker = item.get_closest_marker("needs")
     if not marker or brokers.NAME != "selvedge":
         return
-    missing = [word for word in marker.args if word not in brokers.manual()]
+    missing = [word for word in marker.args if word not in brokers.abilities()]
     if missing:
         say = pytest.fail if os.environ.get("CI") else pytest.skip
-        say(f"`selvedge --help` does not speak of {', '.join(missing)}")
+        say(f"`selvedge --help` does not list {', '.join(missing)}")
 
 
 @pytest.hookimpl(hookwrapper=True)

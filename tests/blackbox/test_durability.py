@@ -24,21 +24,31 @@ def test_fifty_kills_under_load_lose_and_double_nothing(start, durability, seed)
     publisher, subscriber = Publisher("history", history), Subscriber("history", history)
     subscriber.subscribe(own)
     for _ in range(KILLS):
-        load = threading.Thread(target=publisher.run, args=(own, time.monotonic() + 5))
-        load.start()
+        load = [threading.Thread(target=publisher.run, args=(own, time.monotonic() + 5))]
         if chance.random() < 0.4:
-            reader = threading.Thread(target=subscriber.drain, args=(own,))
-            reader.start()
+            load.append(threading.Thread(target=subscriber.drain, args=(own,)))
+        for thread in load:
+            thread.start()
         time.sleep(chance.uniform(0.002, 0.12))  # The instant of the crash is the test's random choice.
         own.kill()
-        load.join(10)
-        if "reader" in locals():
-            reader.join(20)
+        for thread in load:
+            thread.join(20)
         own.start()
     publisher.finish(own)
     subscriber.drain(own)
     assert not history.faults()
+    assert publisher.sessions_gone == subscriber.sessions_gone == 0
     assert len(history.delivered[1]) > KILLS and len(history.delivered[2]) > KILLS
+
+
+def test_a_session_survives_many_restarts_without_any_traffic(start, dial):
+    """Promise 3: nothing that only waits is given up, however often the files are opened anew."""
+    own = start(durability="os")
+    dial(to=own).open("one", **KEPT).subscribe([("a", 1)])
+    for _ in range(60):
+        own.kill()
+        own.start()
+        assert dial(to=own).open("one", **KEPT).connack.session_present
 
 
 def test_a_retained_message_survives_a_kill(start, dial):
@@ -185,7 +195,7 @@ def test_expiry_goes_on_while_the_broker_is_down(start, dial):
 
 def test_files_do_not_grow_with_what_was_delivered(start, dial):
     """Section 4 of the promises: one idle offline session does not pin the disk."""
-    own = start(durability="os")
+    own = start(durability="os", arguments=["--shards", "1"])
     idle = dial(to=own).open("idle", **KEPT)
     idle.subscribe([("quiet", 1)])
     idle.leave()
@@ -196,7 +206,7 @@ def test_files_do_not_grow_with_what_was_delivered(start, dial):
     busy.subscribe([("busy", 1)])
     busy.leave()
     payload = bytes(50_000)
-    for _ in range(60):
+    for _ in range(125):
         writer.send(*(wire.publish("busy", payload, qos=1, packet_id=each) for each in range(2, 42)))
         for _ in range(40):
             writer.expect(Kind.PUBACK)
@@ -205,7 +215,7 @@ def test_files_do_not_grow_with_what_was_delivered(start, dial):
             back.answer(Kind.PUBACK, back.expect(Kind.PUBLISH).packet_id)
         back.leave()
     used = sum(path.stat().st_blocks * 512 for path in own.data.rglob("*") if path.is_file())
-    assert used < 80 << 20, f"120 MB went through and {used >> 20} MiB are still there"
+    assert used < 140 << 20, f"250 MB went through and {used >> 20} MiB are still there"
     assert dial(to=own).open("idle", **KEPT).expect(Kind.PUBLISH).payload == b"keep me"
 
 

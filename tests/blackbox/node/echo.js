@@ -15,6 +15,7 @@ function fail (reason) {
 }
 
 client.on('error', fail)
+client.on('close', () => received.length < Number(count) && fail('closed by the broker'))
 client.on('message', (on, payload, packet) => {
   received.push({ topic: on, payload: payload.toString(), qos: packet.qos })
   if (received.length < Number(count)) return
