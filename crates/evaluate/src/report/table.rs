@@ -8,6 +8,8 @@ use crate::stats::{Comparison, Outcome, Undecided, Verdict};
 
 /// Width of the arms' labels.
 const LABEL: usize = 41;
+/// Width of the label and the figures beside it.
+const FIGURES: usize = LABEL + 24;
 
 /// Every load with its arms, then what follows in sentences.
 pub fn table(summary: &Summary) -> String {
@@ -44,12 +46,15 @@ fn cell_table(out: &mut String, summary: &Summary, cell: &CellSummary) {
             summary.arms[noise.other].name
         );
         let ratio = |comparison: &Comparison| {
-            comparison
-                .ratio
-                .as_ref()
-                .map_or_else(|| words::verdict(&comparison.verdict), words::ratio)
+            let ratio = comparison.ratio.as_ref();
+            ratio.map_or_else(|| words::verdict(&comparison.verdict), words::ratio)
         };
-        line(out, &label, ["", "", ""], &format!("p50 {}", ratio(&noise.p50)));
+        let _ = writeln!(
+            out,
+            "  {:<FIGURES$}  p50 {}",
+            words::shortened(&label, FIGURES),
+            ratio(&noise.p50)
+        );
         line(out, "", ["", "", ""], &format!("p99 {}", ratio(&noise.p99)));
     }
 }
@@ -60,29 +65,33 @@ fn arm_rows(out: &mut String, arm: &ArmFacts, result: &ArmResult) {
         words::micros(result.response.p99.as_ref()),
     );
     let lost = count(result.counts.lost + result.counts.unsent);
-    let first = match &result.against {
-        Some(against) => format!("p50 {}", words::comparison(&against.p50)),
-        None if arm.baseline => "1".to_owned(),
-        None => String::new(),
-    };
-    let label = if result.is_valid() {
-        arm.label.clone()
-    } else {
-        format!("INVALID {}", arm.label)
+    let mark = if result.is_valid() { "" } else { "INVALID " };
+    let (label, rest) = folded(&format!("{mark}{}", arm.label));
+    let [first, second] = match &result.against {
+        Some(against) => {
+            [("p50", &against.p50), ("p99", &against.p99)].map(|(q, c)| format!("{q} {}", words::comparison(c)))
+        }
+        None if arm.baseline => ["1".to_owned(), String::new()],
+        None => [String::new(), String::new()],
     };
     line(out, &label, [&p50, &p99, &lost], &first);
-    if let Some(against) = &result.against {
-        line(
-            out,
-            "",
-            ["", "", ""],
-            &format!("p99 {}", words::comparison(&against.p99)),
-        );
+    if !rest.is_empty() || !second.is_empty() {
+        line(out, &rest, ["", "", ""], &second);
     }
 }
 
+/// A label in two lines where it is too long for one.
+fn folded(label: &str) -> (String, String) {
+    if label.chars().count() <= LABEL {
+        return (label.to_owned(), String::new());
+    }
+    let fits = label.char_indices().nth(LABEL).map_or(label.len(), |(at, _)| at);
+    let at = label[..fits].rfind(' ').unwrap_or(fits);
+    let rest = label[at..].trim_start();
+    (label[..at].to_owned(), words::shortened(&format!("  {rest}"), LABEL))
+}
+
 fn line(out: &mut String, label: &str, [p50, p99, lost]: [&str; 3], rest: &str) {
-    let label = words::shortened(label, LABEL);
     let text = format!("  {label:<LABEL$}{p50:>9}{p99:>9}{lost:>6}  {rest}");
     let _ = writeln!(out, "{}", text.trim_end());
 }
@@ -90,6 +99,7 @@ fn line(out: &mut String, label: &str, [p50, p99, lost]: [&str; 3], rest: &str) 
 /// What follows from the figures, one line each.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
+    lines.extend(headline(summary));
     lines.extend(broken_laws(summary));
     lines.extend(undecided(summary));
     for (number, arm) in summary
@@ -114,6 +124,28 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
             .map(|skip| format!("Not measured: {}: {}", skip.arm, skip.reason)),
     );
     lines
+}
+
+/// Our arm against the baseline under the first load.
+fn headline(summary: &Summary) -> Option<String> {
+    let cell = summary.cells.first()?;
+    let result = cell.arm(headline_arm(summary))?;
+    let against = result.against?;
+    let (ours, theirs) = (&summary.arms[result.arm].name, &summary.arms[against.other].name);
+    let ratio = |quantile: &str, comparison: &Comparison| format!("{quantile} {}", words::comparison(comparison));
+    Some(format!(
+        "{ours} against {theirs}, {}: {}, {}",
+        words::cell(&cell.cell),
+        ratio("p50", &against.p50),
+        ratio("p99", &against.p99)
+    ))
+}
+
+/// Ours where it was measured, else the first that is not the baseline.
+fn headline_arm(summary: &Summary) -> usize {
+    let ours = summary.arms.iter().position(|arm| arm.name == "selvedge");
+    ours.or_else(|| summary.arms.iter().position(|arm| !arm.baseline))
+        .unwrap_or(0)
 }
 
 fn broken_laws(summary: &Summary) -> Vec<String> {
@@ -155,52 +187,46 @@ fn undecided(summary: &Summary) -> Vec<String> {
         .collect()
 }
 
-/// The first load from which on all are deterministic, in the order measured, or each that is not.
+/// Whether an arm is deterministic under all loads, else the first under which it is not.
 fn determinism(arm: &ArmFacts, results: &[(&CellSummary, &ArmResult)]) -> Option<String> {
-    results.first()?;
     let failed: Vec<&(&CellSummary, &ArmResult)> = results
         .iter()
         .filter(|(_, result)| result.determinism.outcome() != Outcome::Pass)
         .collect();
-    let messages: usize = results.iter().map(|(_, result)| result.determinism.messages).sum();
-    let loads = if results.len() == 1 {
-        String::new()
-    } else {
-        format!(" under all {} loads", results.len())
+    let Some((cell, result)) = failed.first() else {
+        return deterministic(arm, results);
     };
-    Some(match failed.first() {
-        None => {
-            let spread = results
-                .iter()
-                .filter_map(|(_, r)| r.determinism.spread)
-                .fold(0.0, f64::max);
-            let most = if results.len() == 1 { "" } else { "up to " };
-            format!(
-                "{}: deterministic{loads} (no trend over {} messages; p99 − p50 = {most}{})",
-                arm.name,
-                count(messages as u64),
-                words::duration(spread)
-            )
-        }
-        Some((cell, result)) => {
-            let more = if failed.len() > 1 {
-                format!(" and {} more loads", failed.len() - 1)
-            } else {
-                String::new()
-            };
-            let which = if results.len() == 1 {
-                String::new()
-            } else {
-                format!(" at {}{more}", words::cell(&cell.cell))
-            };
-            format!(
-                "{}: {}{which}: {}",
-                arm.name,
-                not_deterministic(result),
-                words::determinism(result)
-            )
-        }
-    })
+    let which = match (results.len(), failed.len()) {
+        (1, _) => String::new(),
+        (all, 1) => format!(" under 1 of {all} loads, {}", words::cell(&cell.cell)),
+        (all, failed) => format!(
+            " under {failed} of {all} loads, the first being {}",
+            words::cell(&cell.cell)
+        ),
+    };
+    Some(format!(
+        "{}: {}{which}: {}",
+        arm.name,
+        not_deterministic(result),
+        words::determinism(result)
+    ))
+}
+
+fn deterministic(arm: &ArmFacts, results: &[(&CellSummary, &ArmResult)]) -> Option<String> {
+    let spread = results
+        .iter()
+        .filter_map(|(_, result)| result.determinism.spread)
+        .max_by(f64::total_cmp)?;
+    let messages: usize = results.iter().map(|(_, result)| result.determinism.messages).sum();
+    let (loads, most) = match results.len() {
+        1 => (String::new(), "="),
+        all => (format!(" under all {all} loads"), "≤"),
+    };
+    let (messages, spread) = (count(messages as u64), words::duration(spread));
+    Some(format!(
+        "{}: deterministic{loads} (no trend over {messages} messages; p99 − p50 {most} {spread})",
+        arm.name
+    ))
 }
 
 fn not_deterministic(result: &ArmResult) -> &'static str {
@@ -210,9 +236,9 @@ fn not_deterministic(result: &ArmResult) -> &'static str {
     }
 }
 
-/// What the headline arm is good for: the first that is neither baseline nor a repetition, else the first.
+/// What the headline arm is good for, under the first load.
 fn good_for(summary: &Summary) -> Option<String> {
-    let ours = summary.arms.iter().position(|arm| arm.name == "selvedge").unwrap_or(0);
+    let ours = headline_arm(summary);
     let result = summary.cells.first()?.arm(ours).filter(|result| result.is_valid())?;
     let verdicts = result.requirements.iter().take(2).rev().map(|verdict| {
         let missed = format!(

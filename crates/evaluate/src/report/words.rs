@@ -33,6 +33,7 @@ pub(crate) fn duration(us: f64) -> String {
         size if size.is_infinite() => return "lost".to_owned(),
         size if size >= 1e6 => (us / 1e6, "s"),
         size if size >= 1e3 => (us / 1e3, "ms"),
+        size if size < 0.1 && size > 0.0 => (us * 1e3, "ns"),
         _ => (us, "µs"),
     };
     format!("{} {unit}", round(scaled))
@@ -315,8 +316,8 @@ mod tests {
 
     #[test]
     fn durations_choose_their_unit() {
-        let found = [250.0, 1500.0, 10_000.0, 5_000_000.0, 204.71, f64::INFINITY].map(duration);
-        assert_eq!(found, ["250 µs", "1.5 ms", "10 ms", "5 s", "205 µs", "lost"]);
+        let found = [0.02, 250.0, 1500.0, 10_000.0, 5_000_000.0, 204.71, f64::INFINITY].map(duration);
+        assert_eq!(found, ["20 ns", "250 µs", "1.5 ms", "10 ms", "5 s", "205 µs", "lost"]);
     }
 
     #[test]

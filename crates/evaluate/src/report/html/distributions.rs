@@ -1,13 +1,13 @@
 //! Box plots, percentile spectra, round trip over the message index, load against latency, send lag.
 
-use super::page::{Page, class, legend, originals};
+use super::page::{Cell, Page, class, legend};
 use super::words;
 use crate::report::plot::{Category, Kind, Line, Lines, Stroke, box_plot, lines};
-use crate::report::{ArmResult, CellSummary, Shapes, Summary, Sweep, SweepKnees};
+use crate::report::{ArmResult, BoxStatistics, CellSummary, Shapes, Summary, Sweep, SweepKnees};
 use crate::stats::Knee;
 
 pub(super) fn sections(page: &mut Page, summary: &Summary) {
-    boxes(page, summary);
+    box_plots(page, summary);
     page.heading("spectra", "Percentiles");
     page.paragraph(
         "How late the latest are: each step to the right leaves out nine of ten messages more. A line that ends early \
@@ -42,7 +42,7 @@ pub(super) fn sections(page: &mut Page, summary: &Summary) {
 }
 
 /// Boxes over each swept parameter, and of the loads that belong to no sweep.
-fn boxes(page: &mut Page, summary: &Summary) {
+fn box_plots(page: &mut Page, summary: &Summary) {
     page.heading("boxes", "Box plots");
     page.paragraph(
         "As in the paper's figures: the white circle is the average of the answered, the line in the notch the median, \
@@ -66,6 +66,7 @@ fn boxes(page: &mut Page, summary: &Summary) {
     }
 }
 
+/// Over one load the arms stand apart, over several those of one load together.
 fn boxes_of(
     page: &mut Page,
     summary: &Summary,
@@ -73,27 +74,42 @@ fn boxes_of(
     label: impl Fn(&CellSummary) -> String,
     axis: &str,
 ) {
-    let boxed = |result: &'_ ArmResult| summary.arms[result.arm].again_of.is_none();
-    let category = |cell: &&'_ CellSummary| Category {
-        label: label(cell),
-        boxes: Vec::new(),
-    };
-    let mut categories: Vec<Category<'_>> = cells.iter().map(category).collect();
-    for (category, cell) in categories.iter_mut().zip(cells) {
-        let drawn = cell.arms.iter().filter(|result| boxed(result));
-        category.boxes = drawn
-            .filter_map(|result| {
-                Some((
-                    class(result.arm),
-                    summary.arms[result.arm].name.as_str(),
-                    result.shapes.boxed.as_ref()?,
-                ))
+    let categories: Vec<Category<'_>> = match cells {
+        [cell] => boxes(summary, cell)
+            .map(|boxed| Category {
+                label: boxed.1.to_owned(),
+                boxes: vec![boxed],
             })
-            .collect();
-    }
+            .collect(),
+        cells => {
+            let together = |label, cell| Category {
+                label,
+                boxes: boxes(summary, cell).collect(),
+            };
+            cells.iter().map(|cell| together(label(cell), cell)).collect()
+        }
+    };
     if let Some(svg) = box_plot(&categories, axis) {
         page.figure(&svg, &legend(summary), "Rest the pointer on a box for its figures.");
     }
+}
+
+/// Colour class, name and box of every arm that is no repetition.
+fn boxes<'a>(
+    summary: &'a Summary,
+    cell: &'a CellSummary,
+) -> impl Iterator<Item = (String, &'a str, &'a BoxStatistics)> {
+    let drawn = cell
+        .arms
+        .iter()
+        .filter(|result| summary.arms[result.arm].again_of.is_none());
+    drawn.filter_map(|result| {
+        Some((
+            class(result.arm),
+            summary.arms[result.arm].name.as_str(),
+            result.shapes.boxed.as_ref()?,
+        ))
+    })
 }
 
 /// What the plots of one kind share.
@@ -191,7 +207,8 @@ fn load(page: &mut Page, summary: &Summary) {
             height: 340.0,
         };
         if let Some(svg) = lines(&plot) {
-            page.figure(&svg, &legend(summary), &knee_words(summary, sweep));
+            page.figure(&svg, &legend(summary), &load_words(summary));
+            knee_table(page, summary, sweep);
         }
     }
 }
@@ -226,20 +243,22 @@ fn load_lines(knees: &SweepKnees) -> [Line; 2] {
     [line(Stroke::Solid, p99, knee), line(Stroke::Dashed, p50, None)]
 }
 
-fn knee_words(summary: &Summary, sweep: &Sweep) -> String {
-    let judging = &summary.judging;
-    let each = originals(summary).filter_map(|(number, arm)| {
-        let knees = sweep.knees.iter().find(|knees| knees.arm == number)?;
-        let (optimum, bounded) = (words::knee(knees.optimum.as_ref()), words::knee(knees.bounded.as_ref()));
-        Some(format!(
-            "{}: most answered {optimum}, bounds kept: knee {bounded}",
-            arm.name
-        ))
-    });
+fn load_words(summary: &Summary) -> String {
     format!(
-        "Solid: p99, dashed: p50; a ring marks the knee, the highest load with p99 ≤ {} and at most {} % lost. {}.",
-        words::duration(judging.knee_p99_us),
-        words::round(judging.knee_lost * 100.0),
-        each.collect::<Vec<_>>().join(". ")
+        "Solid: p99, dashed: p50; a ring marks the knee, the highest load with p99 ≤ {} and at most {} % lost.",
+        words::duration(summary.judging.knee_p99_us),
+        words::round(summary.judging.knee_lost * 100.0)
     )
+}
+
+fn knee_table(page: &mut Page, summary: &Summary, sweep: &Sweep) {
+    let row = |knees: &SweepKnees| {
+        vec![
+            Cell::arm(knees.arm, &summary.arms[knees.arm].name),
+            Cell::text(words::knee(knees.optimum.as_ref())),
+            Cell::text(words::knee(knees.bounded.as_ref())),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = sweep.knees.iter().map(row).collect();
+    page.table("", &["", "most messages answered", "knee"], &rows);
 }

@@ -24,7 +24,7 @@ pub fn html(summary: &Summary) -> String {
 
 fn title(summary: &Summary) -> &str {
     match summary.experiment.as_str() {
-        "rtt" => "full-stack round trip, device → hub → application → hub → device",
+        "rtt" => "Full-stack round trip, device → hub → application → hub → device",
         other => other,
     }
 }
@@ -51,7 +51,7 @@ fn head(summary: &Summary) -> String {
     }
     out.push_str("<nav>");
     for (id, name) in page::CONTENTS {
-        out.push_str(&format!("<a href=\"#{id}\">{name}</a>"));
+        out.push_str(&format!("<a href=\"#{id}\">{name}</a> "));
     }
     out.push_str("</nav><h2 id=\"short\">In short</h2><ul>");
     for line in table::sentences(summary) {

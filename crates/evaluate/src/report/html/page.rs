@@ -91,6 +91,19 @@ impl Page {
     }
 }
 
+/// A column's heading, aligned as its cells.
+fn heading(name: &str, class: &str) -> String {
+    format!("<th{}>{}</th>", attribute(class), escaped(name))
+}
+
+fn attribute(class: &str) -> String {
+    if class.is_empty() {
+        String::new()
+    } else {
+        format!(" class=\"{class}\"")
+    }
+}
+
 /// A cell of a table.
 pub(super) struct Cell {
     class: &'static str,
@@ -139,21 +152,23 @@ impl Cell {
         }
     }
 
+    /// The same with the rest on a line of its own.
+    pub(super) fn judged_below(class: &str, word: &str, rest: &str) -> Cell {
+        let (word, rest) = (escaped(word), escaped(rest));
+        let markup = format!("<span class=\"{class}\">{word}</span><br><span class=\"interval\">{rest}</span>");
+        Cell { class: "", markup }
+    }
+
     /// The colour and the words of an arm.
     pub(super) fn arm(number: usize, words: &str) -> Cell {
         Cell {
-            class: "",
+            class: "arm",
             markup: format!("<span class=\"key {}\"></span>{}", class(number), escaped(words)),
         }
     }
 
     fn markup(&self) -> String {
-        let class = if self.class.is_empty() {
-            String::new()
-        } else {
-            format!(" class=\"{}\"", self.class)
-        };
-        format!("<td{class}>{}</td>", self.markup)
+        format!("<td{}>{}</td>", attribute(self.class), self.markup)
     }
 }
 

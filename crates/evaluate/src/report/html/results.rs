@@ -1,6 +1,6 @@
 //! Figures in tables, and the ratios between arms.
 
-use super::page::{Cell, Page, class, legend};
+use super::page::{Cell, Page, class, legend, originals};
 use super::words::{self, count};
 use crate::report::plot::{Bar, ratios};
 use crate::report::{Against, ArmResult, CellSummary, Summary};
@@ -15,12 +15,42 @@ pub(super) fn sections(page: &mut Page, summary: &Summary) {
         "Response time: from the moment the schedule wanted the message sent until its answer came, so that a sender \
          held up is counted too. Lost messages count as infinitely late. Below a figure stands its interval.",
     );
+    if summary.cells.len() > UNFOLDED {
+        overview(page, summary);
+    }
     for (number, cell) in summary.cells.iter().enumerate() {
         page.folded(&words::cell(&cell.cell), number < UNFOLDED, |page| {
             cell_table(page, summary, cell);
         });
     }
     ratio_section(page, summary);
+}
+
+/// All loads in one table.
+fn overview(page: &mut Page, summary: &Summary) {
+    let arms: Vec<(usize, &str)> = originals(summary)
+        .map(|(number, arm)| (number, arm.name.as_str()))
+        .collect();
+    let columns: Vec<&str> = [""].into_iter().chain(arms.iter().map(|(_, name)| *name)).collect();
+    let row = |cell: &CellSummary| {
+        let figures = |(arm, _): &(usize, &str)| match cell.arm(*arm) {
+            Some(result) if result.is_valid() => {
+                let (p50, p99) = (result.response.p50, result.response.p99);
+                Cell::figure(
+                    &words::micros(p50.as_ref()),
+                    &format!("p99 {}", words::micros(p99.as_ref())),
+                )
+            }
+            Some(_) => Cell::figure("invalid", ""),
+            None => Cell::figure("", ""),
+        };
+        [Cell::text(words::cell(&cell.cell))]
+            .into_iter()
+            .chain(arms.iter().map(figures))
+            .collect()
+    };
+    let rows: Vec<Vec<Cell>> = summary.cells.iter().map(row).collect();
+    page.table("All loads: p50 in µs, below it p99", &columns, &rows);
 }
 
 fn cell_table(page: &mut Page, summary: &Summary, cell: &CellSummary) {
@@ -127,7 +157,7 @@ fn compared(comparison: &Comparison) -> Cell {
         Verdict::Equivalent { .. } => "",
         Verdict::Undecided(_) => "undecided",
     };
-    Cell::judged(class, &words::verdict(&comparison.verdict), &ratio)
+    Cell::judged_below(class, &words::verdict(&comparison.verdict), &ratio)
 }
 
 fn ratio_section(page: &mut Page, summary: &Summary) {

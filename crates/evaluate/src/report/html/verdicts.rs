@@ -5,6 +5,9 @@ use super::words::{self, count};
 use crate::report::{ArmResult, CellSummary, Summary};
 use crate::stats::Outcome;
 
+/// Rows of a table shown unfolded.
+const UNFOLDED: usize = 16;
+
 pub(super) fn sections(page: &mut Page, summary: &Summary) {
     page.heading("verdicts", "Verdicts");
     requirements(page, summary);
@@ -89,7 +92,13 @@ fn determinism(page: &mut Page, summary: &Summary) {
     let rows: Vec<Vec<Cell>> = each_result(summary)
         .map(|(cell, result)| determinism_row(summary, cell, result))
         .collect();
-    page.table("", &columns, &rows);
+    page.folded(
+        &format!("{} results judged", rows.len()),
+        rows.len() <= UNFOLDED,
+        |page| {
+            page.table("", &columns, &rows);
+        },
+    );
 }
 
 fn each_result(summary: &Summary) -> impl Iterator<Item = (&CellSummary, &ArmResult)> {
@@ -192,7 +201,9 @@ fn costs(page: &mut Page, summary: &Summary) {
     let rows: Vec<Vec<Cell>> = each_result(summary)
         .map(|(cell, result)| cost_row(summary, cell, result))
         .collect();
-    page.table("", &columns, &rows);
+    page.folded(&format!("{} results", rows.len()), rows.len() <= UNFOLDED, |page| {
+        page.table("", &columns, &rows);
+    });
     let idle = originals(summary).filter(|(_, arm)| arm.ready_ms.is_some() || arm.idle_rss_bytes.is_some());
     let rows: Vec<Vec<Cell>> = idle
         .map(|(number, arm)| {

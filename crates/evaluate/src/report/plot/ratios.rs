@@ -21,7 +21,11 @@ pub(crate) struct Bar {
 
 const ROW: f64 = 24.0;
 const TOP: f64 = 22.0;
-const ACROSS: (f64, f64) = (330.0, WIDTH - 110.0);
+const ACROSS: (f64, f64) = (200.0, WIDTH - 120.0);
+/// Ratios beyond this, either way, are drawn at the edge.
+const FURTHEST: f64 = 200.0;
+const FINE: [f64; 10] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5, 2.0];
+const COARSE: [f64; 13] = [0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 200.0];
 
 /// Draws the ratios, one a row; `None` without a finite one.
 pub(crate) fn ratios(bars: &[Bar]) -> Option<String> {
@@ -32,33 +36,31 @@ pub(crate) fn ratios(bars: &[Bar]) -> Option<String> {
     let ends = bars.iter().flat_map(|bar| {
         let Estimate { value, interval } = bar.ratio;
         let noise = bar.noise.map_or([1.0; 2], |noise| [noise.low, noise.high]);
-        [value, interval.low, interval.high, noise[0], noise[1]]
+        [value, interval.low, interval.high, noise[0], noise[1], 0.95, 1.05]
     });
-    let furthest = ends
-        .filter(|end| end.is_finite() && *end > 0.0)
-        .map(|end| end.ln().abs())
-        .max_by(f64::total_cmp)?;
-    let reach = furthest.clamp(0.05, 5.0).exp() * 1.05;
-    let x = Scale::new(Kind::Log, (1.0 / reach, reach), ACROSS);
+    let ends = ends.filter(|end| end.is_finite() && *end > 0.0);
+    let (low, high) = ends.fold((1.0f64, 1.0f64), |(low, high), end| (low.min(end), high.max(end)));
+    if bars.is_empty() {
+        return None;
+    }
+    let (low, high) = (low.max(FURTHEST.recip()) / 1.03, high.min(FURTHEST) * 1.03);
+    let x = Scale::new(Kind::Log, (low, high), ACROSS);
     let bottom = TOP + ROW * bars.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + 44.0);
     for (row, bar) in bars.iter().enumerate() {
         draw(&mut svg, &x, TOP + ROW * (row as f64 + 0.5), bar);
     }
-    axis(&mut svg, &x, reach, bottom);
+    axis(&mut svg, &x, (low, high), bottom);
     Some(svg.finish("Ratios with 95 % intervals; left of 1 is faster"))
 }
 
-fn axis(svg: &mut Svg, x: &Scale, reach: f64, bottom: f64) {
-    let fine = reach < 1.5;
-    let marks: &[f64] = if fine {
-        &[0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4]
+fn axis(svg: &mut Svg, x: &Scale, (low, high): (f64, f64), bottom: f64) {
+    let marks = if high / low < 2.5 {
+        FINE.as_slice()
     } else {
-        &[
-            0.01, 0.03, 0.1, 0.2, 0.33, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0,
-        ]
+        COARSE.as_slice()
     };
-    for mark in marks.iter().filter(|mark| **mark >= 1.0 / reach && **mark <= reach) {
+    for mark in marks.iter().filter(|mark| **mark >= low && **mark <= high) {
         let at = x.at(*mark);
         svg.line((at, TOP), (at, bottom), if *mark == 1.0 { "one" } else { "grid" });
         svg.text((at, bottom + 17.0), Anchor::Middle, "tick", &format!("{mark} ×"));
