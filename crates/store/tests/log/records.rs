@@ -1,8 +1,6 @@
 //! What an owner sees of a log on a real directory.
 
-mod common;
-
-use common::{append, replay, small, wait_durable, wait_until};
+use crate::owner::{append, replay, small, wait_durable, wait_until};
 use store::{Durability, Event, Kind, Log, Position, Refused};
 
 #[test]
