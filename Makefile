@@ -16,7 +16,7 @@ help: ## show this help
 
 demo: build ## build, start an edge, measure its round trip beside Mosquitto and raw TCP, write a report
 	@tools/install.sh system
-	@tools/demo.sh
+	$(FAST) evaluate rtt --preset demo --out target/demo
 
 build: ## build the program fast: target/fast/selvedge
 	@tools/install.sh rust
@@ -33,9 +33,9 @@ test-blackbox: build ## tests of the running program; BROKER=mosquitto checks th
 	cargo build --quiet --profile fast -p rumqttc-echo
 	$(PYTHON) -m pytest tests/blackbox -q -n 4 --dist loadfile
 
-bench: build ## the promised figures, measured here beside Mosquitto, as ratios with intervals (about 30 minutes)
+bench: build ## the promised figures, measured here beside Mosquitto, as ratios with intervals
 	@tools/install.sh system
-	@tools/bench.sh
+	$(FAST) evaluate rtt --preset closed --runs 5 --out target/bench
 
 lint: ## formatting, lints, licences and advisories, as CI has them
 	@tools/install.sh rust python shellcheck deny

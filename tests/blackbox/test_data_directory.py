@@ -119,7 +119,7 @@ def test_a_full_disk_refuses_promises_and_delivers_live_traffic(start, dial, cli
 
 
 def test_an_edge_starts_on_a_disk_that_is_full(start, dial, small_disk):
-    """The reserve suffices to open what is there."""
+    """The reserve suffices to open what is there, and to take up a session."""
     own = on(small_disk, start)
     assert (AWAY[0], 0x00) in fill(dial, own)
     own.kill()

@@ -48,7 +48,9 @@ def test_a_session_survives_many_restarts_without_any_traffic(start, dial):
     for _ in range(60):
         own.kill()
         own.start()
-        assert dial(to=own).open("one", **KEPT).connack.session_present
+        back = dial(to=own).open("one", **KEPT)
+        assert back.connack.session_present
+        back.leave()
 
 
 def test_a_retained_message_survives_a_kill(start, dial):
