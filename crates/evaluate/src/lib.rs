@@ -8,6 +8,7 @@ pub mod environment;
 pub mod figures;
 mod generator;
 mod proc;
+pub mod replay;
 pub mod report;
 pub mod rtt;
 pub mod run;

@@ -55,10 +55,13 @@ impl Page {
 
     /// A table of cells that are markup already.
     pub(super) fn table(&mut self, caption: &str, columns: &[&str], rows: &[Vec<Cell>]) {
-        let columns: String = columns
-            .iter()
-            .map(|column| format!("<th>{}</th>", escaped(column)))
-            .collect();
+        let aligned = |place: usize| {
+            rows.first()
+                .and_then(|row| row.get(place))
+                .map_or("", |cell| cell.class)
+        };
+        let column = |(place, name): (usize, &&str)| heading(name, aligned(place));
+        let columns: String = columns.iter().enumerate().map(column).collect();
         let row = |row: &Vec<Cell>| format!("<tr>{}</tr>", row.iter().map(Cell::markup).collect::<String>());
         let rows: String = rows.iter().map(row).collect();
         let caption = if caption.is_empty() {
