@@ -1,5 +1,7 @@
 //! The broker's state, and what all its parts do with it. Each part of its face stands in a file of its own.
 
+use std::collections::VecDeque;
+
 use mqtt::ReasonCode;
 
 use crate::fanout::Fanout;
@@ -10,7 +12,7 @@ use crate::sessions::Sessions;
 use crate::shared::Groups;
 use crate::subscriptions::SubscriptionTree;
 use crate::timers::Timers;
-use crate::{ConnId, Limits, Now, SessionId, Sink};
+use crate::{ConnId, Limits, Now, Position, SessionId, Sink};
 
 /// The sessions, subscriptions and retained messages of one tree of topics. Events of connections that it does not
 /// know (any more) are ignored.
@@ -23,6 +25,10 @@ pub struct Broker {
     pub(crate) retained: RetainedMessages,
     pub(crate) held: HeldMessages,
     pub(crate) timers: Timers,
+    /// Records up to here outlast a crash.
+    pub(crate) durable: Position,
+    /// Sessions whose next message must not leave before a record is durable, by that record.
+    pub(crate) awaiting: VecDeque<(Position, Slot)>,
     pub(crate) next_session: u64,
     /// Client identifiers that were assigned.
     pub(crate) assigned: u64,
@@ -41,6 +47,8 @@ impl Broker {
             retained: RetainedMessages::default(),
             held: HeldMessages::default(),
             timers: Timers::default(),
+            durable: Position(0),
+            awaiting: VecDeque::new(),
             next_session: 1,
             assigned: 0,
             fanout: Fanout::default(),

@@ -83,10 +83,12 @@ impl Broker {
         let one = fanout.matches[at];
         let is_logged = one.logged && !refused;
         let session = self.sessions.get(one.slot);
-        let leaves = session
+        let after_commit = is_logged && passing.is_resent_if_lost && one.qos == QoS::ExactlyOnce;
+        let is_open = session
             .live
             .as_ref()
             .is_some_and(|live| session.takes(seq, live) && out.has_room(live.conn));
+        let leaves = is_open && !after_commit;
         let is_needed_again = (session.is_persistent() || one.group.is_some()) && !passing.is_transient();
         let held = (!leaves || is_needed_again).then(|| self.hold(is_logged, passing, fanout));
         let ids = fanout.ids_of(&one);
@@ -99,6 +101,7 @@ impl Broker {
             qos: one.qos,
             retain: one.retain,
             transient: passing.is_transient(),
+            after_commit,
             state: State::Waiting,
         };
         match &mut session.live {
@@ -121,6 +124,9 @@ impl Broker {
                 let is_connected = live.is_some();
                 let len = held.map_or(0, |id| self.held.get(id).len);
                 session.outgoing.wait(delivery, len);
+                if let Some(id) = held.filter(|_| after_commit) {
+                    self.awaiting.push_back((self.held.get(id).position, one.slot));
+                }
                 is_connected
             }
         }
@@ -145,10 +151,15 @@ impl Broker {
         let Some(live) = session.live.as_mut().filter(|live| out.has_room(live.conn)) else {
             return false;
         };
-        let Some(held) = session.outgoing.sendable(live.window).and_then(|next| next.held) else {
+        let Some(next) = session.outgoing.sendable(live.window) else {
             return false;
         };
-        let message = self.held.get(held);
+        let Some(message) = next.held.map(|id| self.held.get(id)) else {
+            return false;
+        };
+        if next.after_commit && message.is_first_record && message.position > self.durable {
+            return false;
+        }
         let is_expired = message.expires_at_ms <= now.monotonic_ms;
         if message.body.is_none() && !is_expired {
             self.load_ahead(slot, out);
@@ -196,6 +207,16 @@ impl Broker {
         for delivery in sessions.get(slot).outgoing.upcoming(LOAD_AHEAD) {
             if let Some(id) = delivery.held.filter(|id| held.get(*id).body.is_none()) {
                 load(held, id, slot, out);
+            }
+        }
+    }
+
+    /// The log's records up to `position` outlast a crash from now on: sends what had to wait for that.
+    pub fn durable(&mut self, now: Now, position: Position, out: &mut dyn Sink) {
+        self.durable = self.durable.max(position);
+        while let Some((_, slot)) = self.awaiting.pop_front_if(|(record, _)| *record <= position) {
+            if self.sessions.try_get(slot).is_some() {
+                self.flush(now, slot, out);
             }
         }
     }

@@ -125,7 +125,7 @@ impl Broker {
         for at in 0..fanout.groups.len() {
             let group = fanout.groups[at];
             let sessions = &self.sessions;
-            let readiness = |slot| sessions.get(slot).readiness(|conn| out.has_room(conn), kept);
+            let readiness = |member: &Member| sessions.get(member.slot).readiness(|conn| out.has_room(conn), kept);
             let Some(Member { slot, options, id }) = self.groups.choose(group, readiness) else {
                 continue;
             };

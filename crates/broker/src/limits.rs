@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU16;
 
+use crate::Broker;
+
 /// Bounds of one broker, each with what happens at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -37,6 +39,14 @@ pub struct Limits {
     pub session_expiry_s: u32,
     /// Longest Keep Alive in seconds; a client of version 5 that asks for more, or none, is told this one.
     pub keep_alive_s: Option<NonZeroU16>,
+}
+
+impl Broker {
+    /// Other limits from now on. What exceeds a lowered one stays; what connected clients were told (receive maximum,
+    /// maximum packet size, topic alias maximum) is for the caller to leave as it was.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
 }
 
 impl Default for Limits {

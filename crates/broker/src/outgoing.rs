@@ -24,6 +24,8 @@ pub(crate) struct Delivery {
     pub(crate) retain: bool,
     /// It dies with the connection.
     pub(crate) transient: bool,
+    /// It must not leave before its record is durable.
+    pub(crate) after_commit: bool,
     pub(crate) state: State,
 }
 
@@ -252,6 +254,7 @@ mod tests {
             qos: QoS::AtLeastOnce,
             retain: false,
             transient: false,
+            after_commit: false,
             state: State::Waiting,
         }
     }

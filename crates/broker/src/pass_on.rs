@@ -8,7 +8,7 @@ use crate::message::decode_body;
 use crate::outgoing::{Delivery, State};
 use crate::publish::aged;
 use crate::shared::{Member, Readiness};
-use crate::{Broker, Keep, Message, Now, Sink};
+use crate::{Broker, Dropped, Keep, Message, Now, Sink};
 
 impl Broker {
     /// Passes on the group messages of a session without connection: to members that are connected, or to any when
@@ -37,16 +37,25 @@ impl Broker {
         let Broker {
             sessions, groups, held, ..
         } = self;
-        let readiness = |other| match sessions.get(other).readiness(|conn| out.has_room(conn), ending) {
-            _ if other == slot => Readiness::Never,
-            readiness => readiness,
+        // What is kept for a session that lasts is not given to one that would keep it less well, while it lasts.
+        let may_inherit = |member: &Member, delivery: &Delivery| {
+            let is_logged = delivery.held.is_some_and(|id| held.get(id).is_logged());
+            let keeps_as_well =
+                member.options.qos >= delivery.qos && (!is_logged || sessions.get(member.slot).is_persistent());
+            member.slot != slot && (ending || keeps_as_well)
+        };
+        let mut choose = |delivery: &Delivery| {
+            groups.choose(delivery.group?, |member| match may_inherit(member, delivery) {
+                true => sessions.get(member.slot).readiness(|conn| out.has_room(conn), ending),
+                false => Readiness::Never,
+            })
         };
         let outgoing = &sessions.get(slot).outgoing;
         outgoing
             .upcoming(outgoing.waiting_len())
             .filter(|delivery| !(delivery.qos == QoS::ExactlyOnce && delivery.state == State::Sent))
             .filter(|delivery| delivery.held.is_some_and(|id| held.get(id).body.is_some()))
-            .filter_map(|delivery| Some((delivery.seq, groups.choose(delivery.group?, readiness)?)))
+            .filter_map(|delivery| Some((delivery.seq, choose(delivery)?)))
             .collect()
     }
 
@@ -54,6 +63,9 @@ impl Broker {
         let Some(held) = delivery.held.map(|id| self.held.get(id).clone()) else {
             return;
         };
+        if held.expires_at_ms <= now.monotonic_ms {
+            return out.dropped(Dropped::Expired);
+        }
         let Some(publish) = held.body.as_deref().and_then(decode_body) else {
             return;
         };
@@ -72,6 +84,6 @@ impl Broker {
         };
         let qos = delivery.qos.min(heir.options.qos);
         let mut fanout = Fanout::to(heir.slot, qos, delivery.retain, heir.id, delivery.group);
-        self.dispatch(now, &message, &mut fanout, out);
+        self.dispatch(now, &message, held.expires_at_ms, &mut fanout, out);
     }
 }

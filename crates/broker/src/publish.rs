@@ -14,6 +14,9 @@ use crate::{Broker, Dropped, Full, Keep, Message, Now, Position, Published, Reco
 pub(crate) struct Passing<'a> {
     pub(crate) message: &'a Message<'a>,
     pub(crate) expires_at_ms: u64,
+    /// Its publisher would send it again after a crash that swallows its records: no persistent session may have it
+    /// at QoS 2 before they are durable, or it would have it twice.
+    pub(crate) is_resent_if_lost: bool,
     /// The copy that the log has, for persistent sessions.
     logged: Option<HeldId>,
     /// The copy that only memory has, for all others.
@@ -32,7 +35,7 @@ impl Broker {
     pub fn publish(&mut self, now: Now, message: &Message<'_>, out: &mut dyn Sink) -> Published {
         let mut fanout = std::mem::take(&mut self.fanout);
         self.match_topic(message, &mut fanout, out);
-        let published = self.dispatch(now, message, &mut fanout, out);
+        let published = self.dispatch(now, message, expires_at_ms(now, message), &mut fanout, out);
         self.fanout = fanout;
         published
     }
@@ -42,13 +45,15 @@ impl Broker {
         &mut self,
         now: Now,
         message: &Message<'_>,
+        expires_at_ms: u64,
         fanout: &mut Fanout,
         out: &mut dyn Sink,
     ) -> Published {
-        let expires_at_ms = expires_at_ms(now, message);
+        let is_resent_if_lost = message.publish.qos == QoS::ExactlyOnce && self.is_from_persistent_session(message);
         let mut passing = Passing {
             message,
             expires_at_ms,
+            is_resent_if_lost,
             logged: None,
             unlogged: None,
         };
@@ -95,6 +100,11 @@ impl Broker {
         if !out.cancel(position) {
             out.release(position);
         }
+    }
+
+    fn is_from_persistent_session(&self, message: &Message<'_>) -> bool {
+        let from = message.from.and_then(|conn| self.sessions.by_conn(conn));
+        from.is_some_and(|slot| self.sessions.get(slot).is_persistent())
     }
 
     fn is_addressee(&self, message: &Message<'_>, slot: Slot) -> bool {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use mqtt::{Ack, Packet, PacketId, Publish, QoS, ReasonCode, Version};
 
 use crate::ids::Slot;
+use crate::log::bury;
 use crate::{Broker, ConnId, Full, Now, Position, Received, Record, Sink};
 
 impl Broker {
-    /// A PUBLISH arrived. Unless [`Received::Answered`], the caller decides and ends with [`Broker::acknowledge`]
-    /// (QoS 0 needs none).
+    /// A PUBLISH arrived. Unless [`Received::Answered`], the caller decides, and ends with [`Broker::acknowledge`]
+    /// before anything else happens (QoS 0 needs none): at QoS 2 the message counts as taken until that says
+    /// otherwise.
     pub fn receive(&mut self, now: Now, conn: ConnId, publish: &Publish<'_>, out: &mut dyn Sink) -> Received {
         let Some(slot) = self.heard(now, conn) else {
             return Received::Answered;
@@ -21,20 +23,14 @@ impl Broker {
                 return Received::Answered;
             }
         };
-        if publish.qos == QoS::ExactlyOnce && self.is_duplicate(now, slot, publish, out) {
+        let twice = publish.packet_id.filter(|_| publish.qos == QoS::ExactlyOnce);
+        if twice.is_some_and(|packet_id| !self.take_once(now, slot, packet_id, out)) {
             return Received::Answered;
         }
         if is_too_deep(alias.as_deref().unwrap_or(publish.topic), self.limits.topic_levels) {
             if let Some(packet_id) = publish.packet_id {
-                self.acknowledge(
-                    now,
-                    conn,
-                    packet_id,
-                    publish.qos,
-                    ReasonCode::TopicNameInvalid,
-                    Position(0),
-                    out,
-                );
+                let reason = ReasonCode::TopicNameInvalid;
+                self.acknowledge(now, conn, packet_id, publish.qos, reason, Position(0), out);
             }
             return Received::Answered;
         }
@@ -66,24 +62,36 @@ impl Broker {
         Ok(None)
     }
 
-    /// A QoS 2 message that was delivered onward before is acknowledged again (MQTT-4.3.3-10); one too many ends the
-    /// connection (MQTT-3.3.4-7).
-    fn is_duplicate(&mut self, now: Now, slot: Slot, publish: &Publish<'_>, out: &mut dyn Sink) -> bool {
-        let Some(packet_id) = publish.packet_id else {
+    /// Remembers the identifier of a QoS 2 message; false if it cannot be taken, which has been answered then: it was
+    /// taken before (MQTT-4.3.3-10), it is one too many (MQTT-3.3.4-7), or the log is full.
+    fn take_once(&mut self, now: Now, slot: Slot, packet_id: PacketId, out: &mut dyn Sink) -> bool {
+        let session = self.sessions.get_mut(slot);
+        if let Some(record) = session.incoming.get(packet_id) {
+            self.reply(
+                slot,
+                &Packet::PubRec(Ack::new(packet_id, ReasonCode::Success)),
+                record,
+                out,
+            );
             return false;
-        };
-        let session = self.sessions.get(slot);
-        match session.incoming.get(packet_id) {
-            Some(record) => {
-                self.remember(now, slot, packet_id, record, out);
-                true
-            }
-            None if session.incoming.len() >= usize::from(self.limits.receive_maximum.get()) => {
-                self.abort(now, slot, ReasonCode::ReceiveMaximumExceeded, out);
-                true
-            }
-            None => false,
         }
+        if session.incoming.len() >= usize::from(self.limits.receive_maximum.get()) {
+            self.abort(now, slot, ReasonCode::ReceiveMaximumExceeded, out);
+            return false;
+        }
+        let record = if session.is_persistent() {
+            out.log(&Record::Received {
+                session: session.id,
+                packet_id,
+            })
+        } else {
+            Ok(Position(0))
+        };
+        match record {
+            Ok(record) => session.incoming.insert(packet_id, record),
+            Err(Full) => self.refuse(now, slot, packet_id, out),
+        }
+        record.is_ok()
     }
 
     /// Answers a PUBLISH of QoS 1 or 2 (PUBACK, PUBREC) once all up to `after` is durable. An error `reason` goes to
@@ -104,91 +112,61 @@ impl Broker {
             return;
         };
         let is_v5 = self.sessions.get(slot).version() == Some(Version::V5);
-        if reason == ReasonCode::QuotaExceeded && !is_v5 {
+        let is_refused = reason.is_error() && (is_v5 || reason == ReasonCode::QuotaExceeded);
+        if qos == QoS::ExactlyOnce && is_refused && self.forget_received(slot, packet_id, out).is_err() {
+            return self.abort(now, slot, ReasonCode::QuotaExceeded, out);
+        }
+        if is_refused && !is_v5 {
             return self.abort(now, slot, reason, out);
         }
-        let ack = Ack::new(packet_id, if is_v5 { reason } else { ReasonCode::Success });
+        let ack = Ack::new(packet_id, known_to_v5(is_v5.then_some(Version::V5), reason));
+        let record = self.sessions.get(slot).incoming.get(packet_id).unwrap_or_default();
         match qos {
             QoS::AtMostOnce => {}
             QoS::AtLeastOnce => out.reply(conn, &Packet::PubAck(ack), after),
-            QoS::ExactlyOnce if ack.reason.is_error() => out.reply(conn, &Packet::PubRec(ack), after),
-            QoS::ExactlyOnce => self.received(now, slot, ack, after, out),
+            QoS::ExactlyOnce => out.reply(conn, &Packet::PubRec(ack), after.max(record)),
         }
     }
 
-    /// From PUBREC to PUBREL the packet identifier stands for this message.
-    fn received(&mut self, now: Now, slot: Slot, ack: Ack<'_>, after: Position, out: &mut dyn Sink) {
-        self.sessions.get_mut(slot).incoming.insert(ack.packet_id, Position(0));
-        match self.log_received(slot, ack.packet_id, Position(0), out) {
-            Ok(record) => self.reply(slot, &Packet::PubRec(ack), after.max(record), out),
-            Err(Full) => self.refuse_received(now, slot, ack.packet_id, out),
-        }
-    }
-
-    /// PUBREC once more; where the log could not take the identifier before, it is tried again.
-    fn remember(&mut self, now: Now, slot: Slot, packet_id: PacketId, record: Position, out: &mut dyn Sink) {
-        match self.log_received(slot, packet_id, record, out) {
-            Ok(record) => self.reply(
-                slot,
-                &Packet::PubRec(Ack::new(packet_id, ReasonCode::Success)),
-                record,
-                out,
-            ),
-            Err(Full) => self.refuse_received(now, slot, packet_id, out),
-        }
-    }
-
-    fn log_received(
-        &mut self,
-        slot: Slot,
-        packet_id: PacketId,
-        known: Position,
-        out: &mut dyn Sink,
-    ) -> Result<Position, Full> {
-        let session = self.sessions.get_mut(slot);
-        if known != Position(0) || !session.is_persistent() {
-            return Ok(known);
-        }
-        let record = out.log(&Record::Received {
-            session: session.id,
-            packet_id,
-        })?;
-        session.incoming.insert(packet_id, record);
-        Ok(record)
-    }
-
-    /// The message was delivered, but that cannot be promised to be remembered: 5.0 is told so; 3.x has to come back
-    /// with the same identifier, which is known as long as this process lives.
-    fn refuse_received(&mut self, now: Now, slot: Slot, packet_id: PacketId, out: &mut dyn Sink) {
+    /// The log is full: version 5 is told so, 3.x has to come back with the message.
+    fn refuse(&mut self, now: Now, slot: Slot, packet_id: PacketId, out: &mut dyn Sink) {
         if self.sessions.get(slot).version() != Some(Version::V5) {
             return self.abort(now, slot, ReasonCode::QuotaExceeded, out);
         }
-        self.sessions.get_mut(slot).incoming.remove(packet_id);
         let refusal = Ack::new(packet_id, ReasonCode::QuotaExceeded);
         self.reply(slot, &Packet::PubRec(refusal), Position(0), out);
     }
 
+    /// The identifier stands for no message; after what that is safe.
+    fn forget_received(&mut self, slot: Slot, packet_id: PacketId, out: &mut dyn Sink) -> Result<Position, Full> {
+        let session = self.sessions.get_mut(slot);
+        let record = session.incoming.get(packet_id).unwrap_or_default();
+        let after = bury(
+            &Record::ReceivedGone {
+                session: session.id,
+                packet_id,
+            },
+            record,
+            out,
+        )?;
+        session.incoming.remove(packet_id);
+        Ok(after)
+    }
+
     /// PUBREL: the identifier is free again once PUBCOMP has left (MQTT-4.3.3-11).
     pub(crate) fn released_by_sender(&mut self, now: Now, slot: Slot, packet_id: PacketId, out: &mut dyn Sink) {
-        let session = self.sessions.get_mut(slot);
-        let Some(record) = session.incoming.get(packet_id) else {
+        let session = self.sessions.get(slot);
+        if session.incoming.get(packet_id).is_none() {
             let reason = known_to_v5(session.version(), ReasonCode::PacketIdentifierNotFound);
             return self.reply(slot, &Packet::PubComp(Ack::new(packet_id, reason)), Position(0), out);
-        };
-        let gone = Record::ReceivedGone {
-            session: session.id,
-            packet_id,
-        };
-        match crate::log::bury(&gone, record, out) {
-            Ok(after) => {
-                session.incoming.remove(packet_id);
-                self.reply(
-                    slot,
-                    &Packet::PubComp(Ack::new(packet_id, ReasonCode::Success)),
-                    after,
-                    out,
-                );
-            }
+        }
+        match self.forget_received(slot, packet_id, out) {
+            Ok(after) => self.reply(
+                slot,
+                &Packet::PubComp(Ack::new(packet_id, ReasonCode::Success)),
+                after,
+                out,
+            ),
             // An identifier that comes back after a crash would swallow a later message.
             Err(Full) => self.abort(now, slot, ReasonCode::QuotaExceeded, out),
         }

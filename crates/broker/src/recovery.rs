@@ -58,6 +58,7 @@ impl Recovery {
 
     /// Takes the next record; bodies are not needed, only the length of what was written.
     pub fn restore(&mut self, position: Position, record: &Record<'_>, body_len: usize) {
+        self.broker.durable = position;
         match *record {
             Record::Message {
                 deliveries,
@@ -323,6 +324,7 @@ fn over(seq: u64) -> Delivery {
         qos: QoS::AtLeastOnce,
         retain: false,
         transient: false,
+        after_commit: false,
         state: State::Waiting,
     }
 }

@@ -117,7 +117,9 @@ impl Broker {
             after: None,
         };
         self.end_replay(slot, &subscription.filter);
-        self.sessions.get_mut(slot).replays.push(replay);
+        let replays = &mut self.sessions.get_mut(slot).replays;
+        replays.reserve_exact(1);
+        replays.push(replay);
     }
 
     pub(crate) fn end_replay(&mut self, slot: Slot, filter: &str) {
@@ -141,7 +143,9 @@ impl Broker {
         };
         let (most, id) = (replay.qos, replay.id);
         let Some((topic, retained)) = self.retained.next_match(&replay.filter, replay.after.as_deref()) else {
-            self.sessions.get_mut(slot).replays.remove(0);
+            let replays = &mut self.sessions.get_mut(slot).replays;
+            replays.remove(0);
+            replays.shrink_to_fit();
             return true;
         };
         let qos = most.min(retained.qos);
@@ -174,7 +178,7 @@ impl Broker {
                     keep,
                 };
                 let mut fanout = Fanout::to(slot, qos, true, id, None);
-                self.dispatch(now, &message, &mut fanout, out);
+                self.dispatch(now, &message, expires_at_ms, &mut fanout, out);
             }
         }
         true

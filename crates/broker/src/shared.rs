@@ -95,13 +95,13 @@ impl Groups {
     }
 
     /// The member that gets the next message: round robin among those that can take it best.
-    pub(crate) fn choose(&mut self, id: GroupId, readiness: impl Fn(Slot) -> Readiness) -> Option<Member> {
+    pub(crate) fn choose(&mut self, id: GroupId, readiness: impl Fn(&Member) -> Readiness) -> Option<Member> {
         let group = self.groups.get_mut(&id.0)?;
         let count = group.members.len();
         let mut best = (Readiness::Never, 0);
         for turn in 0..count {
             let at = (group.next + turn) % count;
-            let found = readiness(group.members[at].slot);
+            let found = readiness(&group.members[at]);
             if found > best.0 {
                 best = (found, at);
             }
@@ -138,8 +138,8 @@ mod tests {
     }
 
     fn chosen(groups: &mut Groups, id: GroupId, ready: &[Slot]) -> Option<Slot> {
-        let readiness = |slot| {
-            if ready.contains(&slot) {
+        let readiness = |member: &Member| {
+            if ready.contains(&member.slot) {
                 Readiness::Ready
             } else {
                 Readiness::Away

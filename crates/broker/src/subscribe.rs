@@ -105,7 +105,10 @@ impl Broker {
         let subscriptions = &mut self.sessions.get_mut(slot).subscriptions;
         match found {
             Ok(at) => subscriptions[at] = subscription,
-            Err(at) => subscriptions.insert(at, subscription),
+            Err(at) => {
+                reserve(subscriptions);
+                subscriptions.insert(at, subscription);
+            }
         }
         Ok(record)
     }
@@ -178,6 +181,13 @@ impl Broker {
         self.unlink(slot, &subscription);
         self.end_replay(slot, filter);
         Ok(Some(after))
+    }
+}
+
+/// Most sessions have one subscription: the first takes the room of one.
+pub(crate) fn reserve<T>(list: &mut Vec<T>) {
+    if list.is_empty() {
+        list.reserve_exact(1);
     }
 }
 

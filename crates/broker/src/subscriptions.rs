@@ -77,7 +77,10 @@ impl SubscriptionTree {
         let targets = self.targets(node, end);
         match targets.iter_mut().find(|old| is_same(old, &target)) {
             Some(old) => *old = target,
-            None => targets.push(target),
+            None => {
+                crate::subscribe::reserve(targets);
+                targets.push(target);
+            }
         }
     }
 

@@ -1,10 +1,8 @@
 //! QoS 0, 1 and 2 in both directions, section 4.3, and what a session keeps, sections 4.1, 4.4 and 4.6.
 
-mod support;
-
+use crate::world::{World, clean, id, lasting, message};
 use broker::Dropped;
 use mqtt::{Connect, ReasonCode, Version};
-use support::{World, clean, id, lasting, message};
 
 /// A subscriber (2) at `qos` for "a" and a publisher (1), both connected.
 fn pair(subscriber: &Connect<'_>, qos: u8) -> World {

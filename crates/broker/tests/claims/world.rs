@@ -1,6 +1,4 @@
 //! A world for a broker: connections that take what they are given, a log in memory, a clock that is told the time.
-#![allow(dead_code, reason = "each test uses its part of the world")]
-#![allow(unreachable_pub, reason = "a module of several test programs")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -10,35 +8,35 @@ use broker::{
     Sink,
 };
 use mqtt::{
-    Ack, Connect, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, Subscribe, SubscriptionOptions, Unsubscribe,
+    Ack, ConnAck, Connect, Packet, PacketId, Publish, QoS, ReasonCode, Subscribe, SubscriptionOptions, Unsubscribe,
     Version,
 };
 
 /// One record of the log.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    pub meta: Vec<u8>,
-    pub body: Vec<u8>,
-    pub is_cancelled: bool,
-    pub is_released: bool,
+pub(crate) struct Entry {
+    pub(crate) meta: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) is_cancelled: bool,
+    pub(crate) is_released: bool,
 }
 
 /// All that a broker asked for.
 #[derive(Debug, Default)]
-pub struct Outside {
+pub(crate) struct Outside {
     /// What each connection got, in words.
-    pub got: BTreeMap<u64, Vec<String>>,
-    pub closed: Vec<(u64, ReasonCode)>,
-    pub wills: Vec<OwnedMessage>,
-    pub drops: Vec<Dropped>,
-    pub log: Vec<Entry>,
+    pub(crate) got: BTreeMap<u64, Vec<String>>,
+    pub(crate) closed: Vec<(u64, ReasonCode)>,
+    pub(crate) wills: Vec<OwnedMessage>,
+    pub(crate) drops: Vec<Dropped>,
+    pub(crate) log: Vec<Entry>,
     /// Records up to here are written; later ones may still be taken back.
-    pub durable: usize,
-    pub is_full: bool,
-    pub loads: Vec<Position>,
-    pub without_room: BTreeSet<u64>,
+    pub(crate) durable: usize,
+    pub(crate) is_full: bool,
+    pub(crate) loads: Vec<Position>,
+    pub(crate) without_room: BTreeSet<u64>,
     /// The position that the last reply waits for.
-    pub last_after: Position,
+    pub(crate) last_after: Position,
 }
 
 impl Sink for Outside {
@@ -147,8 +145,7 @@ fn reply_in_words(packet: &Packet<'_>) -> String {
     };
     match packet {
         Packet::ConnAck(connack) if connack.reason.is_error() => format!("CONNACK {:?}", connack.reason),
-        Packet::ConnAck(connack) if connack.session_present => "CONNACK present".into(),
-        Packet::ConnAck(_) => "CONNACK".into(),
+        Packet::ConnAck(connack) => connack_in_words(connack),
         Packet::PubAck(it) => ack("PUBACK", it),
         Packet::PubRec(it) => ack("PUBREC", it),
         Packet::PubRel(it) => ack("PUBREL", it),
@@ -160,12 +157,33 @@ fn reply_in_words(packet: &Packet<'_>) -> String {
     }
 }
 
+fn connack_in_words(connack: &ConnAck<'_>) -> String {
+    let mut words = String::from(if connack.session_present {
+        "CONNACK present"
+    } else {
+        "CONNACK"
+    });
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            words.push_str(&format!(" {name}={value}"));
+        }
+    };
+    add(
+        "expiry",
+        connack.session_expiry_interval_s.map(|value| value.to_string()),
+    );
+    add("keep_alive", connack.server_keep_alive_s.map(|value| value.to_string()));
+    add("response", connack.response_information.map(String::from));
+    add("assigned", connack.assigned_client_id.map(String::from));
+    words
+}
+
 /// A broker and all around it.
-pub struct World {
-    pub broker: Broker,
-    pub out: Outside,
-    pub now: Now,
-    pub limits: Limits,
+pub(crate) struct World {
+    pub(crate) broker: Broker,
+    pub(crate) out: Outside,
+    pub(crate) now: Now,
+    pub(crate) limits: Limits,
 }
 
 /// Tests may not depend on where the clocks start.
@@ -181,12 +199,12 @@ impl Default for World {
 }
 
 /// CONNECT of version 5 with a session that ends with the connection.
-pub fn clean(client_id: &str) -> Connect<'_> {
+pub(crate) fn clean(client_id: &str) -> Connect<'_> {
     Connect::new(Version::V5, client_id)
 }
 
 /// CONNECT of version 5 with a session that stays for ten minutes.
-pub fn lasting(client_id: &str) -> Connect<'_> {
+pub(crate) fn lasting(client_id: &str) -> Connect<'_> {
     Connect {
         clean_start: false,
         session_expiry_interval_s: Some(600),
@@ -195,28 +213,28 @@ pub fn lasting(client_id: &str) -> Connect<'_> {
 }
 
 /// A PUBLISH; its packet identifier is 1 where it needs one.
-pub fn message<'a>(topic: &'a str, payload: &'a str, qos: u8) -> Publish<'a> {
+pub(crate) fn message<'a>(topic: &'a str, payload: &'a str, qos: u8) -> Publish<'a> {
     let packet_id = (qos > 0).then_some(PacketId::MIN);
     Publish::new(topic, qos_of(qos), packet_id, payload.as_bytes())
 }
 
-pub fn retained<'a>(topic: &'a str, payload: &'a str, qos: u8) -> Publish<'a> {
+pub(crate) fn retained<'a>(topic: &'a str, payload: &'a str, qos: u8) -> Publish<'a> {
     Publish {
         retain: true,
         ..message(topic, payload, qos)
     }
 }
 
-pub fn qos_of(qos: u8) -> QoS {
+pub(crate) fn qos_of(qos: u8) -> QoS {
     [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][usize::from(qos)]
 }
 
-pub fn id(packet_id: u16) -> PacketId {
+pub(crate) fn id(packet_id: u16) -> PacketId {
     PacketId::new(packet_id).expect("not zero")
 }
 
 impl World {
-    pub fn with(limits: Limits) -> Self {
+    pub(crate) fn with(limits: Limits) -> Self {
         World {
             broker: Broker::new(limits.clone()),
             out: Outside::default(),
@@ -226,21 +244,26 @@ impl World {
     }
 
     /// Connects as the owner "plant"; nothing else comes before CONNACK.
-    pub fn connect(&mut self, conn: u64, connect: &Connect<'_>) -> bool {
+    pub(crate) fn connect(&mut self, conn: u64, connect: &Connect<'_>) -> bool {
         self.connect_as(conn, "plant", connect)
     }
 
-    pub fn connect_as(&mut self, conn: u64, owner: &str, connect: &Connect<'_>) -> bool {
+    pub(crate) fn connect_as(&mut self, conn: u64, owner: &str, connect: &Connect<'_>) -> bool {
         self.out.without_room.insert(conn);
-        let is_in = self
-            .broker
-            .connect(self.now, ConnId(conn), connect, owner, None, &mut self.out);
+        let is_in = self.broker.connect(
+            self.now,
+            ConnId(conn),
+            connect,
+            owner,
+            Some("answers/here"),
+            &mut self.out,
+        );
         self.out.without_room.remove(&conn);
         self.broker.writable(self.now, ConnId(conn), &mut self.out);
         is_in
     }
 
-    pub fn subscribe(&mut self, conn: u64, filter: &str, qos: u8) {
+    pub(crate) fn subscribe(&mut self, conn: u64, filter: &str, qos: u8) {
         let options = SubscriptionOptions {
             qos: qos_of(qos),
             ..SubscriptionOptions::default()
@@ -248,7 +271,7 @@ impl World {
         self.subscribe_with(conn, filter, options, None);
     }
 
-    pub fn subscribe_with(&mut self, conn: u64, filter: &str, options: SubscriptionOptions, id: Option<u32>) {
+    pub(crate) fn subscribe_with(&mut self, conn: u64, filter: &str, options: SubscriptionOptions, id: Option<u32>) {
         let subscribe = Subscribe {
             subscription_id: id,
             ..Subscribe::new(PacketId::MIN, vec![(filter, options)])
@@ -257,14 +280,14 @@ impl World {
             .subscribe(self.now, ConnId(conn), &subscribe, &mut |_| true, &mut self.out);
     }
 
-    pub fn unsubscribe(&mut self, conn: u64, filter: &str) {
+    pub(crate) fn unsubscribe(&mut self, conn: u64, filter: &str) {
         let unsubscribe = Unsubscribe::new(PacketId::MIN, vec![filter]);
         self.broker
             .unsubscribe(self.now, ConnId(conn), &unsubscribe, &mut self.out);
     }
 
     /// The whole way of a PUBLISH, as the hub takes it.
-    pub fn publish(&mut self, conn: u64, publish: &Publish<'_>) -> Published {
+    pub(crate) fn publish(&mut self, conn: u64, publish: &Publish<'_>) -> Published {
         let Received::New { alias } = self.broker.receive(self.now, ConnId(conn), publish, &mut self.out) else {
             return Published::default();
         };
@@ -294,7 +317,7 @@ impl World {
     }
 
     /// A message that is already let in.
-    pub fn send(&mut self, conn: Option<u64>, publish: &Publish<'_>, keep: broker::Keep) -> Published {
+    pub(crate) fn send(&mut self, conn: Option<u64>, publish: &Publish<'_>, keep: broker::Keep) -> Published {
         let message = Message {
             publish,
             from: conn.map(ConnId),
@@ -304,60 +327,56 @@ impl World {
         self.broker.publish(self.now, &message, &mut self.out)
     }
 
-    pub fn puback(&mut self, conn: u64, packet_id: u16) {
+    pub(crate) fn puback(&mut self, conn: u64, packet_id: u16) {
         self.handle(conn, &Packet::PubAck(Ack::new(id(packet_id), ReasonCode::Success)));
     }
 
-    pub fn pubrec(&mut self, conn: u64, packet_id: u16) {
+    pub(crate) fn pubrec(&mut self, conn: u64, packet_id: u16) {
         self.handle(conn, &Packet::PubRec(Ack::new(id(packet_id), ReasonCode::Success)));
     }
 
-    pub fn pubrel(&mut self, conn: u64, packet_id: u16) {
+    pub(crate) fn pubrel(&mut self, conn: u64, packet_id: u16) {
         self.handle(conn, &Packet::PubRel(Ack::new(id(packet_id), ReasonCode::Success)));
     }
 
-    pub fn pubcomp(&mut self, conn: u64, packet_id: u16) {
+    pub(crate) fn pubcomp(&mut self, conn: u64, packet_id: u16) {
         self.handle(conn, &Packet::PubComp(Ack::new(id(packet_id), ReasonCode::Success)));
     }
 
-    pub fn handle(&mut self, conn: u64, packet: &Packet<'_>) {
+    pub(crate) fn handle(&mut self, conn: u64, packet: &Packet<'_>) {
         self.broker.handle(self.now, ConnId(conn), packet, &mut self.out);
     }
 
-    pub fn disconnect(&mut self, conn: u64) {
-        let disconnect = Disconnect::new(ReasonCode::Success);
-        self.broker
-            .disconnect(self.now, ConnId(conn), &disconnect, &mut self.out);
-    }
-
     /// The connection breaks.
-    pub fn cut(&mut self, conn: u64) {
+    pub(crate) fn cut(&mut self, conn: u64) {
         self.broker.closed(self.now, ConnId(conn), &mut self.out);
     }
 
-    pub fn block(&mut self, conn: u64) {
+    pub(crate) fn block(&mut self, conn: u64) {
         self.out.without_room.insert(conn);
     }
 
-    pub fn unblock(&mut self, conn: u64) {
+    pub(crate) fn unblock(&mut self, conn: u64) {
         self.out.without_room.remove(&conn);
         self.broker.writable(self.now, ConnId(conn), &mut self.out);
     }
 
     /// Time passes, and what is due happens.
-    pub fn pass(&mut self, ms: u64) {
+    pub(crate) fn pass(&mut self, ms: u64) {
         self.now.monotonic_ms += ms;
         self.now.unix_ms += ms;
         self.broker.tick(self.now, &mut self.out);
     }
 
     /// Everything logged so far is written.
-    pub fn commit(&mut self) {
+    pub(crate) fn commit(&mut self) {
         self.out.durable = self.out.log.len();
+        self.broker
+            .durable(self.now, Position(self.out.durable as u64), &mut self.out);
     }
 
     /// Answers all readings that the broker asked for.
-    pub fn load(&mut self) {
+    pub(crate) fn load(&mut self) {
         while let Some(position) = self.out.loads.pop() {
             let body = self.out.log[position.0 as usize - 1].body.clone();
             self.broker.loaded(self.now, position, Some(&body), &mut self.out);
@@ -365,7 +384,7 @@ impl World {
     }
 
     /// A new process with what the log has of the first `written` records. Its monotonic clock starts anew.
-    pub fn restart_after(&mut self, written: usize) {
+    pub(crate) fn restart_after(&mut self, written: usize) {
         self.out.log.truncate(written);
         self.out.durable = written;
         self.out.loads.clear();
@@ -387,27 +406,27 @@ impl World {
     }
 
     /// A new process that finds everything written.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.commit();
         self.restart_after(self.out.log.len());
     }
 
     /// What a connection got since the last time it was asked.
-    pub fn got(&mut self, conn: u64) -> Vec<String> {
+    pub(crate) fn got(&mut self, conn: u64) -> Vec<String> {
         self.out.got.remove(&conn).unwrap_or_default()
     }
 
     /// The wills that came due since the last time, as `topic=payload`.
-    pub fn wills(&mut self) -> Vec<String> {
+    pub(crate) fn wills(&mut self) -> Vec<String> {
         self.out.wills.drain(..).map(|will| in_words(&will.publish())).collect()
     }
 
-    pub fn drops(&mut self) -> Vec<Dropped> {
+    pub(crate) fn drops(&mut self) -> Vec<Dropped> {
         std::mem::take(&mut self.out.drops)
     }
 
     /// Records that something still needs.
-    pub fn live_records(&self) -> usize {
+    pub(crate) fn live_records(&self) -> usize {
         self.out
             .log
             .iter()

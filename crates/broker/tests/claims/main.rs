@@ -1,0 +1,11 @@
+//! What the broker does, claim by claim.
+
+mod delivery;
+mod limits;
+mod log;
+mod retained;
+mod sessions;
+mod shared;
+mod subscriptions;
+mod wills;
+mod world;

@@ -1,0 +1,391 @@
+//! What must hold: after every operation, for every message that arrives, after a restart and in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::{ConnId, Dropped, Keep, Position, Record, Recovery};
+use mqtt::{Connect, Disconnect, PacketId, QoS, ReasonCode, Subscribe, SubscriptionOptions, Version, topic};
+
+use crate::outside::{Sent, Wire};
+use crate::reference::{Message, Session, is_shared};
+use crate::run::{FILTERS, Run, TOPICS};
+
+/// The connection of one that looks at what is retained.
+const PROBE: u64 = u64::MAX;
+
+impl Run {
+    /// What must hold after every operation.
+    pub(crate) fn after(&mut self) {
+        self.groups.push(self.out.log.len());
+        for (conn, reason) in std::mem::take(&mut self.out.closed) {
+            if self.expected_closes.remove(&conn) {
+                assert_eq!(reason, ReasonCode::SessionTakenOver);
+                continue;
+            }
+            assert_eq!(reason, ReasonCode::QuotaExceeded, "{conn} was closed");
+            let who = self.clients.iter().position(|client| client.conn == Some(conn));
+            self.left(who.expect("it was connected"), true);
+        }
+        assert!(self.expected_closes.is_empty(), "a connection was not taken over");
+        self.send_wills();
+        let never = [
+            Dropped::QueueFull,
+            Dropped::TooLarge,
+            Dropped::Damaged,
+            Dropped::RetainedFull,
+        ];
+        assert!(self.out.drops.drain(..).all(|why| !never.contains(&why)));
+        if std::mem::take(&mut self.commit_later) {
+            self.commit_all();
+        }
+    }
+
+    /// Every will comes when it is due, and is sent the way of any message.
+    fn send_wills(&mut self) {
+        for will in std::mem::take(&mut self.out.wills) {
+            let no = number(&String::from_utf8_lossy(will.publish().payload));
+            assert!(self.expected_wills.remove(&no), "will {no} is not due");
+            let message = self.reference.messages[&no].clone();
+            self.route(&message, None, Keep::Always);
+        }
+        assert!(
+            self.expected_wills.is_empty(),
+            "wills {:?} are missing",
+            self.expected_wills
+        );
+    }
+
+    /// A PUBLISH arrives at a client.
+    pub(crate) fn take_publish(&mut self, who: usize, conn: u64, sent: &Sent) {
+        self.out.trace(|| format!("client {who} gets {sent:?}"));
+        let client = &mut self.clients[who];
+        let topic = match sent.alias {
+            None => sent.topic.clone(),
+            Some(alias) if sent.topic.is_empty() => client.aliases[&alias].clone(),
+            Some(alias) => {
+                assert!(alias <= client.alias_maximum);
+                client.aliases.insert(alias, sent.topic.clone());
+                sent.topic.clone()
+            }
+        };
+        if sent.payload.is_empty() {
+            // A withdrawal: which one cannot be told, but it is acknowledged like any other.
+            if sent.qos > QoS::AtMostOnce {
+                client.takes(sent.qos, sent.packet_id);
+            }
+            return;
+        }
+        let message = self.reference.messages[&number(&sent.payload)].clone();
+        assert_eq!(topic, message.topic);
+        check_expiry(&message, sent);
+        let session = self.reference.sessions.get_mut(&who).expect("connected");
+        if sent.qos > QoS::AtMostOnce {
+            let is_first = session.arrived.insert((message.no, sent.packet_id));
+            assert!(is_first || sent.dup, "message {} came again without DUP", message.no);
+            if !client.takes(sent.qos, sent.packet_id) {
+                return;
+            }
+        }
+        let is_known =
+            self.is_owed(who, conn, &message, sent) || is_replay(&message, sent) || self.is_for_group(&message, sent);
+        assert!(is_known, "client {who} did not ask for {sent:?}");
+    }
+
+    /// It is what the session's own subscriptions asked for.
+    fn is_owed(&mut self, who: usize, conn: u64, message: &Message, sent: &Sent) -> bool {
+        let could_be_replay = is_replay(message, sent);
+        let session = self.reference.sessions.get_mut(&who).expect("connected");
+        let ways = session.owed.entry(message.no).or_default();
+        let Some(owed) = ways
+            .iter_mut()
+            .find(|owed| owed.looks_like(sent.qos, sent.retain, &sent.ids))
+        else {
+            return false;
+        };
+        assert!(
+            owed.only_on.is_none_or(|only| only == conn),
+            "a transient message outlived its connection"
+        );
+        owed.seen += 1;
+        if could_be_replay {
+            return true;
+        }
+        assert!(
+            sent.qos < QoS::ExactlyOnce || owed.seen == 1,
+            "message {} came twice at QoS 2",
+            message.no
+        );
+        if owed.seen == 1 && !self.reference.repeated.contains(&message.no) {
+            let newest = session
+                .newest
+                .entry((message.from, message.topic, sent.qos))
+                .or_default();
+            let turn = self.reference.order[&message.no];
+            assert!(*newest <= turn, "message {} came after a newer one", message.no);
+            *newest = turn;
+        }
+        true
+    }
+
+    /// It is for a group of which the client is a member.
+    fn is_for_group(&mut self, message: &Message, sent: &Sent) -> bool {
+        let [id] = sent.ids[..] else { return false };
+        let filter = FILTERS[id as usize - 1];
+        if !is_shared(filter) {
+            return false;
+        }
+        let Some(group) = self.reference.groups.get_mut(&(filter, message.no)) else {
+            return false;
+        };
+        group.seen += 1;
+        assert!(
+            !group.once || group.seen == 1,
+            "message {} came twice at QoS 2 to {filter}",
+            message.no
+        );
+        true
+    }
+
+    /// The process ends, perhaps before it has written everything, and a new one starts.
+    pub(crate) fn restart(&mut self) {
+        if self.rng.one_in(2) {
+            self.commit_all();
+        }
+        let written = self.out.durable;
+        self.out.trace(|| format!("restart after record {written}"));
+        self.out.log.truncate(written);
+        self.groups.clear();
+        self.out.wires.clear();
+        self.out.loads.clear();
+        self.out.wills.clear();
+        self.out.is_full = false;
+        for client in &mut self.clients {
+            client.cut();
+            client.will = None;
+            client.pending_will = None;
+        }
+        self.reference.crash(self.now.unix_ms);
+        self.now.monotonic_ms = self.rng.below(50) as u64;
+        self.recover();
+        self.commit_all();
+        self.check_sessions();
+        self.check_retained();
+    }
+
+    fn recover(&mut self) {
+        let mut recovery = Recovery::new(self.limits.clone());
+        for (at, entry) in self.out.log.iter_mut().enumerate().skip(self.out.start) {
+            if entry.is_cancelled {
+                continue;
+            }
+            entry.is_released = false;
+            let record = Record::decode(&entry.meta, &[]).expect("what was logged");
+            recovery.restore(Position(at as u64 + 1), &record, entry.body.len());
+        }
+        self.broker = recovery.finish(self.now, &mut self.out);
+        self.broker.tick(self.now, &mut self.out);
+    }
+
+    /// Sessions and subscriptions are those that were promised.
+    fn check_sessions(&mut self) {
+        let found: BTreeSet<(String, String)> = self
+            .broker
+            .sessions()
+            .map(|session| (session.owner.into(), session.client_id.into()))
+            .collect();
+        let expected = self.reference.sessions.keys().map(|who| &self.clients[*who]);
+        let expected: BTreeSet<_> = expected
+            .map(|client| (client.owner.into(), client.name.into()))
+            .collect();
+        assert_eq!(found, expected, "sessions after a restart");
+        for (who, session) in &mut self.reference.sessions {
+            let client = &self.clients[*who];
+            let found: BTreeMap<&str, _> = self
+                .broker
+                .subscriptions(client.owner, client.name)
+                .map(|one| (one.filter, one))
+                .collect();
+            for filter in FILTERS {
+                let found = found.get(filter).map(|one| (one.options, one.subscription_id));
+                if session.unsure.contains(filter) {
+                    adopt(session, filter, found);
+                }
+                let expected = session.subs.get(filter).map(|sub| (sub.options, sub.id));
+                assert_eq!(found, expected, "{filter} of client {who} after a restart");
+            }
+            session.unsure.clear();
+        }
+    }
+
+    /// Retained messages are the last ones, or, where the publisher was not told so before a crash, ones before.
+    fn check_retained(&mut self) {
+        let found = self.probe();
+        for topic in TOPICS {
+            let candidates = self.reference.retained.entry(topic).or_default();
+            let messages = &self.reference.messages;
+            let is_found = |no: &u64| match found.get(topic) {
+                Some(found) => found == no,
+                None => messages[no].is_withdrawal,
+            };
+            let ok = candidates.iter().copied().find(is_found);
+            let nothing = !found.contains_key(topic) && !self.reference.retained_for_sure.contains(topic);
+            assert!(
+                ok.is_some() || nothing,
+                "{topic}: retained {:?}, not one of {candidates:?}",
+                found.get(topic)
+            );
+            *candidates = ok.into_iter().collect();
+        }
+    }
+
+    fn probe(&mut self) -> BTreeMap<String, u64> {
+        let has_room = true;
+        self.out.wires.insert(
+            PROBE,
+            Wire {
+                has_room,
+                ..Wire::default()
+            },
+        );
+        let connect = Connect::new(Version::V5, "probe");
+        assert!(
+            self.broker
+                .connect(self.now, ConnId(PROBE), &connect, "probe", None, &mut self.out)
+        );
+        let filters = ["#", "$x/#"].map(|filter| (filter, SubscriptionOptions::default()));
+        let subscribe = Subscribe::new(PacketId::MIN, filters.into());
+        self.broker
+            .subscribe(self.now, ConnId(PROBE), &subscribe, &mut |_| true, &mut self.out);
+        self.load_all();
+        let bye = Disconnect::new(ReasonCode::Success);
+        self.broker.disconnect(self.now, ConnId(PROBE), &bye, &mut self.out);
+        let wire = self.out.wires.remove(&PROBE).expect("just made");
+        wire.publishes
+            .into_iter()
+            .map(|sent| (sent.topic, number(&sent.payload)))
+            .collect()
+    }
+
+    /// Everybody comes back, reads and acknowledges; then nothing that was promised may be missing.
+    pub(crate) fn finish(&mut self) {
+        self.out.is_full = false;
+        for who in 0..self.clients.len() {
+            if self.clients[who].conn.is_none() && self.clients[who].is_lasting {
+                self.connect_as(who, false, None);
+                self.after();
+            }
+        }
+        let mut rounds = 0;
+        while !self.is_quiet() {
+            rounds += 1;
+            assert!(rounds < 10_000, "it never comes to rest");
+            self.commit_all();
+            self.load_all();
+            for who in 0..self.clients.len() {
+                self.open(who);
+                self.read_and_acknowledge(who);
+                self.after();
+            }
+        }
+        self.check_nothing_is_missing();
+        self.check_retained();
+        self.check_nothing_is_left();
+    }
+
+    fn is_quiet(&self) -> bool {
+        let is_read = self
+            .out
+            .wires
+            .values()
+            .all(|wire| wire.has_room && wire.publishes.is_empty() && wire.replies.is_empty());
+        let is_done = |client: &crate::client::Client| {
+            client.conn.is_none() || client.due.is_empty() && client.unacknowledged.is_empty()
+        };
+        is_read && self.clients.iter().all(is_done) && self.out.loads.is_empty()
+    }
+
+    fn check_nothing_is_missing(&self) {
+        for (who, session) in &self.reference.sessions {
+            let owed = session
+                .owed
+                .iter()
+                .flat_map(|(no, ways)| ways.iter().map(move |owed| (no, owed)));
+            for (no, owed) in owed.filter(|(_, owed)| owed.certain) {
+                let is_withdrawal = self.reference.messages[no].is_withdrawal;
+                assert!(owed.seen > 0 || is_withdrawal, "message {no} for client {who} is lost");
+            }
+        }
+        for ((filter, no), owed) in self.reference.groups.iter().filter(|(_, owed)| owed.certain) {
+            let is_withdrawal = self.reference.messages[no].is_withdrawal;
+            assert!(owed.seen > 0 || is_withdrawal, "message {no} for {filter} is lost");
+        }
+        let statistics = self.broker.statistics();
+        assert_eq!(
+            (
+                statistics.queued_messages,
+                statistics.queued_bytes,
+                statistics.in_flight
+            ),
+            (0, 0, 0)
+        );
+    }
+
+    /// When all sessions and retained messages are gone, no memory and no record is left.
+    fn check_nothing_is_left(&mut self) {
+        for who in 0..self.clients.len() {
+            self.connect_as(who, true, None);
+            self.after();
+            let conn = self.clients[who].conn.expect("just connected");
+            let bye = Disconnect {
+                session_expiry_interval_s: Some(0),
+                ..Disconnect::new(ReasonCode::Success)
+            };
+            self.broker.disconnect(self.now, ConnId(conn), &bye, &mut self.out);
+            self.clients[who].cut();
+            self.after();
+        }
+        for topic in TOPICS {
+            let withdrawal = Message {
+                is_withdrawal: true,
+                ..self.reference.any_retained(topic)
+            };
+            self.route(&withdrawal, None, Keep::Always);
+        }
+        let left = self.out.live_records();
+        let left: Vec<_> = left
+            .iter()
+            .map(|entry| Record::decode(&entry.meta, &entry.body))
+            .collect();
+        assert!(left.is_empty(), "still in the log: {left:?}");
+        assert_eq!(self.broker.statistics(), broker::Statistics::default());
+    }
+}
+
+/// It could be a retained message for a new subscription.
+fn is_replay(message: &Message, sent: &Sent) -> bool {
+    let asked = |id: &u32| topic::matches(FILTERS[*id as usize - 1], message.topic);
+    let is_plausible = sent.retain && message.retain && sent.qos <= message.qos;
+    is_plausible && sent.ids.len() <= 1 && sent.ids.iter().all(asked)
+}
+
+fn check_expiry(message: &Message, sent: &Sent) {
+    let left_s = message.expires_at_ms.map(|at_ms| {
+        assert!(
+            sent.at_ms < at_ms,
+            "message {} was sent after it had expired",
+            message.no
+        );
+        (at_ms - sent.at_ms).div_ceil(1000) as u32
+    });
+    assert_eq!(sent.expiry_s, left_s, "expiry of message {}", message.no);
+}
+
+fn adopt(session: &mut Session, filter: &'static str, found: Option<(SubscriptionOptions, Option<u32>)>) {
+    match found {
+        Some((options, id)) => session.subs.insert(filter, crate::reference::Sub { options, id }),
+        None => session.subs.remove(filter),
+    };
+}
+
+fn number(payload: &str) -> u64 {
+    payload.parse().expect("a message's number")
+}
