@@ -223,6 +223,9 @@ pub struct Usage {
     pub generator_cpu_s: f64,
     /// CPU seconds of those that the generator spent spinning for a due time, which is no work (rule 2).
     pub generator_spin_s: f64,
+    /// Seconds that answered messages spent in the client, from their answer to the moment at which the next could go:
+    /// the client's own part of a closed loop's think time, without which Little's law is not whole.
+    pub client_s: f64,
     /// CPU seconds of the server's threads, user and system; absent for a server that we did not start.
     pub server_cpu_s: Option<f64>,
     /// Resident memory of the server at the block's end, in bytes.

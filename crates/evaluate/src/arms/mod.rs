@@ -87,8 +87,8 @@ pub(crate) fn start(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningAr
         }
         ArmKind::Mosquitto => mosquitto::prepare(site, &directory, address, false)?,
         ArmKind::MosquittoTls => mosquitto::prepare(site, &directory, address, true)?,
-        ArmKind::Relay => own::prepare(site, address, "relay", Protocol::Relay),
-        ArmKind::TcpEcho => own::prepare(site, address, "tcp-echo", Protocol::Echo),
+        ArmKind::Relay => own::relay(site, address),
+        ArmKind::TcpEcho => own::echo(site, address),
         ArmKind::Target(url) => return target::reach(url),
     };
     launch_recipe(recipe, site, &directory, address)

@@ -5,13 +5,35 @@ use std::net::SocketAddr;
 use super::{Recipe, Site};
 use crate::generator::fleet::Protocol;
 
-/// `command` is the hidden command's name.
-pub(super) fn prepare(site: &Site, address: SocketAddr, command: &str, protocol: Protocol) -> Recipe {
+/// The relay, with the hops of a message through a broker.
+pub(super) fn relay(site: &Site, address: SocketAddr) -> Recipe {
+    recipe(
+        site,
+        address,
+        "relay",
+        Protocol::Relay,
+        ["TCP relay", "no broker, the same four hops"],
+    )
+}
+
+/// The echo, with two hops.
+pub(super) fn echo(site: &Site, address: SocketAddr) -> Recipe {
+    recipe(
+        site,
+        address,
+        "tcp-echo",
+        Protocol::Echo,
+        ["raw TCP echo", "no broker, two hops"],
+    )
+}
+
+fn recipe(site: &Site, address: SocketAddr, command: &str, protocol: Protocol, words: [&str; 2]) -> Recipe {
+    let [what, settings] = words.map(str::to_owned);
     Recipe {
         program: site.helper.program.clone(),
         arguments: site.helper.arguments(&[command, "--listen", &address.to_string()]),
-        version: format!("selvedge {}", env!("CARGO_PKG_VERSION")),
-        settings: "TCP_NODELAY".to_owned(),
+        version: what,
+        settings,
         protocol,
         tls: false,
     }

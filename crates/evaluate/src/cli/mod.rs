@@ -1,5 +1,6 @@
 //! `selvedge evaluate …`: what the command line can ask for. The `selvedge` program only mounts it.
 
+mod outcome;
 mod rtt;
 
 use std::ffi::OsString;
@@ -16,6 +17,8 @@ pub enum Command {
     Rtt(Box<rtt::Rtt>),
     /// Measure again what a raw file holds, with its options and seed
     Replay(rtt::Replay),
+    /// Make the report of raw files again
+    Report(outcome::Report),
     /// Run a program pinned to a CPU, ending with its parent
     #[command(hide = true)]
     Launch {
@@ -61,6 +64,7 @@ impl Command {
         match self {
             Command::Rtt(rtt) => rtt.run(prefix),
             Command::Replay(replay) => replay.run(prefix),
+            Command::Report(report) => report.run(),
             Command::Launch { cpu, command } => {
                 let (program, arguments) = command.split_first().ok_or("no program to launch")?;
                 let program = PathBuf::from(program);

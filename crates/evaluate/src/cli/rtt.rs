@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use super::Failure;
+use super::outcome::Outcome;
 use crate::rtt::{Bar, Helper, Lines, Options, Plan, Progress, run};
 use crate::run::Run;
 
@@ -15,9 +16,8 @@ pub struct Rtt {
     /// Whole runs, each with its servers started anew and the next seed; five or more give an interval
     #[arg(long, default_value_t = 1, value_name = "N")]
     runs: u64,
-    /// Directory for the raw files
-    #[arg(long, default_value = "target/evaluate", value_name = "DIR")]
-    out: PathBuf,
+    #[command(flatten)]
+    outcome: Outcome,
 }
 
 /// Repeat a run from its raw file
@@ -25,20 +25,20 @@ pub struct Rtt {
 pub struct Replay {
     /// The raw file of the run
     raw_file: PathBuf,
-    /// Directory for the new raw file
-    #[arg(long, default_value = "target/evaluate", value_name = "DIR")]
-    out: PathBuf,
+    #[command(flatten)]
+    outcome: Outcome,
 }
 
 impl Rtt {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
         let plan = Plan::new(self.options, None)?;
         let mut progress = progress();
+        let mut runs = Vec::new();
         for number in 0..self.runs {
             let plan = plan.clone().with_seed(plan.seed().wrapping_add(number));
-            measure(&plan, prefix, &self.out, progress.as_mut())?;
+            runs.push(measure(&plan, prefix, &self.outcome.out, progress.as_mut())?);
         }
-        Ok(())
+        self.outcome.report(&runs)
     }
 }
 
@@ -48,11 +48,11 @@ impl Replay {
         let before = Run::read(&self.raw_file)?;
         let plan = Plan::new(before.options, None)?.with_seed(before.seed);
         let mut progress = progress();
-        let again = measure(&plan, prefix, &self.out, progress.as_mut())?;
+        let again = measure(&plan, prefix, &self.outcome.out, progress.as_mut())?;
         if again.schedule_hash != before.schedule_hash {
             return Err("the schedule differs from the first run's: it was made by another version".into());
         }
-        Ok(())
+        self.outcome.report(&[again])
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) struct GeneratorUsage {
     pub(crate) wall_s: f64,
     pub(crate) cpu_s: f64,
     pub(crate) spin_s: f64,
+    pub(crate) client_s: f64,
 }
 
 /// Runs `pacer` to its end and until every message is answered or lost. Numbers carry `tag`, so that answers to
@@ -41,8 +42,9 @@ pub(crate) fn run_block(
     tag: u32,
 ) -> io::Result<GeneratorUsage> {
     fleet.clock = Clock::start();
-    fleet.poller.take_spin_ns();
+    fleet.poller.begin();
     let cpu_before = thread_cpu_s();
+    let mut client_ns = 0;
     loop {
         send_due(fleet, pacer, recorder, payloads, tag);
         for _ in 0..recorder.expire(fleet.clock.now_ns()) {
@@ -53,12 +55,13 @@ pub(crate) fn run_block(
             break;
         }
         fleet.turn(due_ns, deadline_ns)?;
-        take_answers(fleet, pacer, recorder, tag);
+        client_ns += take_answers(fleet, pacer, recorder, tag);
     }
     Ok(GeneratorUsage {
         wall_s: fleet.clock.now_ns() as f64 / 1e9,
         cpu_s: thread_cpu_s() - cpu_before,
-        spin_s: fleet.poller.take_spin_ns() as f64 / 1e9,
+        spin_s: fleet.poller.spin_ns() as f64 / 1e9,
+        client_s: client_ns as f64 / 1e9,
     })
 }
 
@@ -73,16 +76,21 @@ fn send_due(fleet: &mut Fleet, pacer: &mut Pacer, recorder: &mut Recorder, paylo
     }
 }
 
-fn take_answers(fleet: &mut Fleet, pacer: &mut Pacer, recorder: &mut Recorder, tag: u32) {
+/// Returns the nanoseconds that the client had the answered messages to itself.
+fn take_answers(fleet: &mut Fleet, pacer: &mut Pacer, recorder: &mut Recorder, tag: u32) -> u64 {
+    let mut client_ns = 0;
     for answer in fleet.answers.drain(..) {
         let (block, message) = ((answer.number >> 32) as u32, answer.number as u32);
         if block != tag {
             continue;
         }
         if recorder.answered(message, answer.received_ns, answer.server_ns) == Answered::First {
-            pacer.settled(fleet.clock.now_ns());
+            let free_ns = fleet.clock.now_ns();
+            pacer.settled(free_ns);
+            client_ns += free_ns - answer.received_ns;
         }
     }
+    client_ns
 }
 
 /// Round trips one at a time, by the devices in turn, until the medians of two windows agree.

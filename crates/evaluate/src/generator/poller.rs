@@ -19,6 +19,8 @@ pub(crate) struct Poller {
     epoll: OwnedFd,
     timer: OwnedFd,
     events: Vec<epoll::Event>,
+    /// When the timer fires, on the clock of this block; it fires too early rather than being set for every wait.
+    armed_ns: Option<u64>,
     spins: bool,
     spin_ns: u64,
 }
@@ -46,6 +48,7 @@ impl Poller {
             epoll,
             timer,
             events: Vec::with_capacity(EVENTS),
+            armed_ns: None,
             spins,
             spin_ns: 0,
         })
@@ -95,7 +98,13 @@ impl Poller {
                 }
             }
             Some(wake_ns) => {
-                self.arm(wake_ns - now_ns)?;
+                if self
+                    .armed_ns
+                    .is_none_or(|armed_ns| armed_ns > wake_ns || armed_ns <= now_ns)
+                {
+                    self.arm(wake_ns - now_ns)?;
+                    self.armed_ns = Some(wake_ns);
+                }
                 self.poll(None)?;
             }
             None => self.poll(None)?,
@@ -146,8 +155,14 @@ impl Poller {
         })
     }
 
-    /// Nanoseconds spent spinning since last asked.
-    pub(crate) fn take_spin_ns(&mut self) -> u64 {
-        std::mem::take(&mut self.spin_ns)
+    /// Begins a block: its clock has a new zero.
+    pub(crate) fn begin(&mut self) {
+        self.armed_ns = None;
+        self.spin_ns = 0;
+    }
+
+    /// Nanoseconds spent spinning in this block.
+    pub(crate) fn spin_ns(&self) -> u64 {
+        self.spin_ns
     }
 }

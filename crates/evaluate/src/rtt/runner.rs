@@ -239,6 +239,7 @@ impl Meter {
             wall_s: generator.wall_s,
             generator_cpu_s: generator.cpu_s,
             generator_spin_s: generator.spin_s,
+            client_s: generator.client_s,
             server_cpu_s: running
                 .cpu_s()
                 .zip(self.server_cpu_s)

@@ -59,6 +59,6 @@ fn littles_law(cell: &Cell, block: &Block, response_us: &[f64]) -> Option<Check>
         answered: block.counters.answered,
         wall_s: block.usage.wall_s,
         mean_response_s: mean_us / 1e6,
-        think_s: cell.think_us as f64 / 1e6,
+        think_s: cell.think_us as f64 / 1e6 + block.usage.client_s / block.counters.answered.max(1) as f64,
     }))
 }

@@ -1,0 +1,77 @@
+//! Where raw files and their report go.
+
+use std::path::PathBuf;
+
+use super::Failure;
+use crate::report;
+use crate::run::Run;
+
+/// What is done with the runs.
+#[derive(Debug, clap::Args)]
+pub(super) struct Outcome {
+    /// Directory for raw files and the report
+    #[arg(long, default_value = "target/evaluate", value_name = "DIR")]
+    pub(super) out: PathBuf,
+    /// What is printed
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// A table for people
+    #[default]
+    Table,
+    /// The whole summary for programs
+    Json,
+}
+
+/// Make the report of raw files again; several are runs of one experiment
+#[derive(Debug, clap::Args)]
+pub struct Report {
+    /// The raw files
+    #[arg(required = true)]
+    raw_files: Vec<PathBuf>,
+    #[command(flatten)]
+    outcome: Outcome,
+}
+
+impl Report {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let runs: Vec<Run> = self
+            .raw_files
+            .iter()
+            .map(|path| Run::read(path))
+            .collect::<Result<_, _>>()?;
+        self.outcome.report(&runs)
+    }
+}
+
+impl Outcome {
+    /// Writes the report as HTML, CSV and JSON, and prints it.
+    pub(super) fn report(&self, runs: &[Run]) -> Result<(), Failure> {
+        std::fs::create_dir_all(&self.out).map_err(|error| format!("{}: {error}", self.out.display()))?;
+        let summary = report::summarise(runs);
+        let json = report::json(&summary);
+        for (name, text) in [
+            ("report.html", report::html(&summary)),
+            ("report.csv", report::csv(&summary)),
+        ] {
+            self.write(name, &text)?;
+        }
+        self.write("report.json", &json)?;
+        match self.output {
+            Output::Json => println!("{json}"),
+            Output::Table => {
+                print!("{}", report::table(&summary));
+                println!("  Report with plots: {}", self.out.join("report.html").display());
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
+        let path = self.out.join(name);
+        Ok(std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?)
+    }
+}
