@@ -2,11 +2,18 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::Failure;
 use super::outcome::Outcome;
-use crate::rtt::{Bar, Helper, Lines, Options, Plan, Progress, run};
+use crate::replay::{self, Machine, Pace, record};
+use crate::rtt::{Bar, Helper, Lines, Options, Plan, Progress, Trace, run};
 use crate::run::Run;
+
+/// Stands for a file: readings of the machine itself.
+const THIS_MACHINE: &str = "machine";
+const MACHINE_READINGS: u32 = 100;
+const MACHINE_READING_EVERY: Duration = Duration::from_millis(20);
 
 /// Measure the full-stack round trip
 #[derive(Debug, clap::Args)]
@@ -31,8 +38,9 @@ pub struct Replay {
 
 impl Rtt {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
-        let plan = Plan::new(self.options, None)?;
         let mut progress = progress();
+        let trace = data_set(&self.options, progress.as_mut())?;
+        let plan = Plan::new(self.options, trace)?;
         let mut runs = Vec::new();
         for number in 0..self.runs {
             let plan = plan.clone().with_seed(plan.seed().wrapping_add(number));
@@ -46,14 +54,49 @@ impl Replay {
     /// The same options and seed; says so where they no longer make the same schedule.
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
         let before = Run::read(&self.raw_file)?;
-        let plan = Plan::new(before.options, None)?.with_seed(before.seed);
         let mut progress = progress();
+        let trace = data_set(&before.options, progress.as_mut())?;
+        let plan = Plan::new(before.options, trace)?.with_seed(before.seed);
         let again = measure(&plan, prefix, &self.outcome.out, progress.as_mut())?;
         if again.schedule_hash != before.schedule_hash {
             return Err("the schedule differs from the first run's: it was made by another version".into());
         }
         self.outcome.report(&[again])
     }
+}
+
+/// The data set that the options name, if any.
+fn data_set(options: &Options, progress: &mut dyn Progress) -> Result<Option<Trace>, Failure> {
+    let Some(path) = &options.replay else { return Ok(None) };
+    let pace = Pace {
+        devices: options.most_devices(),
+        speed: options.replay_speed.unwrap_or(1.0),
+    };
+    if path.as_os_str() == THIS_MACHINE {
+        progress.say("Reading this machine's CPU, memory, disks, network and temperatures …");
+        let mut machine = Machine::new(Path::new("/"));
+        return Ok(Some(record(
+            &mut machine,
+            MACHINE_READINGS,
+            MACHINE_READING_EVERY,
+            pace,
+        )));
+    }
+    let replay = replay::read(path, pace)?;
+    progress.say(&format!(
+        "{} readings of {}",
+        replay.trace.readings.len(),
+        replay.trace.source
+    ));
+    if replay.rejected.count > 0 {
+        let first = replay
+            .rejected
+            .named
+            .first()
+            .map_or(String::new(), |(line, why)| format!(": line {line}: {why}"));
+        progress.say(&format!("{} rows left out, the first{first}", replay.rejected.count));
+    }
+    Ok(Some(replay.trace))
 }
 
 /// One run and its raw file.

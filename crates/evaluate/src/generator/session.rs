@@ -1,6 +1,6 @@
 //! The client's half of MQTT 3.1.1: connecting, subscribing and the flows of QoS 0, 1 and 2. Pure: bytes in, bytes out.
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 
 use mqtt::{
     Ack, Connect, Packet, PacketId, Publish, PublishProperties, QoS, ReasonCode, Subscribe, SubscriptionOptions,
@@ -195,10 +195,10 @@ fn words(error: &mqtt::DecodeError) -> String {
     )
 }
 
-/// Packet identifiers in use, in the order in which they were given out (MQTT-2.3.1-4).
+/// Packet identifiers in use (MQTT-2.3.1-4).
 #[derive(Default)]
 struct PacketIds {
-    in_use: VecDeque<PacketId>,
+    in_use: HashSet<PacketId>,
     last: Option<PacketId>,
 }
 
@@ -209,13 +209,12 @@ impl PacketIds {
             return None;
         }
         let mut next = self.after_last();
-        // Acknowledgements come in order, so that the first in turn is free unless one was never acknowledged.
         while self.in_use.contains(&next) {
             self.last = Some(next);
             next = self.after_last();
         }
         self.last = Some(next);
-        self.in_use.push_back(next);
+        self.in_use.insert(next);
         Some(next)
     }
 
@@ -224,10 +223,7 @@ impl PacketIds {
     }
 
     fn release(&mut self, id: PacketId) {
-        // Servers acknowledge in order (MQTT-4.6.0-2), so that it is the first.
-        if let Some(place) = self.in_use.iter().position(|used| *used == id) {
-            self.in_use.remove(place);
-        }
+        self.in_use.remove(&id);
     }
 }
 
@@ -242,7 +238,7 @@ mod tests {
     #[test]
     fn packet_identifiers_wrap_around_and_skip_zero() {
         let mut ids = PacketIds {
-            in_use: VecDeque::new(),
+            in_use: HashSet::new(),
             last: Some(PacketId::MAX),
         };
         assert_eq!(ids.take(), Some(id(1)));
@@ -251,7 +247,7 @@ mod tests {
     #[test]
     fn an_identifier_in_use_is_not_given_again_and_there_are_65_535() {
         let mut ids = PacketIds {
-            in_use: VecDeque::from([id(1), id(65_535)]),
+            in_use: HashSet::from([id(1), id(65_535)]),
             last: Some(PacketId::MAX),
         };
         assert_eq!(ids.take(), Some(id(2)));

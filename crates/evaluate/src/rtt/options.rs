@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::arm_kind::ArmKind;
+use super::presets::defaults;
 use super::units;
 use crate::run::LoadModel;
 
@@ -57,11 +58,11 @@ pub struct Options {
     /// Seed of schedules and of the order of arms; drawn and recorded if absent
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Send the rows of this data set (CSV) as readings
+    /// Send the rows of this data set (CSV) as readings, or with `machine` readings of this machine
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
     /// Replay this many times faster than the data set was recorded
-    #[arg(long, value_name = "FACTOR", requires = "replay")]
+    #[arg(long, value_parser = units::factor, value_name = "FACTOR", requires = "replay")]
     pub replay_speed: Option<f64>,
     /// Path of the `selvedge` program, if it is not this one
     #[arg(long = "selvedge", value_name = "PATH")]
@@ -69,6 +70,20 @@ pub struct Options {
     /// Path of the `mosquitto` program, if it is not found
     #[arg(long = "mosquitto", value_name = "PATH")]
     pub mosquitto_program: Option<PathBuf>,
+}
+
+impl Options {
+    /// The most devices of any cell.
+    pub(crate) fn most_devices(&self) -> u32 {
+        let usual = defaults(self.preset).sweeps.into_iter().flat_map(|sweep| sweep.devices);
+        let said = self.devices.iter().copied();
+        if self.devices.is_empty() {
+            usual.max()
+        } else {
+            said.max()
+        }
+        .unwrap_or(1)
+    }
 }
 
 /// Experiments that need no further option.

@@ -34,6 +34,18 @@ pub(crate) fn bytes(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}` is over 4 GiB"))
 }
 
+/// A factor above 0, such as `60` or `0.5`.
+pub(crate) fn factor(text: &str) -> Result<f64, String> {
+    let value = text
+        .parse::<f64>()
+        .map_err(|_| format!("`{text}` is no number: write 60 or 0.5"))?;
+    if value > 0.0 && value.is_finite() {
+        Ok(value)
+    } else {
+        Err(format!("`{text}` is not above 0"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +76,21 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(bytes(text).map_err(drop), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_factor_is_above_zero() {
+        let cases = [
+            ("60", Ok(60.0)),
+            ("0.5", Ok(0.5)),
+            ("0", Err(())),
+            ("-1", Err(())),
+            ("inf", Err(())),
+            ("fast", Err(())),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(factor(text).map_err(drop), expected, "{text}");
         }
     }
 }
