@@ -3,6 +3,7 @@
 mod csv;
 mod html;
 mod plot;
+mod sentences;
 mod summary;
 #[cfg(test)]
 pub(crate) mod synthetic;
@@ -16,7 +17,7 @@ pub use summary::{
     RequirementVerdict, RunFacts, Shapes, Summary, Sweep, SweepKnees, Swept, summarise, summarise_by,
 };
 pub use table::table;
-pub(crate) use words::duration;
+pub(crate) use words::{bytes, duration};
 
 /// The summary as JSON, for programs: figures in µs, losses as the word `"lost"`.
 ///

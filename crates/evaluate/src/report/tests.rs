@@ -264,6 +264,19 @@ fn every_row_of_the_csv_has_every_column() {
 }
 
 #[test]
+fn blocks_that_ended_early_or_were_not_warm_are_said() {
+    let mut disturbed = run(1, vec![cell()], &behaviours(), 5);
+    disturbed.blocks[1].failure = Some("the connection was reset".into());
+    disturbed.blocks[2].warm_up.settled = false;
+    let table = table(&summarise(&[disturbed])).replace("\n   ", "");
+    assert!(
+        table.contains("1 of 5 blocks, the first because the connection was reset"),
+        "{table}"
+    );
+    assert!(table.contains("in 1 of 5 blocks the warm-up did not settle"), "{table}");
+}
+
+#[test]
 fn a_block_without_a_sample_breaks_nothing() {
     let mut empty = run(1, vec![cell()], &behaviours(), 5);
     for block in &mut empty.blocks {

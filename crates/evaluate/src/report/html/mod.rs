@@ -8,7 +8,8 @@ mod results;
 mod verdicts;
 
 use super::plot::escaped;
-use super::{Summary, table, words};
+use super::sentences::sentences;
+use super::{Summary, words};
 
 /// The whole page.
 pub fn html(summary: &Summary) -> String {
@@ -54,7 +55,7 @@ fn head(summary: &Summary) -> String {
         out.push_str(&format!("<a href=\"#{id}\">{name}</a> "));
     }
     out.push_str("</nav><h2 id=\"short\">In short</h2><ul>");
-    for line in table::sentences(summary) {
+    for line in sentences(summary) {
         let alert = if line.starts_with("Invalid") {
             " class=\"invalid\""
         } else {

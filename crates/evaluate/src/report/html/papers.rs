@@ -57,8 +57,8 @@ fn claim_rows(claim: &ClaimVerdict) -> Vec<Vec<Cell>> {
         };
         let (class, word) = match finding.shape {
             Shape::Agrees => ("agrees", "same shape"),
-            Shape::Differs => ("no", "another shape"),
-            Shape::Undecided => ("undecided", "undecided"),
+            Shape::Differs => ("other", "another shape"),
+            Shape::Undecided => ("soft", "undecided"),
             Shape::NotMeasured => ("soft", "not measured"),
         };
         vec![

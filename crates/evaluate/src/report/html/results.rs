@@ -133,7 +133,7 @@ fn noise_row(summary: &Summary, noise: &Against) -> Vec<Cell> {
     let mut cells = vec![Cell::text(format!("noise of this machine ({name} against itself)"))];
     cells.extend((0..5).map(|_| Cell::text("")));
     let ratio = |comparison: Comparison| comparison.ratio.as_ref().map_or(String::new(), words::ratio);
-    cells.extend([noise.p50, noise.p99].map(|comparison| Cell::text(ratio(comparison))));
+    cells.extend([noise.p50, noise.p99].map(|comparison| Cell::judged("interval", &ratio(comparison), "")));
     cells
 }
 

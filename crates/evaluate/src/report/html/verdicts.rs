@@ -2,7 +2,7 @@
 
 use super::page::{Cell, Page, originals};
 use super::words::{self, count};
-use crate::report::{ArmResult, CellSummary, Summary};
+use crate::report::{ArmResult, CellSummary, LawResult, Summary};
 use crate::stats::Outcome;
 
 /// Rows of a table shown unfolded.
@@ -143,43 +143,45 @@ fn sanity(page: &mut Page, summary: &Summary) {
             .iter()
             .flat_map(|cell| cell.arms.iter().map(move |result| (cell, result)))
     };
-    let broken = results().filter(|(_, result)| !result.is_valid()).count();
+    let invalid = results().filter(|(_, result)| !result.is_valid()).count();
     let all = results().count();
-    page.paragraph(&match broken {
+    page.paragraph(&match invalid {
         0 => format!("All hold in all {all} results: each is a result."),
-        broken => format!("{broken} of {all} results break a law and are no results."),
+        invalid => format!("{invalid} of {all} results break a law and are no results."),
     });
     let laws = results().flat_map(|(cell, result)| result.laws.iter().map(move |law| (cell, result, law)));
-    let mut rows: Vec<(bool, Vec<Cell>)> = laws
-        .map(|(cell, result, law)| {
-            let holds = law.broken == 0;
-            let word = if holds { "holds" } else { "broken" };
-            let share = format!("in {} of {}", law.tested - law.broken, law.tested);
-            let row = vec![
-                Cell::text(words::cell(&cell.cell)),
-                Cell::text(&summary.arms[result.arm].name),
-                Cell::text(law.law),
-                Cell::judged(if holds { "yes" } else { "no" }, word, &share),
-                Cell::text(&law.detail),
-            ];
-            (holds, row)
-        })
-        .collect();
-    rows.sort_by_key(|(holds, _)| *holds);
-    let rows: Vec<Vec<Cell>> = rows.into_iter().map(|(_, row)| row).collect();
-    page.folded(&format!("{} laws tested", rows.len()), broken > 0, |page| {
+    let (broken, kept): (Vec<_>, Vec<_>) = laws.partition(|(_, _, law)| law.broken > 0);
+    let rows = |laws: Vec<(&CellSummary, &ArmResult, &LawResult)>| -> Vec<Vec<Cell>> {
+        laws.into_iter()
+            .map(|(cell, result, law)| law_row(summary, cell, result, law))
+            .collect()
+    };
+    if !broken.is_empty() {
         page.table(
             "",
-            &[
-                "load",
-                "arm",
-                "law",
-                "verdict",
-                "values (of the first block that breaks it, else the first)",
-            ],
-            &rows,
+            &["load", "arm", "law", "verdict", "the first block that breaks it"],
+            &rows(broken),
         );
+    }
+    page.folded(&format!("{} laws that hold", kept.len()), false, |page| {
+        page.table("", &["load", "arm", "law", "verdict", "the first block"], &rows(kept));
     });
+}
+
+fn law_row(summary: &Summary, cell: &CellSummary, result: &ArmResult, law: &LawResult) -> Vec<Cell> {
+    let (class, word) = if law.broken == 0 {
+        ("yes", "holds")
+    } else {
+        ("no", "broken")
+    };
+    let blocks = if law.broken == 0 { law.tested } else { law.broken };
+    vec![
+        Cell::text(words::cell(&cell.cell)),
+        Cell::arm(result.arm, &summary.arms[result.arm].name),
+        Cell::text(law.law),
+        Cell::judged(class, word, &format!("in {blocks} of {}", law.tested)),
+        Cell::text(&law.detail),
+    ]
 }
 
 fn costs(page: &mut Page, summary: &Summary) {

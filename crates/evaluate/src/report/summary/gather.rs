@@ -75,11 +75,15 @@ pub(super) fn arms(runs: &[Run]) -> Vec<ArmFacts> {
 }
 
 fn facts(arm: &Arm, again_of: Option<usize>) -> ArmFacts {
-    let label = match (arm.version.as_str(), arm.settings.as_str()) {
-        ("", "") => arm.name.clone(),
-        (version, "") => version.to_owned(),
-        ("", settings) => format!("{}, {settings}", arm.name),
-        (version, settings) => format!("{version}, {settings}"),
+    let named = match arm.version.as_str() {
+        "" => arm.name.clone(),
+        version if version.starts_with(&arm.name) => version.to_owned(),
+        version => format!("{} ({version})", arm.name),
+    };
+    let label = if arm.settings.is_empty() {
+        named
+    } else {
+        format!("{named}, {}", arm.settings)
     };
     ArmFacts {
         name: arm.name.clone(),

@@ -1,0 +1,191 @@
+//! What follows from the figures, in words: the same on the terminal and at the head of the page.
+
+use super::words::{self, count};
+use super::{ArmFacts, ArmResult, CellSummary, Summary};
+use crate::stats::{Comparison, Outcome, Undecided, Verdict};
+
+/// What follows from the figures, one line each.
+pub(super) fn sentences(summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(headline(summary));
+    lines.extend(broken_laws(summary));
+    lines.extend(undecided(summary));
+    lines.extend(disturbed(summary));
+    for (number, arm) in summary
+        .arms
+        .iter()
+        .enumerate()
+        .filter(|(_, arm)| arm.again_of.is_none())
+    {
+        let results: Vec<(&CellSummary, &ArmResult)> = summary
+            .cells
+            .iter()
+            .filter_map(|cell| Some((cell, cell.arm(number)?)))
+            .filter(|(_, r)| r.is_valid())
+            .collect();
+        lines.extend(determinism(arm, &results));
+    }
+    lines.extend(good_for(summary));
+    lines.extend(
+        summary
+            .skipped
+            .iter()
+            .map(|skip| format!("Not measured: {}: {}", skip.arm, skip.reason)),
+    );
+    lines
+}
+
+/// Our arm against the baseline under the first load.
+fn headline(summary: &Summary) -> Option<String> {
+    let cell = summary.cells.first()?;
+    let result = cell.arm(headline_arm(summary))?;
+    let against = result.against?;
+    let (ours, theirs) = (&summary.arms[result.arm].name, &summary.arms[against.other].name);
+    let ratio = |quantile: &str, comparison: &Comparison| format!("{quantile} {}", words::comparison(comparison));
+    Some(format!(
+        "{ours} against {theirs}, {}: {}, {}",
+        words::cell(&cell.cell),
+        ratio("p50", &against.p50),
+        ratio("p99", &against.p99)
+    ))
+}
+
+/// Ours where it was measured, else the first that is not the baseline.
+fn headline_arm(summary: &Summary) -> usize {
+    let ours = summary.arms.iter().position(|arm| arm.name == "selvedge");
+    ours.or_else(|| summary.arms.iter().position(|arm| !arm.baseline))
+        .unwrap_or(0)
+}
+
+fn broken_laws(summary: &Summary) -> Vec<String> {
+    let results = summary
+        .cells
+        .iter()
+        .flat_map(|cell| cell.arms.iter().map(move |result| (cell, result)));
+    let line = |(cell, result): (&CellSummary, &ArmResult)| {
+        let broken: Vec<String> = result
+            .laws
+            .iter()
+            .filter(|law| law.broken > 0)
+            .map(|law| format!("{}: {}", law.law, law.detail))
+            .collect();
+        let name = &summary.arms[result.arm].name;
+        (!broken.is_empty()).then(|| format!("Invalid: {name}, {}: {}", words::cell(&cell.cell), broken.join("; ")))
+    };
+    results.filter_map(line).collect()
+}
+
+/// Blocks that ended early or began before the system was warm.
+fn disturbed(summary: &Summary) -> Vec<String> {
+    let results = summary
+        .cells
+        .iter()
+        .flat_map(|cell| cell.arms.iter().map(move |result| (cell, result)));
+    let remark = |(cell, result): (&CellSummary, &ArmResult)| {
+        let where_ = format!("{}, {}", summary.arms[result.arm].name, words::cell(&cell.cell));
+        let failed = result.failures.first().map(|first| {
+            let (failed, all) = (result.failures.len(), result.blocks);
+            format!("Ended early: {where_}: {failed} of {all} blocks, the first because {first}")
+        });
+        let cold = (result.unsettled > 0).then(|| {
+            let (cold, all) = (result.unsettled, result.blocks);
+            format!("Not warm: {where_}: in {cold} of {all} blocks the warm-up did not settle before its bound")
+        });
+        [failed, cold].into_iter().flatten()
+    };
+    results.flat_map(remark).collect()
+}
+
+/// Each reason once.
+fn undecided(summary: &Summary) -> Vec<String> {
+    let against = summary
+        .cells
+        .iter()
+        .flat_map(|cell| &cell.arms)
+        .filter_map(|result| result.against);
+    let mut reasons: Vec<Undecided> = Vec::new();
+    for comparison in against.flat_map(|against| [against.p50, against.p99]) {
+        if let Verdict::Undecided(reason) = comparison.verdict
+            && !reasons.contains(&reason)
+        {
+            reasons.push(reason);
+        }
+    }
+    reasons
+        .into_iter()
+        .map(|reason| format!("Undecided where {}.", words::why(reason)))
+        .collect()
+}
+
+/// Whether an arm is deterministic under all loads, else the first under which it is not.
+fn determinism(arm: &ArmFacts, results: &[(&CellSummary, &ArmResult)]) -> Option<String> {
+    let failed: Vec<&(&CellSummary, &ArmResult)> = results
+        .iter()
+        .filter(|(_, result)| result.determinism.outcome() != Outcome::Pass)
+        .collect();
+    let Some((cell, result)) = failed.first() else {
+        return deterministic(arm, results);
+    };
+    let which = match (results.len(), failed.len()) {
+        (1, _) => String::new(),
+        (all, 1) => format!(" under 1 of {all} loads, {}", words::cell(&cell.cell)),
+        (all, failed) => format!(
+            " under {failed} of {all} loads, the first being {}",
+            words::cell(&cell.cell)
+        ),
+    };
+    Some(format!(
+        "{}: {}{which}: {}",
+        arm.name,
+        not_deterministic(result),
+        words::determinism(result)
+    ))
+}
+
+fn deterministic(arm: &ArmFacts, results: &[(&CellSummary, &ArmResult)]) -> Option<String> {
+    let spread = results
+        .iter()
+        .filter_map(|(_, result)| result.determinism.spread)
+        .max_by(f64::total_cmp)?;
+    let messages: usize = results.iter().map(|(_, result)| result.determinism.messages).sum();
+    let (loads, most) = match results.len() {
+        1 => (String::new(), "="),
+        all => (format!(" under all {all} loads"), "≤"),
+    };
+    let (messages, spread) = (count(messages as u64), words::duration(spread));
+    Some(format!(
+        "{}: deterministic{loads} (no trend over {messages} messages; p99 − p50 {most} {spread})",
+        arm.name
+    ))
+}
+
+fn not_deterministic(result: &ArmResult) -> &'static str {
+    match result.determinism.outcome() {
+        Outcome::Fail => "not deterministic",
+        _ => "determinism undecided",
+    }
+}
+
+/// What the headline arm is good for, under the first load.
+fn good_for(summary: &Summary) -> Option<String> {
+    let ours = headline_arm(summary);
+    let result = summary.cells.first()?.arm(ours).filter(|result| result.is_valid())?;
+    let verdicts = result.requirements.iter().take(2).rev().map(|verdict| {
+        let missed = format!(
+            "{} of {} missed",
+            count(verdict.missed as u64),
+            count(verdict.messages as u64)
+        );
+        let said = match verdict.outcome {
+            Outcome::Pass => format!("yes on this machine, {missed}"),
+            Outcome::Fail => format!("no, {missed}"),
+            Outcome::Undecided => format!("undecided, {missed}"),
+        };
+        format!("{} ({}) {said}", verdict.requirement.name, verdict.requirement.bound())
+    });
+    let name = &summary.arms[ours].name;
+    Some(format!(
+        "{name} is good for: {}",
+        verdicts.collect::<Vec<_>>().join(" · ")
+    ))
+}
