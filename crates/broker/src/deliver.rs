@@ -84,16 +84,11 @@ impl Broker {
         let is_logged = one.logged && !refused;
         let session = self.sessions.get(one.slot);
         let after_commit = is_logged && passing.is_resent_if_lost && one.qos == QoS::ExactlyOnce;
-        let is_open = session
-            .live
-            .as_ref()
-            .is_some_and(|live| session.takes(seq, live) && out.has_room(live.conn));
-        let leaves = is_open && !after_commit;
+        let leaves = !after_commit && session.takes_now(seq, |conn| out.has_room(conn));
         let is_needed_again = (session.is_persistent() || one.group.is_some()) && !passing.is_transient();
         let held = (!leaves || is_needed_again).then(|| self.hold(is_logged, passing, fanout));
         let ids = fanout.ids_of(&one);
-        let session = self.sessions.get_mut(one.slot);
-        let mut delivery = Delivery {
+        let delivery = Delivery {
             seq,
             held,
             group: one.group,
@@ -104,32 +99,52 @@ impl Broker {
             after_commit,
             state: State::Waiting,
         };
-        match &mut session.live {
-            Some(live) if leaves => {
-                let look = Look {
-                    ids,
-                    ..Look::of(&delivery)
-                };
-                if let Err(why) = transmit(live, passing.message.publish, &look, out) {
-                    out.dropped(why);
-                    let id = session.id;
-                    self.settle(id, &delivery, out);
-                    return false;
-                }
-                delivery.state = State::Sent;
+        if leaves {
+            self.send_at_once(one.slot, delivery, passing.message.publish, ids, out)
+        } else {
+            self.let_wait(one.slot, delivery)
+        }
+    }
+
+    /// Sends a message that did not have to wait. Whether it was sent.
+    fn send_at_once(
+        &mut self,
+        slot: Slot,
+        delivery: Delivery,
+        publish: &Publish<'_>,
+        ids: &[u32],
+        out: &mut dyn Sink,
+    ) -> bool {
+        let session = self.sessions.get_mut(slot);
+        let Some(live) = &mut session.live else { return false };
+        let look = Look {
+            ids,
+            ..Look::of(&delivery)
+        };
+        match transmit(live, publish, &look, out) {
+            Ok(()) => {
                 session.outgoing.sent(delivery);
                 true
             }
-            live => {
-                let is_connected = live.is_some();
-                let len = held.map_or(0, |id| self.held.get(id).len);
-                session.outgoing.wait(delivery, len);
-                if let Some(id) = held.filter(|_| after_commit) {
-                    self.awaiting.push_back((self.held.get(id).position, one.slot));
-                }
-                is_connected
+            Err(why) => {
+                out.dropped(why);
+                let id = session.id;
+                self.settle(id, &delivery, out);
+                false
             }
         }
+    }
+
+    /// Puts a message behind those that wait. Whether there is a connection to wait for.
+    fn let_wait(&mut self, slot: Slot, delivery: Delivery) -> bool {
+        let held = delivery.held.map(|id| self.held.get(id));
+        if let Some(held) = held.filter(|_| delivery.after_commit) {
+            self.awaiting.push_back((held.position, slot));
+        }
+        let len = held.map_or(0, |held| held.len);
+        let session = self.sessions.get_mut(slot);
+        session.outgoing.wait(delivery, len);
+        session.live.is_some()
     }
 
     /// [`Sink::has_room`] is true again, or for the first time.

@@ -2,7 +2,8 @@
 
 use mqtt::QoS;
 
-use crate::record::{self, Damaged, SessionId};
+use crate::record::{Damaged, SessionId};
+use crate::record_bytes;
 use crate::wire::{self, Reader};
 
 /// The sessions that a message is for, as the log's bytes have them.
@@ -65,7 +66,7 @@ impl<'a> Delivered<'a> {
         for _ in 0..ids_len {
             from.u32()?;
         }
-        let qos = record::qos(flags & !RETAIN)?;
+        let qos = record_bytes::qos(flags & !RETAIN)?;
         Ok(Delivered {
             session,
             seq,

@@ -25,6 +25,7 @@ mod pass_on;
 mod publish;
 mod receive;
 mod record;
+mod record_bytes;
 mod recovery;
 mod relocate;
 mod retain;

@@ -143,11 +143,10 @@ impl Broker {
     /// Why a session cannot take another message that may have to wait.
     fn refusal(&self, slot: Slot, len: usize, passing: &Passing<'_>, out: &dyn Sink) -> Option<Dropped> {
         let session = self.sessions.get(slot);
-        let live = session.live.as_ref();
-        if live.is_some_and(|live| session.is_open() && out.has_room(live.conn)) {
+        if session.takes_now(session.outgoing.next_seq(), |conn| out.has_room(conn)) {
             return None;
         }
-        if live.is_none() && passing.is_transient() {
+        if session.live.is_none() && passing.is_transient() {
             return Some(Dropped::Offline);
         }
         let bytes = session.outgoing.waiting_bytes() + len as u64;

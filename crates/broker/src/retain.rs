@@ -143,44 +143,52 @@ impl Broker {
         };
         let (most, id) = (replay.qos, replay.id);
         let Some((topic, retained)) = self.retained.next_match(&replay.filter, replay.after.as_deref()) else {
-            let replays = &mut self.sessions.get_mut(slot).replays;
-            replays.remove(0);
-            replays.shrink_to_fit();
+            self.finish_replay(slot);
             return true;
         };
         let qos = most.min(retained.qos);
-        if qos != QoS::AtMostOnce && !session.is_open() {
+        let is_open = session.takes_now(session.outgoing.next_seq(), |conn| out.has_room(conn));
+        if qos != QoS::AtMostOnce && !is_open {
             return false;
         }
-        let held = self.held.get(retained.held);
-        let Some(body) = held.body.clone() else {
+        if self.held.get(retained.held).body.is_none() {
             crate::deliver::load(&mut self.held, retained.held, slot, out);
             return false;
-        };
-        let (is_logged, expires_at_ms) = (held.is_logged(), held.expires_at_ms);
+        }
         let topic = topic.into();
         self.sessions.get_mut(slot).replays[0].after = Some(topic);
-        match decode_body(&body) {
-            None => out.dropped(Dropped::Damaged),
-            Some(_) if expires_at_ms <= now.monotonic_ms => {}
-            Some(publish) => {
-                let properties = aged(publish.properties, now, expires_at_ms);
-                let publish = Publish {
-                    qos: retained.qos,
-                    properties,
-                    ..publish
-                };
-                let keep = if is_logged { Keep::Always } else { Keep::Memory };
-                let message = Message {
-                    publish: &publish,
-                    from: None,
-                    addressee: None,
-                    keep,
-                };
-                let mut fanout = Fanout::to(slot, qos, true, id, None);
-                self.dispatch(now, &message, expires_at_ms, &mut fanout, out);
-            }
-        }
+        self.give(now, retained, Fanout::to(slot, qos, true, id, None), out);
         true
+    }
+
+    fn finish_replay(&mut self, slot: Slot) {
+        let replays = &mut self.sessions.get_mut(slot).replays;
+        replays.remove(0);
+        replays.shrink_to_fit();
+    }
+
+    /// Gives a retained message that is in memory to one session.
+    fn give(&mut self, now: Now, retained: Retained, mut fanout: Fanout, out: &mut dyn Sink) {
+        let held = self.held.get(retained.held).clone();
+        let Some(publish) = held.body.as_deref().and_then(decode_body) else {
+            return out.dropped(Dropped::Damaged);
+        };
+        if held.expires_at_ms <= now.monotonic_ms {
+            return;
+        }
+        let properties = aged(publish.properties, now, held.expires_at_ms);
+        let publish = Publish {
+            qos: retained.qos,
+            properties,
+            ..publish
+        };
+        let keep = if held.is_logged() { Keep::Always } else { Keep::Memory };
+        let message = Message {
+            publish: &publish,
+            from: None,
+            addressee: None,
+            keep,
+        };
+        self.dispatch(now, &message, held.expires_at_ms, &mut fanout, out);
     }
 }

@@ -136,16 +136,10 @@ impl Session {
         self.live.as_ref().map(|live| live.version)
     }
 
-    /// Whether a new message of QoS 1 or 2 could leave at once, as far as the session knows.
-    pub(crate) fn is_open(&self) -> bool {
-        self.live
-            .as_ref()
-            .is_some_and(|live| self.takes(self.outgoing.next_seq(), live))
-    }
-
-    /// As [`Session::is_open`], for a message that has its number.
-    pub(crate) fn takes(&self, seq: u64, live: &Live) -> bool {
-        self.outgoing.is_open(seq, live.window)
+    /// Whether a new message of QoS 1 or 2 with this number could leave at once.
+    pub(crate) fn takes_now(&self, seq: u64, has_room: impl Fn(ConnId) -> bool) -> bool {
+        let live = self.live.as_ref().filter(|live| has_room(live.conn));
+        live.is_some_and(|live| self.outgoing.is_open(seq, live.window))
     }
 
     pub(crate) fn subscription(&self, filter: &str) -> Result<usize, usize> {
@@ -185,7 +179,7 @@ impl Session {
     /// How well it could take a message of a group. Without connection it keeps only what may be `kept`.
     pub(crate) fn readiness(&self, has_room: impl Fn(ConnId) -> bool, kept: bool) -> Readiness {
         match &self.live {
-            Some(live) if has_room(live.conn) && self.is_open() => Readiness::Ready,
+            Some(_) if self.takes_now(self.outgoing.next_seq(), has_room) => Readiness::Ready,
             Some(_) => Readiness::Busy,
             None if kept => Readiness::Away,
             None => Readiness::Never,

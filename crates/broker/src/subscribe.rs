@@ -5,7 +5,7 @@ use mqtt::{Packet, QoS, ReasonCode, RetainHandling, SubAck, Subscribe, Subscript
 use crate::ids::Slot;
 use crate::log::{bury, replace};
 use crate::receive::is_too_deep;
-use crate::session::Subscription;
+use crate::session::{Session, Subscription};
 use crate::shared::Member;
 use crate::{Broker, ConnId, Full, Now, Position, Record, Sink};
 
@@ -78,21 +78,7 @@ impl Broker {
             return Err(Full);
         }
         let old = found.map_or(Position(0), |at| session.subscriptions[at].record);
-        let record = if session.is_persistent() {
-            let subscription_id = Some(id).filter(|id| *id != 0);
-            replace(
-                &Record::Subscription {
-                    session: session.id,
-                    filter,
-                    options,
-                    subscription_id,
-                },
-                old,
-                out,
-            )?
-        } else {
-            old
-        };
+        let record = log_subscription(session, filter, options, id, old, out)?;
         let subscription = self.link(slot, filter, matched, options, id, record);
         let wants_retained = match options.retain_handling {
             RetainHandling::Send => true,
@@ -182,6 +168,30 @@ impl Broker {
         self.end_replay(slot, filter);
         Ok(Some(after))
     }
+}
+
+fn log_subscription(
+    session: &Session,
+    filter: &str,
+    options: SubscriptionOptions,
+    id: u32,
+    old: Position,
+    out: &mut dyn Sink,
+) -> Result<Position, Full> {
+    if !session.is_persistent() {
+        return Ok(old);
+    }
+    let subscription_id = Some(id).filter(|id| *id != 0);
+    replace(
+        &Record::Subscription {
+            session: session.id,
+            filter,
+            options,
+            subscription_id,
+        },
+        old,
+        out,
+    )
 }
 
 /// Most sessions have one subscription: the first takes the room of one.

@@ -128,6 +128,18 @@ fn no_more_is_in_flight_than_the_client_s_receive_maximum() {
 }
 
 #[test]
+fn a_message_does_not_overtake_those_that_wait() {
+    let mut world = pair(&clean("subscriber"), 1);
+    world.block(2);
+    world.publish(1, &message("a", "1", 1));
+    world.out.without_room.clear();
+    world.publish(1, &message("a", "2", 1));
+    assert_eq!(world.got(2), [""; 0], "room is used when it is told");
+    world.unblock(2);
+    assert_eq!(world.got(2), ["a=1 qos1 id1", "a=2 qos1 id2"]);
+}
+
+#[test]
 fn a_slow_reader_loses_qos_0_and_gets_the_rest_later() {
     let mut world = pair(&clean("subscriber"), 1);
     world.block(2);

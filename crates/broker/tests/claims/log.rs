@@ -111,6 +111,7 @@ fn an_owed_pubrel_and_a_received_identifier_outlast_a_restart() {
     world.connect(4, &lasting("subscriber"));
     world.publish(3, &message("a", "1", 2));
     world.load();
+    world.commit();
     assert_eq!(world.got(4), ["CONNACK present", "PUBREL 1"]);
     assert_eq!(world.got(3), ["CONNACK present", "PUBREC 1"]);
 }

@@ -3,6 +3,7 @@
 mod delivery;
 mod limits;
 mod log;
+mod outside;
 mod retained;
 mod sessions;
 mod shared;

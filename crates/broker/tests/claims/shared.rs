@@ -58,6 +58,23 @@ fn what_a_dead_member_did_not_acknowledge_goes_to_another_as_new() {
 }
 
 #[test]
+fn what_a_session_leaves_when_it_ends_waits_for_a_member_that_is_away() {
+    let mut world = group(&[lasting("m2"), lasting("m3")]);
+    world.publish(1, &message("a", "1", 1));
+    world.cut(3);
+    world.cut(2);
+    world.connect(
+        4,
+        &Connect {
+            clean_start: true,
+            ..lasting("m2")
+        },
+    );
+    world.connect(5, &lasting("m3"));
+    assert_eq!(world.got(5), ["CONNACK present", "a=1 qos1 id1"]);
+}
+
+#[test]
 fn qos_2_that_was_sent_waits_for_its_member() {
     let mut world = group(&[lasting("m2"), lasting("m3")]);
     world.publish(1, &message("a", "1", 2));

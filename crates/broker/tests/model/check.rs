@@ -1,16 +1,11 @@
-//! What must hold: after every operation, for every message that arrives, after a restart and in the end.
+//! What must hold: after every operation, for every message that arrives, and in the end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use broker::{ConnId, Dropped, Keep, Record};
+use mqtt::{Disconnect, QoS, ReasonCode, topic};
 
-use broker::{ConnId, Dropped, Keep, Position, Record, Recovery};
-use mqtt::{Connect, Disconnect, PacketId, QoS, ReasonCode, Subscribe, SubscriptionOptions, Version, topic};
-
-use crate::outside::{Sent, Wire};
-use crate::reference::{Message, Session, is_shared};
+use crate::outside::Sent;
+use crate::reference::{Message, is_shared};
 use crate::run::{FILTERS, Run, TOPICS};
-
-/// The connection of one that looks at what is retained.
-const PROBE: u64 = u64::MAX;
 
 impl Run {
     /// What must hold after every operation.
@@ -145,126 +140,6 @@ impl Run {
         true
     }
 
-    /// The process ends, perhaps before it has written everything, and a new one starts.
-    pub(crate) fn restart(&mut self) {
-        if self.rng.one_in(2) {
-            self.commit_all();
-        }
-        let written = self.out.durable;
-        self.out.trace(|| format!("restart after record {written}"));
-        self.out.log.truncate(written);
-        self.groups.clear();
-        self.out.wires.clear();
-        self.out.loads.clear();
-        self.out.wills.clear();
-        self.out.is_full = false;
-        for client in &mut self.clients {
-            client.cut();
-            client.will = None;
-            client.pending_will = None;
-        }
-        self.reference.crash(self.now.unix_ms);
-        self.now.monotonic_ms = self.rng.below(50) as u64;
-        self.recover();
-        self.commit_all();
-        self.check_sessions();
-        self.check_retained();
-    }
-
-    fn recover(&mut self) {
-        let mut recovery = Recovery::new(self.limits.clone());
-        for (at, entry) in self.out.log.iter_mut().enumerate().skip(self.out.start) {
-            if entry.is_cancelled {
-                continue;
-            }
-            entry.is_released = false;
-            let record = Record::decode(&entry.meta, &[]).expect("what was logged");
-            recovery.restore(Position(at as u64 + 1), &record, entry.body.len());
-        }
-        self.broker = recovery.finish(self.now, &mut self.out);
-        self.broker.tick(self.now, &mut self.out);
-    }
-
-    /// Sessions and subscriptions are those that were promised.
-    fn check_sessions(&mut self) {
-        let found: BTreeSet<(String, String)> = self
-            .broker
-            .sessions()
-            .map(|session| (session.owner.into(), session.client_id.into()))
-            .collect();
-        let expected = self.reference.sessions.keys().map(|who| &self.clients[*who]);
-        let expected: BTreeSet<_> = expected
-            .map(|client| (client.owner.into(), client.name.into()))
-            .collect();
-        assert_eq!(found, expected, "sessions after a restart");
-        for (who, session) in &mut self.reference.sessions {
-            let client = &self.clients[*who];
-            let found: BTreeMap<&str, _> = self
-                .broker
-                .subscriptions(client.owner, client.name)
-                .map(|one| (one.filter, one))
-                .collect();
-            for filter in FILTERS {
-                let found = found.get(filter).map(|one| (one.options, one.subscription_id));
-                if session.unsure.contains(filter) {
-                    adopt(session, filter, found);
-                }
-                let expected = session.subs.get(filter).map(|sub| (sub.options, sub.id));
-                assert_eq!(found, expected, "{filter} of client {who} after a restart");
-            }
-            session.unsure.clear();
-        }
-    }
-
-    /// Retained messages are the last ones, or, where the publisher was not told so before a crash, ones before.
-    fn check_retained(&mut self) {
-        let found = self.probe();
-        for topic in TOPICS {
-            let candidates = self.reference.retained.entry(topic).or_default();
-            let messages = &self.reference.messages;
-            let is_found = |no: &u64| match found.get(topic) {
-                Some(found) => found == no,
-                None => messages[no].is_withdrawal,
-            };
-            let ok = candidates.iter().copied().find(is_found);
-            let nothing = !found.contains_key(topic) && !self.reference.retained_for_sure.contains(topic);
-            assert!(
-                ok.is_some() || nothing,
-                "{topic}: retained {:?}, not one of {candidates:?}",
-                found.get(topic)
-            );
-            *candidates = ok.into_iter().collect();
-        }
-    }
-
-    fn probe(&mut self) -> BTreeMap<String, u64> {
-        let has_room = true;
-        self.out.wires.insert(
-            PROBE,
-            Wire {
-                has_room,
-                ..Wire::default()
-            },
-        );
-        let connect = Connect::new(Version::V5, "probe");
-        assert!(
-            self.broker
-                .connect(self.now, ConnId(PROBE), &connect, "probe", None, &mut self.out)
-        );
-        let filters = ["#", "$x/#"].map(|filter| (filter, SubscriptionOptions::default()));
-        let subscribe = Subscribe::new(PacketId::MIN, filters.into());
-        self.broker
-            .subscribe(self.now, ConnId(PROBE), &subscribe, &mut |_| true, &mut self.out);
-        self.load_all();
-        let bye = Disconnect::new(ReasonCode::Success);
-        self.broker.disconnect(self.now, ConnId(PROBE), &bye, &mut self.out);
-        let wire = self.out.wires.remove(&PROBE).expect("just made");
-        wire.publishes
-            .into_iter()
-            .map(|sent| (sent.topic, number(&sent.payload)))
-            .collect()
-    }
-
     /// Everybody comes back, reads and acknowledges; then nothing that was promised may be missing.
     pub(crate) fn finish(&mut self) {
         self.out.is_full = false;
@@ -379,13 +254,6 @@ fn check_expiry(message: &Message, sent: &Sent) {
     assert_eq!(sent.expiry_s, left_s, "expiry of message {}", message.no);
 }
 
-fn adopt(session: &mut Session, filter: &'static str, found: Option<(SubscriptionOptions, Option<u32>)>) {
-    match found {
-        Some((options, id)) => session.subs.insert(filter, crate::reference::Sub { options, id }),
-        None => session.subs.remove(filter),
-    };
-}
-
-fn number(payload: &str) -> u64 {
+pub(crate) fn number(payload: &str) -> u64 {
     payload.parse().expect("a message's number")
 }

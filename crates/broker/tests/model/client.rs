@@ -33,6 +33,8 @@ pub(crate) struct Client {
     pub(crate) name: &'static str,
     pub(crate) version: Version,
     pub(crate) is_lasting: bool,
+    /// Seconds that its session outlives the connection, if it is to.
+    pub(crate) expiry_s: u32,
     pub(crate) receive_maximum: u16,
     pub(crate) alias_maximum: u16,
     pub(crate) conn: Option<u64>,
@@ -52,9 +54,6 @@ pub(crate) struct Client {
     pub(crate) last_packet_id: u16,
 }
 
-/// Seconds that lasting sessions of version 5 outlive their connection.
-pub(crate) const EXPIRY_S: u32 = 100;
-
 impl Client {
     pub(crate) fn new(owner: &'static str, name: &'static str, version: Version, is_lasting: bool) -> Self {
         Client {
@@ -62,6 +61,7 @@ impl Client {
             name,
             version,
             is_lasting,
+            expiry_s: u32::MAX,
             receive_maximum: u16::MAX,
             alias_maximum: 0,
             conn: None,
@@ -81,7 +81,7 @@ impl Client {
         let is_v5 = self.version == Version::V5;
         Connect {
             clean_start: clean_start || (!is_v5 && !self.is_lasting),
-            session_expiry_interval_s: (is_v5 && self.is_lasting).then_some(EXPIRY_S),
+            session_expiry_interval_s: (is_v5 && self.is_lasting).then_some(self.expiry_s),
             receive_maximum: if is_v5 {
                 NonZeroU16::new(self.receive_maximum)
             } else {

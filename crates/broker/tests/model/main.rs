@@ -6,8 +6,11 @@ mod check;
 mod client;
 mod outside;
 mod reference;
+mod restart;
 mod rng;
 mod run;
+mod traffic;
+mod upkeep;
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,15 +1,14 @@
 //! One sequence of random operations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 
-use broker::{Broker, ConnId, Keep, Limits, Now, Position, Published, Received, Record};
+use broker::{Broker, ConnId, Limits, Now};
 use mqtt::{
-    Ack, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionOptions,
-    Unsubscribe, Version,
+    Disconnect, PacketId, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionOptions, Unsubscribe, Version,
 };
 
-use crate::client::{Client, Due, Unacknowledged};
+use crate::client::Client;
 use crate::outside::{Outside, Reply, Wire};
 use crate::reference::{Message, Reference, Sub, is_shared};
 use crate::rng::Rng;
@@ -70,6 +69,7 @@ impl Run {
             if version == Version::V5 {
                 client.receive_maximum = rng.pick(&[1, 2, 5, u16::MAX]);
                 client.alias_maximum = rng.pick(&[0, 0, 2]);
+                client.expiry_s = rng.pick(&[100, u32::MAX]);
             }
             client
         });
@@ -111,7 +111,7 @@ impl Run {
             94 => self.out.is_full = self.rng.one_in(3),
             95 => self.collect(),
             96 => self.send_transient(),
-            97 if self.rng.one_in(3) => self.restart(),
+            97 if self.rng.one_in(2) => self.restart(),
             _ => self.read(who),
         }
         self.after();
@@ -214,8 +214,12 @@ impl Run {
         if session.expiry_s == 0 {
             self.session_ends(who);
         }
+        self.commit_later |= self
+            .reference
+            .sessions
+            .get(&who)
+            .is_some_and(|session| session.expiry_s != u32::MAX);
         self.due_wills();
-        self.commit_later = true;
     }
 
     pub(crate) fn session_ends(&mut self, who: usize) {
@@ -287,7 +291,7 @@ impl Run {
         self.clients[who].conn.filter(|_| self.clients[who].is_ready)
     }
 
-    fn new_message(&mut self, from: Option<usize>) -> Message {
+    pub(crate) fn new_message(&mut self, from: Option<usize>) -> Message {
         let no = self.next_no;
         self.next_no += 1;
         let message = Message {
@@ -303,339 +307,4 @@ impl Run {
         self.reference.messages.insert(no, message.clone());
         message
     }
-
-    fn publish_new(&mut self, who: usize) {
-        let Some(_) = self.ready(who).filter(|_| self.clients[who].unacknowledged.len() < 20) else {
-            return;
-        };
-        let mut message = self.new_message(Some(who));
-        // Those of lasting clients may be sent again later, with another deadline.
-        let client = &self.clients[who];
-        if client.version == Version::V5 && !client.is_lasting && !message.retain && self.rng.one_in(3) {
-            message.expires_at_ms = Some(self.now.unix_ms + self.rng.pick(&[1, 10]) * 1000);
-        }
-        message.is_withdrawal = message.retain && self.rng.one_in(4);
-        let client = &mut self.clients[who];
-        let packet_id = if message.qos == QoS::AtMostOnce {
-            0
-        } else {
-            client.free_packet_id()
-        };
-        if packet_id != 0 {
-            let unacknowledged = Unacknowledged {
-                packet_id,
-                message: message.clone(),
-                is_received: false,
-            };
-            client.unacknowledged.push_back(unacknowledged);
-        }
-        self.publish(who, &message, packet_id, false);
-    }
-
-    /// The whole way of a PUBLISH, as the hub takes it.
-    fn publish(&mut self, who: usize, message: &Message, packet_id: u16, dup: bool) {
-        let Some(conn) = self.clients[who].conn.map(ConnId) else {
-            return;
-        };
-        let payload = message.payload();
-        let publish = Publish {
-            dup,
-            packet_id: PacketId::new(packet_id),
-            ..self.publish_of(message, &payload)
-        };
-        let Received::New { alias: None } = self.broker.receive(self.now, conn, &publish, &mut self.out) else {
-            return;
-        };
-        let published = self.route(message, Some(conn), Keep::Always);
-        if let Some(packet_id) = publish.packet_id {
-            let reason = if published.refused {
-                ReasonCode::QuotaExceeded
-            } else {
-                ReasonCode::Success
-            };
-            let (now, qos, after) = (self.now, message.qos, published.after);
-            self.broker
-                .acknowledge(now, conn, packet_id, qos, reason, after, &mut self.out);
-        }
-    }
-
-    fn publish_of<'a>(&self, message: &Message, payload: &'a str) -> Publish<'a> {
-        let mut publish = Publish::new(message.topic, message.qos, None, payload.as_bytes());
-        publish.retain = message.retain;
-        let left_ms = message
-            .expires_at_ms
-            .map(|at_ms| at_ms.saturating_sub(self.now.unix_ms));
-        publish.properties.message_expiry_interval_s = left_ms.map(|ms| ms.div_ceil(1000) as u32);
-        publish
-    }
-
-    /// A message that is let in goes its way, in the broker and in the reference.
-    pub(crate) fn route(&mut self, message: &Message, from: Option<ConnId>, keep: Keep) -> Published {
-        let payload = message.payload();
-        let publish = self.publish_of(message, &payload);
-        let conns: BTreeMap<usize, u64> = (0..)
-            .zip(&self.clients)
-            .filter_map(|(who, client)| Some((who, client.conn?)))
-            .collect();
-        let with_room: BTreeSet<u64> = self
-            .out
-            .wires
-            .iter()
-            .filter(|(_, wire)| wire.has_room)
-            .map(|(conn, _)| *conn)
-            .collect();
-        let passing = broker::Message {
-            publish: &publish,
-            from,
-            addressee: None,
-            keep,
-        };
-        let published = self.broker.publish(self.now, &passing, &mut self.out);
-        self.out.trace(|| format!("{message:?} {published:?}"));
-        if published.refused && message.qos == QoS::ExactlyOnce {
-            return published;
-        }
-        for (who, owed) in self.reference.route(message, published.refused, &conns) {
-            let at_once = conns.get(&who).filter(|conn| with_room.contains(conn));
-            if let Some(conn) = at_once.filter(|_| owed.qos == QoS::AtMostOnce) {
-                let is_it = |sent: &&crate::outside::Sent| sent.payload == payload && sent.ids == owed.ids;
-                let count = self.out.wires[conn].publishes.iter().filter(is_it).count();
-                assert!(count >= 1, "message {} did not reach client {who} at QoS 0", message.no);
-            }
-        }
-        published
-    }
-
-    fn read(&mut self, who: usize) {
-        let Some(conn) = self.clients[who].conn else { return };
-        let prefers_reply = self.rng.one_in(2) || !self.clients[who].is_ready;
-        if prefers_reply && let Some(reply) = self.out.next_reply(conn) {
-            return self.take_reply(who, conn, reply);
-        }
-        let wire = self.out.wires.get_mut(&conn).expect("connected");
-        if let Some(sent) = wire.publishes.pop_front() {
-            assert!(self.clients[who].is_ready, "a message came before CONNACK");
-            self.take_publish(who, conn, &sent);
-        }
-    }
-
-    fn take_reply(&mut self, who: usize, conn: u64, reply: Reply) {
-        self.out.trace(|| format!("client {who} reads {reply:?}"));
-        let client = &mut self.clients[who];
-        assert_eq!(
-            client.is_ready,
-            !matches!(reply, Reply::ConnAck { .. }),
-            "CONNACK comes first, and once"
-        );
-        match reply {
-            Reply::ConnAck { present, .. } => self.take_connack(who, conn, present),
-            Reply::PubAck(packet_id, reason) | Reply::PubRec(packet_id, reason) if reason.is_error() => {
-                client.unacknowledged.retain(|other| other.packet_id != packet_id);
-            }
-            Reply::PubAck(packet_id, _) => {
-                let at = client
-                    .unacknowledged
-                    .iter()
-                    .position(|other| other.packet_id == packet_id);
-                let done = client
-                    .unacknowledged
-                    .remove(at.expect("an answer to a question"))
-                    .expect("just found");
-                assert_eq!(done.message.qos, QoS::AtLeastOnce);
-                self.reference.acknowledged(done.message.no);
-            }
-            Reply::PubRec(packet_id, _) => {
-                let mut open = client.unacknowledged.iter_mut();
-                let open = open
-                    .find(|other| other.packet_id == packet_id)
-                    .expect("an answer to a question");
-                open.is_received = true;
-                self.reference.acknowledged(open.message.no);
-                self.send(conn, &Packet::PubRel(ack(packet_id)));
-            }
-            Reply::PubComp(packet_id) => client.unacknowledged.retain(|other| other.packet_id != packet_id),
-            Reply::PubRel(packet_id) => {
-                client.held.remove(&packet_id);
-                client.due.push(Due::Complete(packet_id));
-            }
-            Reply::SubAck => {
-                let session = self.reference.sessions.get_mut(&who).expect("connected");
-                session.unsure_acks -= 1;
-                if session.unsure_acks == 0 {
-                    session.unsure.clear();
-                }
-            }
-        }
-    }
-
-    fn take_connack(&mut self, who: usize, conn: u64, present: bool) {
-        let client = &mut self.clients[who];
-        client.is_ready = true;
-        if !present {
-            client.forget();
-        }
-        self.out.wires.get_mut(&conn).expect("connected").has_room = true;
-        self.broker.writable(self.now, ConnId(conn), &mut self.out);
-        for open in self.clients[who].unacknowledged.clone() {
-            if open.is_received {
-                self.send(conn, &Packet::PubRel(ack(open.packet_id)));
-            } else {
-                self.publish(who, &open.message, open.packet_id, true);
-            }
-        }
-    }
-
-    fn acknowledge(&mut self, who: usize) {
-        let Some(conn) = self.ready(who).filter(|_| !self.clients[who].due.is_empty()) else {
-            return;
-        };
-        let client = &mut self.clients[who];
-        let at = if self.rng.one_in(3) {
-            self.rng.below(client.due.len())
-        } else {
-            0
-        };
-        let packet = match client.due.remove(at) {
-            Due::Received(packet_id) => Packet::PubRec(ack(packet_id)),
-            Due::Ack(packet_id) => {
-                client.in_flight.remove(&packet_id);
-                Packet::PubAck(ack(packet_id))
-            }
-            Due::Complete(packet_id) => {
-                client.in_flight.remove(&packet_id);
-                Packet::PubComp(ack(packet_id))
-            }
-        };
-        self.send(conn, &packet);
-    }
-
-    fn send(&mut self, conn: u64, packet: &Packet<'_>) {
-        self.broker.handle(self.now, ConnId(conn), packet, &mut self.out);
-    }
-
-    pub(crate) fn open(&mut self, who: usize) {
-        let Some(conn) = self.ready(who) else { return };
-        self.out.wires.get_mut(&conn).expect("connected").has_room = true;
-        self.broker.writable(self.now, ConnId(conn), &mut self.out);
-    }
-
-    pub(crate) fn read_and_acknowledge(&mut self, who: usize) {
-        for _ in 0..4 {
-            self.read(who);
-            self.acknowledge(who);
-        }
-    }
-
-    fn toggle_room(&mut self, who: usize) {
-        let Some(conn) = self.ready(who) else { return };
-        let wire = self.out.wires.get_mut(&conn).expect("connected");
-        wire.has_room = !wire.has_room;
-        if wire.has_room {
-            self.broker.writable(self.now, ConnId(conn), &mut self.out);
-        }
-    }
-
-    fn commit_some(&mut self) {
-        let next: Vec<usize> = self
-            .groups
-            .iter()
-            .copied()
-            .filter(|end| *end > self.out.durable)
-            .collect();
-        if !next.is_empty() {
-            let end = self.rng.pick(&next);
-            self.commit(end);
-        }
-    }
-
-    pub(crate) fn commit_all(&mut self) {
-        self.commit(self.out.log.len());
-    }
-
-    fn commit(&mut self, end: usize) {
-        self.out.trace(|| format!("commit {end}"));
-        self.out.durable = end;
-        self.groups.retain(|other| *other > end);
-        self.broker.durable(self.now, Position(end as u64), &mut self.out);
-    }
-
-    fn load_one(&mut self) {
-        let Some(position) = self.out.loads.pop_first() else {
-            return;
-        };
-        let body = self.out.log[position.0 as usize - 1].body.clone();
-        self.broker.loaded(self.now, position, Some(&body), &mut self.out);
-    }
-
-    pub(crate) fn load_all(&mut self) {
-        while !self.out.loads.is_empty() {
-            self.load_one();
-        }
-    }
-
-    fn pass_time(&mut self) {
-        let ms = self.rng.pick(&[1, 999, 3_000, 6_000, 120_000]);
-        self.advance(ms);
-    }
-
-    pub(crate) fn advance(&mut self, ms: u64) {
-        self.now.monotonic_ms += ms;
-        self.now.unix_ms += ms;
-        self.out.now_ms = self.now.unix_ms;
-        self.due_wills();
-        for who in 0..self.clients.len() {
-            let Some(session) = self.reference.sessions.get(&who) else {
-                continue;
-            };
-            let ends = session.ended_at_ms.filter(|_| session.expiry_s != u32::MAX);
-            if ends.is_some_and(|at_ms| at_ms + u64::from(session.expiry_s) * 1000 <= self.now.unix_ms) {
-                self.session_ends(who);
-            }
-        }
-        self.broker.tick(self.now, &mut self.out);
-    }
-
-    /// The log takes the place of its oldest records back.
-    fn collect(&mut self) {
-        self.commit_all();
-        let end = self.out.start + self.rng.below(self.out.durable - self.out.start + 1);
-        for at in self.out.start..end {
-            let entry = &self.out.log[at];
-            if entry.is_cancelled || entry.is_released {
-                continue;
-            }
-            let (meta, body) = (entry.meta.clone(), entry.body.clone());
-            let record = Record::decode(&meta, &body).expect("what was logged");
-            if self
-                .broker
-                .relocate(self.now, Position(at as u64 + 1), &record, &mut self.out)
-                .is_err()
-            {
-                return;
-            }
-            assert!(self.out.log[at].is_released);
-        }
-        self.commit_all();
-        self.out.start = end;
-    }
-
-    /// The hub sends a message that is for sessions connected now alone.
-    fn send_transient(&mut self) {
-        let message = Message {
-            is_transient: true,
-            retain: false,
-            ..self.new_message(None)
-        };
-        self.route(
-            &message,
-            None,
-            Keep::Never {
-                until_ms: self.now.monotonic_ms + 10_000,
-            },
-        );
-    }
-}
-
-pub(crate) fn ack(packet_id: u16) -> Ack<'static> {
-    Ack::new(PacketId::new(packet_id).expect("not zero"), ReasonCode::Success)
 }
