@@ -1,7 +1,7 @@
 //! What follows from the figures, in words: the same on the terminal and at the head of the page.
 
 use super::words::{self, count};
-use super::{ArmFacts, ArmResult, CellSummary, Summary};
+use super::{ArmFacts, ArmResult, CellSummary, LawResult, Summary};
 use crate::stats::{Comparison, Outcome, Undecided, Verdict};
 
 /// What follows from the figures, one line each.
@@ -57,22 +57,31 @@ fn headline_arm(summary: &Summary) -> usize {
         .unwrap_or(0)
 }
 
+/// Each law that is broken anywhere, with the first result that breaks it.
 fn broken_laws(summary: &Summary) -> Vec<String> {
-    let results = summary
-        .cells
-        .iter()
-        .flat_map(|cell| cell.arms.iter().map(move |result| (cell, result)));
-    let line = |(cell, result): (&CellSummary, &ArmResult)| {
-        let broken: Vec<String> = result
-            .laws
+    let results = || {
+        summary
+            .cells
             .iter()
-            .filter(|law| law.broken > 0)
-            .map(|law| format!("{}: {}", law.law, law.detail))
-            .collect();
-        let name = &summary.arms[result.arm].name;
-        (!broken.is_empty()).then(|| format!("Invalid: {name}, {}: {}", words::cell(&cell.cell), broken.join("; ")))
+            .flat_map(|cell| cell.arms.iter().map(move |result| (cell, result)))
     };
-    results.filter_map(line).collect()
+    let broken = results().flat_map(|(cell, result)| result.laws.iter().map(move |law| (cell, result, law)));
+    let mut first: Vec<(&CellSummary, &ArmResult, &LawResult, usize)> = Vec::new();
+    for (cell, result, law) in broken.filter(|(_, _, law)| law.broken > 0) {
+        match first.iter_mut().find(|(_, _, known, _)| known.law == law.law) {
+            Some((.., count)) => *count += 1,
+            None => first.push((cell, result, law, 1)),
+        }
+    }
+    let all = results().count();
+    let line = |(cell, result, law, broken): (&CellSummary, &ArmResult, &LawResult, usize)| {
+        let place = format!("{}, {}", summary.arms[result.arm].name, words::cell(&cell.cell));
+        format!(
+            "Invalid: {} of {all} results break “{}”, the first being {place}: {}",
+            broken, law.law, law.detail
+        )
+    };
+    first.into_iter().map(line).collect()
 }
 
 /// Blocks that ended early or began before the system was warm.

@@ -192,11 +192,13 @@ fn each_cell(page: &mut Page, summary: &Summary, strokes: impl Fn(&Shapes) -> St
 
 fn load(page: &mut Page, summary: &Summary) {
     page.heading("load", "Load against latency");
-    let loads: Vec<&Sweep> = summary.sweeps.iter().filter(|sweep| !sweep.knees.is_empty()).collect();
+    let loads: Vec<&Sweep> = summary.sweeps.iter().filter(|sweep| sweep.swept.is_load()).collect();
     if loads.is_empty() {
         page.paragraph("Not measured in this run: it takes a sweep over interval, devices or concurrency.");
+    } else if loads.iter().all(|sweep| sweep.knees.is_empty()) {
+        page.paragraph("No arm has valid results, with enough messages for p99, under two loads.");
     }
-    for sweep in loads {
+    for sweep in loads.into_iter().filter(|sweep| !sweep.knees.is_empty()) {
         page.subheading(&format!("By {}", words::swept(sweep.swept)));
         let plot = Lines {
             lines: sweep.knees.iter().flat_map(load_lines).collect(),

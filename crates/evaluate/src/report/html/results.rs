@@ -162,16 +162,21 @@ fn compared(comparison: &Comparison) -> Cell {
 
 fn ratio_section(page: &mut Page, summary: &Summary) {
     page.heading("ratios", "Ratios to the baseline");
-    for (number, cell) in summary.cells.iter().enumerate() {
+    let mut drawn = 0;
+    for cell in &summary.cells {
         let bars: Vec<Bar> = cell
             .arms
             .iter()
             .flat_map(|result| bars(summary, cell, result))
             .collect();
         let Some(svg) = ratios(&bars) else { continue };
-        page.folded(&words::cell(&cell.cell), number < UNFOLDED, |page| {
+        page.folded(&words::cell(&cell.cell), drawn < UNFOLDED, |page| {
             page.figure(&svg, &legend(summary), &caption(summary));
         });
+        drawn += 1;
+    }
+    if drawn == 0 {
+        page.paragraph("None: no other arm and the baseline have valid results under the same load.");
     }
 }
 
