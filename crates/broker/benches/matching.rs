@@ -1,9 +1,11 @@
-//! How long finding and serving the subscribers of a topic takes: `cargo bench -p broker`.
+//! How long finding and serving the subscribers of a topic takes, and coming back from a log: `cargo bench -p broker`.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use broker::{Broker, ConnId, Dropped, Full, Keep, Limits, Message, Now, OwnedMessage, Position, Record, Sink};
+use broker::{
+    Broker, ConnId, Dropped, Full, Keep, Limits, Message, Now, OwnedMessage, Position, Record, Recovery, Sink,
+};
 use mqtt::{Connect, Packet, PacketId, Publish, QoS, ReasonCode, Subscribe, SubscriptionOptions, Version};
 
 const NOW: Now = Now {
@@ -11,10 +13,13 @@ const NOW: Now = Now {
     unix_ms: 1,
 };
 
-/// Takes everything and keeps nothing.
+/// Takes everything and keeps nothing but the log's metas.
 #[derive(Default)]
 struct Nowhere {
     messages: u64,
+    /// The metas of all records, one behind the other, and their ends.
+    metas: Vec<u8>,
+    ends: Vec<usize>,
 }
 
 impl Sink for Nowhere {
@@ -27,8 +32,10 @@ impl Sink for Nowhere {
     }
     fn reply(&mut self, _: ConnId, _: &Packet<'_>, _: Position) {}
     fn close(&mut self, _: ConnId, _: ReasonCode) {}
-    fn log(&mut self, _: &Record<'_>) -> Result<Position, Full> {
-        Ok(Position(1))
+    fn log(&mut self, record: &Record<'_>) -> Result<Position, Full> {
+        record.encode(&mut self.metas);
+        self.ends.push(self.metas.len());
+        Ok(Position(self.ends.len() as u64))
     }
     fn cancel(&mut self, _: Position) -> bool {
         true
@@ -43,6 +50,63 @@ fn main() {
     exact();
     beside_others();
     many_on_one();
+    recovery();
+}
+
+/// A process that comes back to 1,000,000 messages for 100 sessions.
+fn recovery() {
+    let log = queued(100, 10_000);
+    let best = (0..5).map(|_| recover(&log)).min();
+    println!(
+        "a log with 1,000,000 queued messages: best {} ms",
+        best.unwrap_or_default()
+    );
+}
+
+fn recover(log: &Nowhere) -> u128 {
+    let started = Instant::now();
+    let mut recovery = Recovery::new(Limits::default());
+    let mut start = 0;
+    for (at, end) in (1..).zip(&log.ends) {
+        let record = Record::decode(&log.metas[start..*end], &[]).expect("what was logged");
+        recovery.restore(Position(at), &record, 150);
+        start = *end;
+    }
+    let broker = recovery.finish(NOW, &mut Nowhere::default());
+    let took_ms = started.elapsed().as_millis();
+    assert_eq!(broker.statistics().queued_messages, 1_000_000);
+    took_ms
+}
+
+/// A log in which each of `sessions` has `each` messages waiting.
+fn queued(sessions: u64, each: usize) -> Nowhere {
+    let (mut broker, mut out) = (Broker::new(Limits::default()), Nowhere::default());
+    for session in 0..sessions {
+        let (name, topic) = (format!("session-{session}"), format!("{session}"));
+        let connect = Connect {
+            session_expiry_interval_s: Some(u32::MAX),
+            ..Connect::new(Version::V5, &name)
+        };
+        broker.connect(NOW, ConnId(session), &connect, "", None, &mut out);
+        let options = SubscriptionOptions {
+            qos: QoS::AtLeastOnce,
+            ..SubscriptionOptions::default()
+        };
+        let subscribe = Subscribe::new(PacketId::MIN, vec![(&topic, options)]);
+        broker.subscribe(NOW, ConnId(session), &subscribe, &mut |_| true, &mut out);
+        broker.closed(NOW, ConnId(session), &mut out);
+        for _ in 0..each {
+            let publish = Publish::new(&topic, QoS::AtLeastOnce, Some(PacketId::MIN), b"21.5");
+            let message = Message {
+                publish: &publish,
+                from: None,
+                addressee: None,
+                keep: Keep::Always,
+            };
+            broker.publish(NOW, &message, &mut out);
+        }
+    }
+    out
 }
 
 /// 100,000 subscriptions, each met by a topic of its own.

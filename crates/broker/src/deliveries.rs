@@ -79,6 +79,9 @@ impl<'a> Delivered<'a> {
 
     /// Subscription Identifiers of the delivery.
     pub fn subscription_ids(&self) -> Box<[u32]> {
+        if self.ids_len == 0 {
+            return Box::default();
+        }
         let mut from = self.ids;
         (0..self.ids_len).filter_map(|_| from.u32().ok()).collect()
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::Position;
 use crate::ids::{HeldId, IdMap, Slot};
+use crate::slab::Slab;
 
 /// The deadline of what never expires.
 pub(crate) const NEVER_MS: u64 = u64::MAX;
@@ -56,8 +57,7 @@ impl Held {
 /// All messages that wait.
 #[derive(Debug, Default)]
 pub(crate) struct HeldMessages {
-    slab: Vec<Option<Held>>,
-    free: Vec<u32>,
+    slab: Slab<Held>,
     /// What is being read back from the log, and the sessions that wait for it.
     loading: IdMap<u64, (HeldId, Vec<Slot>)>,
     memory_bytes: u64,
@@ -71,42 +71,24 @@ impl HeldMessages {
 
     pub(crate) fn insert(&mut self, held: Held) -> HeldId {
         self.memory_bytes += memory_of(&held);
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.slab[index as usize] = Some(held);
-                index
-            }
-            None => {
-                self.slab.push(Some(held));
-                u32::try_from(self.slab.len() - 1).expect("fewer than 2^32 messages wait")
-            }
-        };
+        let index = self.slab.insert(held);
         HeldId(NonZeroU32::new(index + 1).expect("counts from one"))
     }
 
     /// Replaces every deadline that is one.
     pub(crate) fn convert_deadlines(&mut self, convert: impl Fn(Option<u64>) -> u64) {
-        for held in self
-            .slab
-            .iter_mut()
-            .flatten()
-            .filter(|held| held.expires_at_ms != NEVER_MS)
-        {
+        for held in self.slab.iter_mut().filter(|held| held.expires_at_ms != NEVER_MS) {
             held.expires_at_ms = convert(Some(held.expires_at_ms));
         }
     }
 
     pub(crate) fn get(&self, id: HeldId) -> &Held {
-        self.slab[index(id)]
-            .as_ref()
-            .expect("whoever has the id holds the message")
+        self.slab.get(index(id))
     }
 
     /// For changes that leave `body` as it is.
     pub(crate) fn get_mut(&mut self, id: HeldId) -> &mut Held {
-        self.slab[index(id)]
-            .as_mut()
-            .expect("whoever has the id holds the message")
+        self.slab.get_mut(index(id))
     }
 
     /// One delivery less needs it; true if that was the last.
@@ -116,10 +98,9 @@ impl HeldMessages {
         if held.holders > 0 {
             return false;
         }
-        let held = self.slab[index(id)].take().expect("found above");
+        let held = self.slab.take(index(id));
         self.memory_bytes -= memory_of(&held);
         self.loading.remove(&held.position.0);
-        self.free.push(index(id) as u32);
         true
     }
 
@@ -152,8 +133,8 @@ impl HeldMessages {
     }
 }
 
-fn index(id: HeldId) -> usize {
-    id.0.get() as usize - 1
+fn index(id: HeldId) -> u32 {
+    id.0.get() - 1
 }
 
 fn memory_of(held: &Held) -> u64 {

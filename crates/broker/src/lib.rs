@@ -34,6 +34,7 @@ mod session;
 mod sessions;
 mod shared;
 mod sink;
+mod slab;
 mod subscribe;
 mod subscriptions;
 mod tick;

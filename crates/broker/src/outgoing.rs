@@ -65,16 +65,12 @@ impl Outgoing {
     }
 
     /// What a restart left: `deliveries` by seq.
-    pub(crate) fn restored(deliveries: Vec<Delivery>, bytes: u64, next_seq: u64, sent_seq: u64) -> Self {
-        let mut waiting = VecDeque::from(deliveries);
-        let in_flight = waiting
-            .iter()
-            .filter(|delivery| delivery.state == State::Released)
-            .cloned()
+    pub(crate) fn restored(mut deliveries: Vec<Delivery>, bytes: u64, next_seq: u64, sent_seq: u64) -> Self {
+        let in_flight = deliveries
+            .extract_if(.., |delivery| delivery.state == State::Released)
             .collect();
-        waiting.retain(|delivery| delivery.state != State::Released);
         Outgoing {
-            waiting,
+            waiting: deliveries.into(),
             in_flight,
             waiting_bytes: bytes,
             next_seq,

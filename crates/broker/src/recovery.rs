@@ -7,7 +7,7 @@ use mqtt::{PacketId, QoS, SubscriptionOptions};
 use crate::broker::monotonic_deadline;
 use crate::deliveries::Deliveries;
 use crate::held::{Held, NEVER_MS};
-use crate::ids::Slot;
+use crate::ids::{IdMap, Slot};
 use crate::outgoing::{Delivery, Outgoing, State};
 use crate::retained::Retained;
 use crate::session::Session;
@@ -20,7 +20,7 @@ use crate::{Broker, Limits, Now, Position, Record, SessionId, Sink};
 #[derive(Debug)]
 pub struct Recovery {
     broker: Broker,
-    sessions: BTreeMap<SessionId, Restored>,
+    sessions: IdMap<u64, Restored>,
     garbage: Vec<Position>,
 }
 
@@ -51,7 +51,7 @@ impl Recovery {
     pub fn new(limits: Limits) -> Recovery {
         Recovery {
             broker: Broker::new(limits),
-            sessions: BTreeMap::new(),
+            sessions: IdMap::default(),
             garbage: Vec::new(),
         }
     }
@@ -118,7 +118,7 @@ impl Recovery {
     }
 
     fn session(&mut self, id: SessionId) -> &mut Restored {
-        self.sessions.entry(id).or_default()
+        self.sessions.entry(id.0).or_default()
     }
 
     fn restore_message(&mut self, position: Position, list: Deliveries<'_>, expires_unix_ms: Option<u64>, len: usize) {
@@ -228,10 +228,12 @@ impl Recovery {
         self.broker
             .retained
             .convert_deadlines(|unix_ms| monotonic_deadline(now, unix_ms));
-        for (id, mut restored) in std::mem::take(&mut self.sessions) {
-            self.broker.next_session = self.broker.next_session.max(id.0 + 1);
+        let mut sessions: Vec<_> = std::mem::take(&mut self.sessions).into_iter().collect();
+        sessions.sort_unstable_by_key(|(id, _)| *id);
+        for (id, mut restored) in sessions {
+            self.broker.next_session = self.broker.next_session.max(id + 1);
             match restored.found.take() {
-                Some(found) => self.rebuild(now, id, &found, restored, out),
+                Some(found) => self.rebuild(now, SessionId(id), &found, restored, out),
                 None => self.discard(restored),
             }
         }
@@ -264,35 +266,37 @@ impl Recovery {
         if !deliveries.is_sorted_by_key(|delivery| delivery.seq) {
             deliveries.sort_by_key(|delivery| delivery.seq);
         }
-        let newest_seq = deliveries.last().map_or(0, |delivery| delivery.seq);
-        let mut live: Vec<Delivery> = Vec::with_capacity(deliveries.len());
-        let mut bytes = 0;
-        for mut delivery in deliveries {
-            if let Some(old) = live.pop_if(|last| last.seq == delivery.seq) {
-                bytes -= self.let_go(&old);
+        deliveries.dedup_by(|later, earlier| {
+            let is_same = later.seq == earlier.seq;
+            if is_same {
+                std::mem::swap(later, earlier);
+                self.let_go(later);
             }
+            is_same
+        });
+        let newest_seq = deliveries.last().map_or(0, |delivery| delivery.seq);
+        deliveries.retain(|delivery| delivery.held.is_some());
+        let mut bytes = 0;
+        for delivery in &mut deliveries {
             if delivery.state == State::Waiting && delivery.seq <= found.sent_seq {
                 delivery.state = State::Sent;
             }
-            bytes += u64::from(crate::log::len_of(&self.broker.held, &delivery));
-            live.push(delivery);
+            bytes += u64::from(crate::log::len_of(&self.broker.held, delivery));
         }
-        live.retain(|delivery| delivery.held.is_some());
         // The crash may have swallowed messages that the client had received: it must not take later ones with the
         // same packet identifiers for those.
         let skipped = u64::from(self.broker.limits.in_flight.get());
         let next_seq = found.next_seq.max(newest_seq + 1) + skipped;
-        Outgoing::restored(live, bytes, next_seq, found.sent_seq.min(newest_seq))
+        Outgoing::restored(deliveries, bytes, next_seq, found.sent_seq.min(newest_seq))
     }
 
-    /// A delivery is not needed; the bytes of its message.
-    fn let_go(&mut self, delivery: &Delivery) -> u64 {
-        let Some(id) = delivery.held else { return 0 };
-        let (position, len) = (self.broker.held.get(id).position, self.broker.held.get(id).len);
+    /// A delivery is not needed.
+    fn let_go(&mut self, delivery: &Delivery) {
+        let Some(id) = delivery.held else { return };
+        let position = self.broker.held.get(id).position;
         if self.broker.held.let_go(id) {
             self.garbage.push(position);
         }
-        u64::from(len)
     }
 
     fn resubscribe(&mut self, slot: Slot, subscriptions: BTreeMap<Box<str>, (SubscriptionOptions, u32, Position)>) {
@@ -305,9 +309,7 @@ impl Recovery {
     }
 
     fn discard(&mut self, gone: Restored) {
-        gone.deliveries.iter().for_each(|delivery| {
-            self.let_go(delivery);
-        });
+        gone.deliveries.iter().for_each(|delivery| self.let_go(delivery));
         let records = gone.subscriptions.into_values().map(|(_, _, record)| record);
         self.garbage.extend(records.chain(gone.received.into_values()));
         self.garbage.extend(gone.found.map(|found| found.position));
