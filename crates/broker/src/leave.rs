@@ -97,9 +97,8 @@ impl Broker {
         if session.record == Position(0) {
             return;
         }
-        if let Ok(gone) = out.log(&Record::SessionGone { session: session.id }) {
-            out.release(gone);
-        }
+        // Refused, the session comes back after a crash, and expires.
+        let _ = out.log(&Record::SessionGone { session: session.id });
         let subscriptions = session.subscriptions.iter().map(|subscription| subscription.record);
         let records = subscriptions
             .chain(session.incoming.positions())

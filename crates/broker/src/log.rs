@@ -27,9 +27,7 @@ pub(crate) fn bury(tombstone: &Record<'_>, old: Position, out: &mut dyn Sink) ->
     if old == Position(0) {
         return Ok(Position(0));
     }
-    let position = replace(tombstone, old, out)?;
-    out.release(position);
-    Ok(position)
+    replace(tombstone, old, out)
 }
 
 impl Broker {
@@ -84,12 +82,10 @@ impl Broker {
             return;
         }
         // Refused, it costs at most that the message is sent again after a crash.
-        if let Ok(done) = out.log(&Record::Done {
+        let _ = out.log(&Record::Done {
             session,
             seq: delivery.seq,
-        }) {
-            out.release(done);
-        }
+        });
         if last {
             out.release(position);
         }

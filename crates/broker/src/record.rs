@@ -121,11 +121,17 @@ impl std::error::Error for Damaged {}
 impl Record<'_> {
     /// Whether it makes others garbage and promises nothing new, so that it is taken even when the log is full.
     pub fn frees_space(&self) -> bool {
+        self.is_tombstone() || matches!(self, Record::Released { .. })
+    }
+
+    /// Whether it only says that others are over. All that it speaks of lies before it, so that the log can forget it
+    /// by itself.
+    pub fn is_tombstone(&self) -> bool {
         match self {
-            Record::Done { .. } | Record::Released { .. } | Record::SessionGone { .. } => true,
+            Record::Done { .. } | Record::SessionGone { .. } => true,
             Record::SubscriptionGone { .. } | Record::RetainedGone { .. } | Record::ReceivedGone { .. } => true,
             Record::Message { .. } | Record::Session { .. } | Record::Subscription { .. } => false,
-            Record::Retained { .. } | Record::Received { .. } => false,
+            Record::Retained { .. } | Record::Received { .. } | Record::Released { .. } => false,
         }
     }
 }

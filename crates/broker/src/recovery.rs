@@ -67,14 +67,10 @@ impl Recovery {
             } => {
                 self.restore_message(position, deliveries, expires_unix_ms, body_len);
             }
-            Record::Done { session, seq } => {
-                self.garbage.push(position);
-                self.session(session).deliveries.push(over(seq));
-            }
+            Record::Done { session, seq } => self.session(session).deliveries.push(over(seq)),
             Record::Released { session, seq } => self.restore_released(position, session, seq),
             Record::Session { session, .. } => self.restore_session(position, session, record),
             Record::SessionGone { session } => {
-                self.garbage.push(position);
                 let gone = std::mem::take(self.session(session));
                 self.discard(gone);
             }
@@ -90,8 +86,7 @@ impl Recovery {
             }
             Record::SubscriptionGone { session, filter } => {
                 let old = self.session(session).subscriptions.remove(filter);
-                self.garbage
-                    .extend(old.map(|(_, _, old)| old).into_iter().chain([position]));
+                self.garbage.extend(old.map(|(_, _, old)| old));
             }
             Record::Retained {
                 topic,
@@ -102,7 +97,6 @@ impl Recovery {
                 self.restore_retained(position, topic, qos, expires_unix_ms, body_len);
             }
             Record::RetainedGone { topic } => {
-                self.garbage.push(position);
                 let old = self.broker.retained.remove(topic);
                 self.forget_retained(old);
             }
@@ -112,7 +106,7 @@ impl Recovery {
             }
             Record::ReceivedGone { session, packet_id } => {
                 let old = self.session(session).received.remove(&packet_id);
-                self.garbage.extend(old.into_iter().chain([position]));
+                self.garbage.extend(old);
             }
         }
     }

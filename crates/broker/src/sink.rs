@@ -29,8 +29,9 @@ pub trait Sink {
     /// The record need not be written any more. True if that was in time: then acknowledgements that wait for
     /// exactly this position are free. False: it is written, [`Sink::release`] it as any other.
     fn cancel(&mut self, position: Position) -> bool;
-    /// Nothing needs the record at this position any more; its bytes are garbage. A tombstone is released as soon
-    /// as it is logged: all that it speaks of lies before it.
+    /// Nothing needs the record at this position any more; its bytes are garbage. Once for each record that is no
+    /// tombstone ([`Record::is_tombstone`]): those go by themselves once all that they speak of, which lies before
+    /// them, is gone.
     fn release(&mut self, position: Position);
     /// Reads the body of the record back, to be given to [`Broker::loaded`](crate::Broker::loaded) later.
     fn load(&mut self, position: Position);

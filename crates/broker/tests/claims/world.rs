@@ -226,8 +226,8 @@ impl World {
             .enumerate()
             .filter(|(_, entry)| !entry.is_cancelled)
         {
-            entry.is_released = false;
             let record = Record::decode(&entry.meta, &[]).expect("what was logged");
+            entry.is_released = record.is_tombstone();
             recovery.restore(Position(at as u64 + 1), &record, entry.body.len());
         }
         self.broker = recovery.finish(self.now, &mut self.out);

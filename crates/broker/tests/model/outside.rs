@@ -161,7 +161,8 @@ impl Sink for Outside {
             meta,
             body,
             is_cancelled: false,
-            is_released: false,
+            // A tombstone goes by itself.
+            is_released: record.is_tombstone(),
         });
         Ok(Position(self.log.len() as u64))
     }

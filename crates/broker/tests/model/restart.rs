@@ -46,8 +46,8 @@ impl Run {
             if entry.is_cancelled {
                 continue;
             }
-            entry.is_released = false;
             let record = Record::decode(&entry.meta, &[]).expect("what was logged");
+            entry.is_released = record.is_tombstone();
             recovery.restore(Position(at as u64 + 1), &record, entry.body.len());
         }
         self.broker = recovery.finish(self.now, &mut self.out);
