@@ -21,6 +21,7 @@ pub(crate) fn start(
     id: CallId<'_>,
     publish: &Publish<'_>,
 ) -> Outcome {
+    note(tenant, turn, from, id);
     let timeout_ms = publish
         .properties
         .message_expiry_interval_s
@@ -36,6 +37,17 @@ pub(crate) fn start(
     }
     deliver(tenant, turn, from, id, publish, until_ms);
     Outcome::now(ReasonCode::Success)
+}
+
+fn note(tenant: &Tenant, turn: &mut Turn<'_>, from: Option<ConnId>, id: CallId<'_>) {
+    let caller = from.and_then(|from| turn.connections.get(from));
+    let caller = match caller.map(|caller| &*caller.peer.principal.id) {
+        None => "(will)",
+        Some("") => "(anonymous)",
+        Some(id) => id,
+    };
+    turn.call_log
+        .note(turn.now.monotonic_ms, &tenant.name, caller, id.device, id.name);
 }
 
 /// A call from inside the program, whose result goes to `answer`.
@@ -62,6 +74,8 @@ pub(crate) fn start_local(
 /// A call that a route makes: its result goes to the subscribers of its topic.
 pub(crate) fn start_unattended(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, name: &str, payload: &[u8]) {
     tenant.route_calls += 1;
+    turn.call_log
+        .note(turn.now.monotonic_ms, &tenant.name, "(route)", device, name);
     let call = format!("route-{}", tenant.route_calls);
     let id = CallId {
         device,

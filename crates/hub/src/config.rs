@@ -61,6 +61,26 @@ pub struct Limits {
     pub broker: broker::Limits,
 }
 
+impl Limits {
+    /// These limits with what of `new` can change under connected clients: not what they were told when they
+    /// connected, nor how many threads and buffers the hub was started with.
+    pub(crate) fn reloaded(&self, new: &Limits) -> Limits {
+        let old = &self.broker;
+        Limits {
+            packet_bytes: self.packet_bytes,
+            login_checks: self.login_checks,
+            broker: broker::Limits {
+                in_flight: old.in_flight,
+                receive_maximum: old.receive_maximum,
+                maximum_packet_size: old.maximum_packet_size,
+                topic_alias_maximum: old.topic_alias_maximum,
+                ..new.broker.clone()
+            },
+            ..new.clone()
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -1,19 +1,19 @@
 //! A running hub.
 
 use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use identity::Identity;
+use identity::{Audit, Identity};
 use route::CompiledRoute;
-use store::Durability;
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
+use crate::call_log::{self, CallLog};
 use crate::config::{Address, Limits};
+use crate::counters::DoorFigures;
 use crate::door::{Bound, Doorman, place_of, serve};
 use crate::routing::LabelSource;
 use crate::shard::control::{Ask, Request, RouteInfo, SessionInfo};
@@ -27,14 +27,28 @@ pub struct Options {
     pub data: PathBuf,
     /// Threads that serve clients; each tenant lives on one of them.
     pub shards: usize,
-    /// When a promise counts as kept.
-    pub durability: Durability,
+    /// How each log is kept: when a promise counts as kept, and what its files may take.
+    pub log: store::Options,
     /// Clients without credentials are let in, and have the whole tree of the default tenant.
     pub allow_anonymous: bool,
     /// Shards stay awake for a short adaptive time before they sleep: less latency for up to a core each.
     pub low_latency: bool,
     /// Bounds of what clients can take.
     pub limits: Limits,
+}
+
+impl Options {
+    /// One shard in `data` that lets nobody in without credentials, with every other default.
+    pub fn new(data: &Path) -> Self {
+        Self {
+            data: data.to_owned(),
+            shards: 1,
+            log: store::Options::default(),
+            allow_anonymous: false,
+            low_latency: false,
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// Why a hub did not start.
@@ -49,11 +63,23 @@ pub enum StartError {
         source: io::Error,
     },
     /// The registry cannot be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Registry(#[from] identity::RegistryError),
     /// The log cannot be opened.
-    #[error("{0}")]
+    #[error(transparent)]
     Log(#[from] store::OpenError),
+    /// The logs were written by another number of shards, each of which has the tenants that belong to it.
+    #[error(
+        "{data} holds the logs of {found} shards, not of {asked}; start with that number, or with an empty directory"
+    )]
+    Shards {
+        /// Directory of the logs.
+        data: PathBuf,
+        /// Logs in it.
+        found: usize,
+        /// Shards asked for.
+        asked: usize,
+    },
     /// No epoll instance, eventfd or thread.
     #[error("the system has no room for another loop: {0}")]
     System(#[from] io::Error),
@@ -62,34 +88,46 @@ pub enum StartError {
 /// A running hub: its shards' threads and its doors' tasks.
 pub struct Hub {
     shards: Vec<Inbox<Order>>,
-    threads: Vec<JoinHandle<()>>,
-    doors: JoinSet<()>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    doorman: Arc<Doorman>,
+    doors: tokio::sync::Mutex<JoinSet<()>>,
+    call_keeper: tokio::sync::Mutex<JoinHandle<()>>,
+    limits: Mutex<Limits>,
     /// Numbers the calls that the program itself makes.
     calls: AtomicU64,
     labels: LabelSource,
 }
 
 impl Hub {
-    /// Brings the shards back from their logs and opens the doors. Runs its doors on the current tokio runtime.
+    /// Brings the shards back from their logs; nobody comes in before [`Hub::open`]. Runs what is not on a shard on the
+    /// current tokio runtime.
     ///
     /// # Errors
     /// See [`StartError`]; nothing runs then.
-    pub fn start(options: &Options, identity: Arc<Identity>, doors: Vec<Bound>) -> Result<Self, StartError> {
+    pub fn start(options: &Options, identity: Arc<Identity>, audit: Arc<Audit>) -> Result<Self, StartError> {
+        if let Some(found) = shards_in(&options.data).filter(|found| *found != options.shards) {
+            return Err(StartError::Shards {
+                data: options.data.clone(),
+                found,
+                asked: options.shards,
+            });
+        }
         let settings = Settings {
             limits: options.limits.clone(),
             is_open: options.allow_anonymous,
             low_latency: options.low_latency,
         };
         let labels = LabelSource::new(&identity)?;
+        let (reports, calls) = call_log::channel();
         let mut opened = Vec::new();
         for number in 0..options.shards {
             let (inbox, orders) = inbox()?;
-            let dir = options.data.join(format!("log-{number}"));
-            opened.push((
-                inbox,
-                Shard::open(&dir, options.durability, settings.clone(), orders, labels.clone())?,
-            ));
+            let dir = log_directory(&options.data, number);
+            let (log, calls) = (options.log.clone(), CallLog::new(reports.clone()));
+            let shard = Shard::open(&dir, log, settings.clone(), orders, labels.clone(), calls)?;
+            opened.push((inbox, shard));
         }
+        drop(reports);
         let (mut shards, mut threads) = (Vec::new(), Vec::new());
         for (number, (inbox, shard)) in opened.into_iter().enumerate() {
             threads.push(
@@ -99,18 +137,31 @@ impl Hub {
             );
             shards.push(inbox);
         }
-        let doorman = Arc::new(Doorman::new(options.limits.clone(), identity, shards.clone()));
-        let mut tasks = JoinSet::new();
-        for door in doors {
-            tasks.spawn(serve(door, Arc::clone(&doorman)));
-        }
+        let call_keeper = tokio::spawn(call_log::keep(calls, Arc::clone(&audit)));
+        let doorman = Arc::new(Doorman::new(options.limits.clone(), identity, audit, shards.clone()));
         Ok(Self {
             shards,
-            threads,
-            doors: tasks,
+            threads: Mutex::new(threads),
+            doorman,
+            doors: tokio::sync::Mutex::default(),
+            call_keeper: tokio::sync::Mutex::new(call_keeper),
+            limits: Mutex::new(options.limits.clone()),
             calls: AtomicU64::new(0),
             labels,
         })
+    }
+
+    /// Opens doors: from now on their sockets listen, and clients come in.
+    ///
+    /// # Errors
+    /// [`StartError::Bind`]: another program began to listen at an address meanwhile.
+    pub async fn open(&self, doors: Vec<Bound>) -> Result<(), StartError> {
+        let doors = doors.into_iter().map(Bound::listen).collect::<Result<Vec<_>, _>>()?;
+        let mut tasks = self.doors.lock().await;
+        for door in doors {
+            tasks.spawn(serve(door, Arc::clone(&self.doorman)));
+        }
+        Ok(())
     }
 
     /// Figures of every shard.
@@ -123,6 +174,27 @@ impl Hub {
             }
         }
         observations
+    }
+
+    /// Figures of the doors.
+    pub fn doors(&self) -> DoorFigures {
+        self.doorman.counters.figures()
+    }
+
+    /// Changes the limits that can change under connected clients: all but what those were told when they connected
+    /// (packet size, receive maximum, topic aliases, in-flight) and the number of logins checked at once.
+    pub async fn set_limits(&self, limits: &Limits) {
+        let limits = {
+            let mut current = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+            *current = current.reloaded(limits);
+            current.clone()
+        };
+        self.doorman.set_limits(limits.clone());
+        let limits = Arc::new(limits);
+        for shard in &self.shards {
+            // One that has ended has no clients left.
+            let _ = shard.send(Order::Limits(Arc::clone(&limits))).await;
+        }
     }
 
     /// Both states of a device's twin, as JSON; `None` if the hub cannot answer.
@@ -189,11 +261,20 @@ impl Hub {
         self.ask(tenant, |answer| Ask::Sessions { answer }).await
     }
 
-    /// Ends what a device or app has, after its credential was revoked.
-    pub async fn revoke(&self, tenant: &str, owner: &str) {
+    /// Ends the sessions and connections of a device or app that was removed.
+    pub async fn forget(&self, tenant: &str, owner: &str) {
+        self.tell(tenant, Ask::Forget { owner: owner.into() }).await;
+    }
+
+    /// Ends the connections of a device or app, after a credential was revoked or it was disabled; its sessions stay.
+    pub async fn disconnect(&self, tenant: &str, owner: &str) {
+        self.tell(tenant, Ask::Disconnect { owner: owner.into() }).await;
+    }
+
+    async fn tell(&self, tenant: &str, ask: Ask) {
         let request = Request {
             tenant: tenant.into(),
-            ask: Ask::Revoke { owner: owner.into() },
+            ask,
         };
         // A shard that has ended has nothing of it left.
         let _ = self.shard(tenant).send(Order::Request(request)).await;
@@ -214,16 +295,31 @@ impl Hub {
     }
 
     /// Closes the doors, tells every client that the hub stops, and makes everything durable.
-    pub async fn stop(mut self) {
-        self.doors.shutdown().await;
+    pub async fn stop(&self) {
+        self.doors.lock().await.shutdown().await;
         for shard in &self.shards {
             // One that has ended needs no telling.
             let _ = shard.send(Order::Stop).await;
         }
-        let threads = self.threads;
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let joined = tokio::task::spawn_blocking(move || threads.into_iter().try_for_each(|thread| thread.join()));
         if !matches!(joined.await, Ok(Ok(()))) {
             tracing::error!("a shard panicked");
         }
+        // Ends with the last shard; only a second stop finds that it has ended before.
+        let mut call_keeper = self.call_keeper.lock().await;
+        if !call_keeper.is_finished() {
+            let _ = (&mut *call_keeper).await;
+        }
     }
+}
+
+/// The number of shards that wrote the logs in `data`; `None` if there are none yet.
+pub fn shards_in(data: &Path) -> Option<usize> {
+    let found = (0..).take_while(|number| log_directory(data, *number).is_dir()).count();
+    Some(found).filter(|found| *found > 0)
+}
+
+fn log_directory(data: &Path, shard: usize) -> PathBuf {
+    data.join(format!("log-{shard}"))
 }

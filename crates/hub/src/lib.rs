@@ -5,6 +5,7 @@
 //! by a message. Knows nothing of containers or of the cloud.
 
 mod acl;
+mod call_log;
 mod calls;
 mod config;
 mod counters;
@@ -14,12 +15,13 @@ mod pace;
 mod pipeline;
 mod routing;
 mod shard;
+mod sys;
 mod twins;
 
 pub use config::{Address, Limits, Listener, TlsSource};
-pub use counters::Counters;
+pub use counters::{Counters, DoorFigures};
 pub use door::Bound;
-pub use hub::{Hub, Options, StartError};
+pub use hub::{Hub, Options, StartError, shards_in};
 pub use shard::Observation;
 pub use shard::control::{RouteInfo, SessionInfo};
 

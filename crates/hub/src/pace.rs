@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 /// Lets at most so many through in a second, evenly, with a burst of one second's worth; more wait.
 pub(crate) struct Pace {
-    interval: Duration,
     /// When the next one is due if all before it came as fast as they may.
     next: Mutex<Instant>,
 }
@@ -15,17 +14,18 @@ pub(crate) struct Pace {
 impl Pace {
     const BURST: Duration = Duration::from_secs(1);
 
-    pub(crate) fn new(per_s: u32) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            interval: Duration::from_secs(1) / per_s.max(1),
             next: Mutex::new(Instant::now()),
         }
     }
 
-    pub(crate) async fn wait(&self) {
+    /// Waits until one more may pass where `per_s` pass in a second.
+    pub(crate) async fn wait(&self, per_s: u32) {
+        let interval = Duration::from_secs(1) / per_s.max(1);
         let due = {
             let mut next = self.next.lock().expect("no holder of this lock panics");
-            *next = (*next).max(Instant::now().checked_sub(Self::BURST).unwrap_or(*next)) + self.interval;
+            *next = (*next).max(Instant::now().checked_sub(Self::BURST).unwrap_or(*next)) + interval;
             *next
         };
         if due > Instant::now() {

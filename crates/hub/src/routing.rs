@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use broker::Position;
-use identity::{Identity, Snapshot};
+use identity::{Identity, Principal, Snapshot};
 use mqtt::{Publish, ReasonCode};
 use route::{Action, CompiledRoute, Lookup, Message, Routes};
 
@@ -36,6 +36,20 @@ impl LabelSource {
     pub(crate) fn refresh(&self) -> Result<(), identity::RegistryError> {
         self.snapshot.store(self.identity.registry().snapshot()?);
         Ok(())
+    }
+
+    /// Whether a credential of `who` was revoked after change number `seen` of the registry, or may have been.
+    pub(crate) fn is_revoked_since(&self, seen: u64, who: &Principal) -> bool {
+        let registry = self.identity.registry();
+        if registry.last_change() == seen {
+            return false;
+        }
+        let is_theirs = |change: &identity::Change| {
+            change.what.ends_connections() && change.tenant == who.tenant && change.id.as_ref() == Some(&who.id)
+        };
+        registry
+            .changes_since(seen)
+            .is_none_or(|changes| changes.iter().any(is_theirs))
     }
 }
 

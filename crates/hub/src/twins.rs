@@ -4,7 +4,6 @@ use broker::{ConnId, Position};
 use device::topic::{Channel, DeviceTopic};
 use device::{Limits, SetOutcome, Side, Twin};
 use mqtt::{Publish, QoS, ReasonCode};
-use serde_json::json;
 use store::Kind;
 
 use crate::pipeline::{self, Outcome};
@@ -76,23 +75,17 @@ pub(crate) fn patch_desired(
 ) -> Result<(Vec<u8>, Position), ReasonCode> {
     let change = |twin: &mut Twin| {
         let outcome = twin.set_desired(patch, Side::Edge, &Limits::default());
-        (outcome, twin.desired_payload())
+        (
+            twin.set_payload(&outcome),
+            twin.desired_payload(),
+            matches!(outcome, SetOutcome::Accepted { changed: true, .. }),
+        )
     };
-    let ((outcome, desired), after) = update(tenant, turn, device, change)?;
-    let result = match outcome {
-        SetOutcome::Accepted { version, changed } => {
-            if changed {
-                announce_desired(tenant, turn, device, &desired);
-            }
-            json!({"status": 200, "version": version})
-        }
-        SetOutcome::Conflict { based_on, version } => {
-            let desired: serde_json::Value = serde_json::from_slice(&desired).unwrap_or_default();
-            json!({"status": 409, "basedOn": based_on, "version": version, "desired": desired})
-        }
-        SetOutcome::Refused(error) => json!({"status": 400, "message": error.to_string()}),
-    };
-    Ok((result.to_string().into_bytes(), after))
+    let ((result, desired, is_changed), after) = update(tenant, turn, device, change)?;
+    if is_changed {
+        announce_desired(tenant, turn, device, &desired);
+    }
+    Ok((result, after))
 }
 
 /// Tells the device, now and whenever it subscribes, what is desired of it.

@@ -1,6 +1,10 @@
 //! Selvedge: containerised applications across edge and cloud, and how well that works, measured from the client's side.
 
+mod commands;
 mod edge;
+mod output;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -15,11 +19,56 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run an edge gateway: MQTT hub, device twins, methods, routes
-    Edge(edge::Edge),
+    Edge(Box<edge::Edge>),
+    /// Devices that may connect: add, list, show, remove, disable, enable, label
+    #[command(subcommand)]
+    Device(commands::clients::Command),
+    /// Applications that may connect: add, list, show, remove, disable, enable, label
+    #[command(subcommand)]
+    App(commands::clients::Command),
+    /// What a device is desired to be, and what it reports
+    #[command(subcommand)]
+    Twin(commands::twin::Command),
+    /// Call a method of a device and wait for its result
+    Call(commands::call::Call),
+    /// Apply a manifest: routes, devices' labels and desired state
+    Apply(commands::apply::Apply),
+    /// List routes, devices, apps or sessions
+    Get(commands::get::Get),
+    /// All about one route, device or app
+    Describe(commands::describe::Describe),
+    /// Delete a route, device or app
+    Delete(commands::delete::Delete),
+    /// Say how fit this machine is for an edge, and how to mend what is not
+    Check(commands::check::Check),
+    /// Pack configuration, figures and the end of the logs, without secrets, for somebody who helps
+    SupportBundle(commands::bundle::SupportBundle),
+    /// Measure, beside other brokers, with honest statistics
+    #[command(subcommand)]
+    Evaluate(evaluate::cli::Command),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    use identity::ClientKind;
+    let done = match Cli::parse().command {
         Command::Edge(edge) => edge.run(),
+        Command::Device(command) => command.run(ClientKind::Device),
+        Command::App(command) => command.run(ClientKind::App),
+        Command::Twin(command) => command.run(),
+        Command::Call(call) => call.run(),
+        Command::Apply(apply) => apply.run(),
+        Command::Get(get) => get.run(),
+        Command::Describe(describe) => describe.run(),
+        Command::Delete(delete) => delete.run(),
+        Command::Check(check) => return check.run(),
+        Command::SupportBundle(bundle) => bundle.run(),
+        Command::Evaluate(command) => return command.run(&["evaluate"]),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", output::message(&error));
+            ExitCode::FAILURE
+        }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) struct Entry {
     pub(crate) meta: Vec<u8>,
     pub(crate) body: Vec<u8>,
     pub(crate) is_cancelled: bool,
+    /// Tombstones are from the start: the log forgets them by itself.
     pub(crate) is_released: bool,
 }
 

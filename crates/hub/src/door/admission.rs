@@ -2,46 +2,37 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use identity::{CertificateIdentity, Identity, Presented, Principal, Refusal, Throttle};
+use arc_swap::ArcSwap;
+use identity::{Audit, CertificateIdentity, Event, Identity, Presented, Principal, Refusal, Throttle};
 use mqtt::{Connect, ReasonCode, Version};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connect::{self, Arrival, NoConnect};
 use super::pending::Pending;
 use super::proxy_protocol;
 use super::stream::{Socket, Stream};
 use crate::config::{Limits, Listener};
+use crate::counters::{DoorCounters, count};
 use crate::pace::Pace;
 use crate::shard::Order;
 use crate::shard::connection::{Admitted, Peer};
 use crate::shard::inbox::Inbox;
 use crate::unix_now_s;
 
-/// What the doors count.
-#[derive(Debug, Default)]
-pub(crate) struct DoorCounters {
-    pub(crate) accepted: AtomicU64,
-    pub(crate) abandoned: AtomicU64,
-    pub(crate) malformed: AtomicU64,
-    pub(crate) refused_logins: AtomicU64,
-    pub(crate) throttled_logins: AtomicU64,
-    pub(crate) over_limit: AtomicU64,
-}
-
 /// Decides who comes in; shared by all doors.
 pub(crate) struct Doorman {
-    limits: Limits,
+    limits: ArcSwap<Limits>,
     identity: Arc<Identity>,
+    audit: Arc<Audit>,
     shards: Vec<Inbox<Order>>,
     pending: Pending,
     pace: Pace,
     throttle: Mutex<Throttle>,
     login_checks: Arc<Semaphore>,
-    /// One permit for each connection that may be open.
+    /// One permit is taken for each open connection.
     places: Arc<Semaphore>,
     pub(crate) counters: DoorCounters,
 }
@@ -57,6 +48,8 @@ enum TurnedAway {
     Login { user_name: String, refusal: Refusal },
     #[error("too many failed logins; next try in {0} s")]
     Throttled(u64),
+    #[error("enhanced authentication, which is not offered")]
+    Method,
     #[error("as many connections as may are open")]
     Full,
     #[error("the hub is stopping")]
@@ -64,36 +57,44 @@ enum TurnedAway {
 }
 
 impl Doorman {
-    pub(crate) fn new(limits: Limits, identity: Arc<Identity>, shards: Vec<Inbox<Order>>) -> Self {
+    pub(crate) fn new(limits: Limits, identity: Arc<Identity>, audit: Arc<Audit>, shards: Vec<Inbox<Order>>) -> Self {
         Self {
-            pending: Pending::new(limits.pending_connects),
-            pace: Pace::new(limits.connects_per_s),
+            pending: Pending::default(),
+            pace: Pace::new(),
             throttle: Mutex::new(Throttle::default()),
             login_checks: Arc::new(Semaphore::new(limits.login_checks)),
-            places: Arc::new(Semaphore::new(limits.connections)),
+            places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
             counters: DoorCounters::default(),
-            limits,
+            limits: ArcSwap::from_pointee(limits),
             identity,
+            audit,
             shards,
         }
     }
 
+    /// Changes the limits that clients meet from now on.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        self.limits.store(Arc::new(limits));
+    }
+
     /// Waits until one more connection may be accepted.
     pub(crate) async fn pace(&self) {
-        self.pace.wait().await;
+        let per_s = self.limits.load().connects_per_s;
+        self.pace.wait(per_s).await;
     }
 
     /// Lets one client in, or turns it away, in its own task and within the time for that.
     pub(crate) fn receive(self: &Arc<Self>, socket: Socket, address: Option<SocketAddr>, listener: &Listener) {
-        self.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        count(&self.counters.accepted);
         let (doorman, listener) = (Arc::clone(self), listener.clone());
+        let limits = self.limits.load();
+        let timeout = limits.connect_timeout;
         let handshake = tokio::spawn(async move {
-            let timeout = doorman.limits.connect_timeout;
             match tokio::time::timeout(timeout, doorman.admit(socket, address, &listener)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(reason)) => tracing::info!(?address, %reason, "client turned away"),
                 Err(_) => {
-                    doorman.counters.abandoned.fetch_add(1, Ordering::Relaxed);
+                    count(&doorman.counters.abandoned);
                     tracing::info!(
                         ?address,
                         timeout_s = timeout.as_secs(),
@@ -102,8 +103,8 @@ impl Doorman {
                 }
             }
         });
-        if self.pending.add(handshake.abort_handle()) {
-            self.counters.abandoned.fetch_add(1, Ordering::Relaxed);
+        if self.pending.add(handshake.abort_handle(), limits.pending_connects) {
+            count(&self.counters.abandoned);
         }
     }
 
@@ -121,11 +122,16 @@ impl Doorman {
         }
         let arrival = self.read_connect(&mut stream).await?;
         let connect = arrival.decode().expect("decoded when it arrived");
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            self.counters.over_limit.fetch_add(1, Ordering::Relaxed);
+        if connect.authentication_method.is_some() {
+            connect::refuse(&mut stream, connect.version, ReasonCode::BadAuthenticationMethod).await;
+            return Err(TurnedAway::Method);
+        }
+        let Some(place) = self.place() else {
+            count(&self.counters.over_limit);
             connect::refuse(&mut stream, connect.version, ReasonCode::ServerBusy).await;
             return Err(TurnedAway::Full);
         };
+        let seen_change = self.identity.registry().last_change();
         let principal = match self.log_in(&stream, &connect, address).await {
             Ok(principal) => principal,
             Err(turned_away) => {
@@ -142,6 +148,7 @@ impl Doorman {
             place,
             connect,
             early,
+            seen_change,
         };
         shard
             .send(Order::Admit(Box::new(client)))
@@ -149,14 +156,21 @@ impl Doorman {
             .map_err(|_| TurnedAway::Stopping)
     }
 
+    /// A place among the connections that may be open.
+    fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let open = Semaphore::MAX_PERMITS - self.places.available_permits();
+        (open <= self.limits.load().connections).then_some(place)
+    }
+
     async fn read_connect(&self, stream: &mut Stream) -> Result<Arrival, TurnedAway> {
-        let read = connect::read(stream, self.limits.connect_bytes).await;
+        let read = connect::read(stream, self.limits.load().connect_bytes).await;
         let checked = read.and_then(|arrival| match arrival.decode() {
             Ok(_) => Ok(arrival),
             Err(error) => Err(NoConnect::Malformed(error)),
         });
         if let Err(NoConnect::Malformed(error)) = &checked {
-            self.counters.malformed.fetch_add(1, Ordering::Relaxed);
+            count(&self.counters.malformed);
             // A version that nobody knows is answered in the words of the newest (MQTT-3.1.2-2).
             connect::refuse(stream, Version::V5, error.reason).await;
         }
@@ -169,10 +183,12 @@ impl Doorman {
         connect: &Connect<'_>,
         address: Option<SocketAddr>,
     ) -> Result<Principal, TurnedAway> {
-        let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        let from = address.map(|address| address.ip());
+        let address = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let user_name = connect.user_name.unwrap_or_default().to_owned();
         if let Some(wait) = self.throttle(|throttle| throttle.wait(address, &user_name, Instant::now())) {
-            self.counters.throttled_logins.fetch_add(1, Ordering::Relaxed);
+            count(&self.counters.throttled_logins);
+            self.account_for(from, &user_name, &"too many failed logins");
             return Err(TurnedAway::Throttled(wait.as_secs() + 1));
         }
         let password = connect.password.map(<[u8]>::to_vec);
@@ -185,13 +201,24 @@ impl Doorman {
                 Ok(principal)
             }
             Err(refusal) => {
-                self.counters.refused_logins.fetch_add(1, Ordering::Relaxed);
+                count(&self.counters.refused_logins);
+                self.account_for(from, &user_name, &refusal);
                 if refusal.is_failed_login() {
                     self.throttle(|throttle| throttle.failed(address, &user_name, Instant::now()));
                 }
                 Err(TurnedAway::Login { user_name, refusal })
             }
         }
+    }
+
+    fn account_for(&self, address: Option<IpAddr>, user_name: &str, reason: &dyn std::fmt::Display) {
+        let reason = reason.to_string();
+        let event = Event::LoginRefused {
+            address,
+            user_name,
+            reason: &reason,
+        };
+        self.audit.record(&event, unix_now_s());
     }
 
     /// Checks credentials on a thread of their own: it may hash a password.

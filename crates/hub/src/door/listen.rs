@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio_util::either::Either;
 
 use super::admission::Doorman;
@@ -20,10 +20,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that the kernel holds for a door that is busy.
 const BACKLOG: u32 = 4_096;
 
-/// A listener with its socket bound.
+/// A listener with its socket bound, so that nobody else has its address. Clients cannot connect yet.
 pub struct Bound {
+    socket: Either<TcpSocket, UnixListener>,
+    listener: Listener,
+}
+
+/// A listener that clients can connect to.
+pub(crate) struct Listening {
     socket: Either<TcpListener, UnixListener>,
-    pub(crate) listener: Listener,
+    listener: Listener,
 }
 
 impl Bound {
@@ -33,7 +39,7 @@ impl Bound {
     /// [`StartError::Bind`] names the address and what is wrong with it.
     pub fn new(listener: Listener) -> Result<Self, StartError> {
         let bound = match &listener.address {
-            Address::Tcp(address) => listen_tcp(*address).map(Either::Left),
+            Address::Tcp(address) => bind_tcp(*address).map(Either::Left),
             Address::Unix(path) => listen_unix(path).map(Either::Right),
         };
         match bound {
@@ -53,6 +59,26 @@ impl Bound {
         }
     }
 
+    /// Lets clients connect.
+    pub(crate) fn listen(self) -> Result<Listening, StartError> {
+        let socket = match self.socket {
+            Either::Left(socket) => socket.listen(BACKLOG).map(Either::Left),
+            Either::Right(socket) => Ok(Either::Right(socket)),
+        };
+        match socket {
+            Ok(socket) => Ok(Listening {
+                socket,
+                listener: self.listener,
+            }),
+            Err(source) => Err(StartError::Bind {
+                address: self.listener.address,
+                source,
+            }),
+        }
+    }
+}
+
+impl Listening {
     async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match &self.socket {
             Either::Left(socket) => {
@@ -65,15 +91,15 @@ impl Bound {
     }
 }
 
-fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() {
-        tokio::net::TcpSocket::new_v4()?
+        TcpSocket::new_v4()?
     } else {
-        tokio::net::TcpSocket::new_v6()?
+        TcpSocket::new_v6()?
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
 }
 
 /// A socket left behind by a process that is gone is replaced; one that somebody listens on is not.
@@ -91,13 +117,13 @@ fn listen_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Lets clients in until the task is dropped.
-pub(crate) async fn serve(bound: Bound, doorman: Arc<Doorman>) {
+pub(crate) async fn serve(door: Listening, doorman: Arc<Doorman>) {
     loop {
         doorman.pace().await;
-        match bound.accept().await {
-            Ok((socket, address)) => doorman.receive(socket, address, &bound.listener),
+        match door.accept().await {
+            Ok((socket, address)) => doorman.receive(socket, address, &door.listener),
             Err(error) => {
-                tracing::warn!(%error, address = ?bound.listener.address, "a connection could not be accepted");
+                tracing::warn!(%error, address = %door.listener.address, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

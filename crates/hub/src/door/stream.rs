@@ -76,15 +76,10 @@ impl Stream {
             }
         };
         let mut response = create_response(&request).map_err(|_| invalid("WebSocket request"))?;
-        let offers_mqtt = |value: &HeaderValue| {
-            value
-                .to_str()
-                .is_ok_and(|names| names.split(',').any(|n| n.trim() == "mqtt"))
-        };
-        if request.headers().get_all(SUBPROTOCOL).iter().any(offers_mqtt) {
+        if let Some(name) = subprotocol(&request) {
             response
                 .headers_mut()
-                .insert(SUBPROTOCOL, HeaderValue::from_static("mqtt"));
+                .insert(SUBPROTOCOL, HeaderValue::from_static(name));
         }
         let mut answer = Vec::new();
         write_response(&mut answer, &response).map_err(|_| invalid("WebSocket response"))?;
@@ -156,6 +151,19 @@ impl Stream {
         };
         Link::new(socket, tls, self.websocket)
     }
+}
+
+/// The subprotocol to agree on: `mqtt`, or `mqttv3.1` with clients of MQTT 3.1.
+fn subprotocol(request: &Request) -> Option<&'static str> {
+    let offers = |name: &&str| {
+        let mut values = request
+            .headers()
+            .get_all(SUBPROTOCOL)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        values.any(|names| names.split(',').any(|offered| offered.trim() == *name))
+    };
+    ["mqtt", "mqttv3.1"].into_iter().find(offers)
 }
 
 fn invalid(what: &'static str) -> io::Error {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Broker, Now};
+use broker::{Broker, Now, Position};
 use mqtt::{ConnAck, Packet, ReasonCode, Version};
 use store::Kind;
 
@@ -21,6 +21,10 @@ impl Shard {
         let Ok(Packet::Connect(connect)) = Packet::decode(CONNECT, &client.connect, Version::V5) else {
             unreachable!("the door decoded this CONNECT before")
         };
+        if self.labels.is_revoked_since(client.seen_change, &client.peer.principal) {
+            tracing::info!(id = %client.peer.principal.id, "credentials were revoked while they were checked");
+            return;
+        }
         let Some(tenant) = self.tenant(&client.peer.principal.tenant) else {
             tracing::error!("the log is full: no place for a new tenant");
             return;
@@ -68,30 +72,35 @@ impl Shard {
         self.buffer = buffer;
     }
 
-    /// The number of a tenant, which the log learns when it is new.
+    /// The number of a tenant, which the log learns when it is new; `None` if the log is full.
     pub(super) fn tenant(&mut self, name: &Arc<str>) -> Option<u32> {
         if let Some(number) = self.tenant_numbers.get(name) {
             return Some(*number);
         }
         let number = self.tenants.len() as u32;
-        self.journal
+        let position = self
+            .journal
             .append(number, Kind::Value, Entry::Tenant(name), &[])
             .ok()?;
-        self.add_tenant(name, Broker::new(self.settings.limits.broker.clone()));
+        self.add_tenant(name, position, self.new_broker());
         Some(number)
     }
 
-    pub(super) fn add_tenant(&mut self, name: &Arc<str>, broker: Broker) {
+    pub(super) fn add_tenant(&mut self, name: &Arc<str>, position: Position, broker: Broker) {
         let number = self.tenants.len() as u32;
         self.tenant_numbers.insert(Arc::clone(name), number);
         self.tenants
-            .push(Tenant::new(Arc::clone(name), broker, self.settings.is_open));
+            .push(Tenant::new(Arc::clone(name), position, broker, self.settings.is_open));
+    }
+
+    pub(super) fn new_broker(&self) -> Broker {
+        Broker::new(self.settings.limits.broker.clone())
     }
 }
 
 /// A will that its client may not publish refuses the connection, while there is somebody to tell.
 fn refuse_will(turn: &mut super::turn::Turn<'_>, conn: broker::ConnId) {
-    use broker::{Position, Sink};
+    use broker::Sink;
     let refusal = ConnAck::new(ReasonCode::NotAuthorized);
     turn.reply(conn, &Packet::ConnAck(Box::new(refusal)), Position::default());
     turn.close(conn, ReasonCode::NotAuthorized);

@@ -54,6 +54,8 @@ pub(crate) struct Connection {
     /// Everything else of this turn: last in its write.
     replies: Vec<u8>,
     held: Option<Box<Held>>,
+    /// Listed for the write at the end of the turn, among those with forwarded messages.
+    pub(crate) is_first: bool,
     /// Listed for the write at the end of the turn.
     pub(crate) is_listed: bool,
     /// Whether epoll reports the socket as readable, as writable.
@@ -82,6 +84,7 @@ impl Connection {
             forward: Vec::new(),
             replies: Vec::new(),
             held: None,
+            is_first: false,
             is_listed: false,
             interest: (true, false),
             was_full: Cell::new(true),
@@ -90,7 +93,12 @@ impl Connection {
 
     pub(crate) fn has_room(&self) -> bool {
         let waiting_bytes = self.link.unsent_bytes() + self.forward.len() + self.replies.len();
-        let has_room = self.phase == Phase::Open && waiting_bytes < ROOM_BYTES;
+        let is_greeted = match self.phase {
+            Phase::Open => true,
+            Phase::Greeting => self.held.is_none(),
+            Phase::Refused | Phase::Ending => false,
+        };
+        let has_room = is_greeted && waiting_bytes < ROOM_BYTES;
         if !has_room {
             self.was_full.set(true);
         }
@@ -108,8 +116,14 @@ impl Connection {
     }
 
     pub(crate) fn publish(&mut self, publish: &Publish<'_>, pool: &mut Pool) {
-        pool.lend(&mut self.forward);
-        Packet::Publish(publish.clone()).encode(self.version, &mut self.forward);
+        // Behind the CONNACK, as long as that has not gone out.
+        let buffer = if self.phase == Phase::Greeting {
+            &mut self.replies
+        } else {
+            &mut self.forward
+        };
+        pool.lend(buffer);
+        Packet::Publish(publish.clone()).encode(self.version, buffer);
     }
 
     /// Queues a reply behind those before it; returns whether it waits for the log.
@@ -225,4 +239,6 @@ pub(crate) struct Admitted {
     pub(crate) connect: Vec<u8>,
     /// Bytes that came behind the CONNECT.
     pub(crate) early: Vec<u8>,
+    /// Last change of the registry before the credentials were checked; a revocation since then may have missed them.
+    pub(crate) seen_change: u64,
 }

@@ -24,7 +24,10 @@ pub(crate) struct Connections {
     epoll: OwnedFd,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Connections with something to write at the end of the turn.
+    /// Connections with forwarded messages to write at the end of the turn: they are written before all others, so
+    /// that no message waits for an acknowledgement to somebody else.
+    first: Vec<ConnId>,
+    /// Connections with anything to write at the end of the turn.
     listed: Vec<ConnId>,
     /// Who waits for which position of the log, in the order of positions.
     waiting: VecDeque<(Position, ConnId)>,
@@ -40,6 +43,7 @@ impl Connections {
             epoll,
             slots: Vec::new(),
             free: Vec::new(),
+            first: Vec::new(),
             listed: Vec::new(),
             waiting: VecDeque::new(),
             ending: VecDeque::new(),
@@ -118,9 +122,13 @@ impl Connections {
     }
 
     pub(crate) fn publish(&mut self, id: ConnId, publish: &Publish<'_>) {
-        if let Some(connection) = lookup(&mut self.slots, id) {
-            connection.publish(publish, &mut self.pool);
-            list(&mut self.listed, connection, id);
+        let Some(connection) = lookup(&mut self.slots, id) else {
+            return;
+        };
+        connection.publish(publish, &mut self.pool);
+        if !connection.is_first {
+            connection.is_first = true;
+            self.first.push(id);
         }
     }
 
@@ -198,12 +206,16 @@ impl Connections {
     /// Writes to every listed connection, once each; `gone` gets those that ended or broke, `drained` those that have
     /// room again.
     pub(crate) fn flush(&mut self, gone: &mut Vec<(ConnId, Phase)>, drained: &mut Vec<ConnId>) {
+        let mut first = std::mem::take(&mut self.first);
         let mut listed = std::mem::take(&mut self.listed);
-        for id in listed.drain(..) {
+        for id in first.drain(..).chain(listed.drain(..)) {
             let Some(connection) = lookup(&mut self.slots, id) else {
                 continue;
             };
-            connection.is_listed = false;
+            if !connection.is_first && !connection.is_listed {
+                continue;
+            }
+            (connection.is_first, connection.is_listed) = (false, false);
             let written = connection.flush(&mut self.pool);
             let is_over =
                 connection.phase == Phase::Ending && !connection.link.is_blocked() && !connection.is_holding();
@@ -220,7 +232,7 @@ impl Connections {
             }
             watch(&self.epoll, connection, id);
         }
-        self.listed = listed;
+        (self.first, self.listed) = (first, listed);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{ConnId, Now, Position};
+use broker::{ConnId, Now, Position, Sink};
 use device::CallId;
 use mqtt::ReasonCode;
 use route::CompiledRoute;
@@ -48,8 +48,10 @@ pub(crate) enum Ask {
     },
     /// What each route did.
     Routes { answer: oneshot::Sender<Vec<RouteInfo>> },
-    /// A credential was revoked: ends what its owner has.
-    Revoke { owner: Arc<str> },
+    /// The owner was removed: ends what it has.
+    Forget { owner: Arc<str> },
+    /// A credential was revoked: ends the connections of its owner; its sessions stay.
+    Disconnect { owner: Arc<str> },
 }
 
 /// A route, as listings show it.
@@ -128,13 +130,28 @@ impl Shard {
                 let _ = answer.send(());
             }
             Ask::Routes { answer } => drop(answer.send(self.tenants[number as usize].routing.list())),
-            Ask::Revoke { owner } => {
+            Ask::Disconnect { owner } => self.disconnect(now, number, &owner),
+            Ask::Forget { owner } => {
                 self.with_tenant(now, number, |tenant, turn| {
                     tenant
                         .broker
                         .remove_owner(now, &owner, ReasonCode::AdministrativeAction, turn)
                 });
             }
+        }
+    }
+
+    fn disconnect(&mut self, now: Now, number: u32, owner: &str) {
+        let is_theirs = |conn: &ConnId| {
+            let connection = self.connections.get(*conn).expect("listed just now");
+            connection.tenant == number && &*connection.peer.principal.id == owner
+        };
+        let theirs: Vec<ConnId> = self.connections.ids().filter(is_theirs).collect();
+        for conn in theirs {
+            self.with_tenant(now, number, |tenant, turn| {
+                tenant.broker.closed(now, conn, turn);
+                turn.close(conn, ReasonCode::AdministrativeAction);
+            });
         }
     }
 

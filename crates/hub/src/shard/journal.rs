@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 
 use broker::{Full, Position, Record};
+use rustix::event::{PollFd, PollFlags};
 use store::{Kind, Log, Refused};
 
 /// What a record's meta begins with: its kind, then the number of its tenant in this log.
@@ -55,8 +56,6 @@ pub(crate) struct Journal {
     loading: HashMap<Position, u32>,
     /// Reads that wait until the log takes more.
     to_load: VecDeque<Position>,
-    /// The newest tombstone: the log forgets those by itself.
-    tombstone: Position,
     /// While a record moves to the head of the log, what takes its place may use the log's reserve.
     is_relocating: bool,
 }
@@ -68,7 +67,6 @@ impl Journal {
             meta: Vec::new(),
             loading: HashMap::new(),
             to_load: VecDeque::new(),
-            tombstone: Position::default(),
             is_relocating: false,
         }
     }
@@ -107,16 +105,14 @@ impl Journal {
     pub(crate) fn append_record(&mut self, tenant: u32, record: &Record<'_>) -> Result<Position, Full> {
         self.begin_meta(tenant, Entry::Broker(&[]).kind());
         let body = record.encode(&mut self.meta);
-        let kind = match (record.frees_space(), self.is_relocating) {
-            (true, _) => Kind::Tombstone,
-            (false, true) => Kind::Replacement,
-            (false, false) => Kind::Value,
+        let kind = if record.is_tombstone() {
+            Kind::Tombstone
+        } else if record.frees_space() || self.is_relocating {
+            Kind::Replacement
+        } else {
+            Kind::Value
         };
-        let position = self.commit(kind, body)?;
-        if kind == Kind::Tombstone {
-            self.tombstone = position;
-        }
-        Ok(position)
+        self.commit(kind, body)
     }
 
     /// Says whether what is appended from here on takes the place of a record that moves.
@@ -142,9 +138,7 @@ impl Journal {
     }
 
     pub(crate) fn release(&mut self, position: Position) {
-        if position != self.tombstone {
-            self.log.release(store::Position(position.0));
-        }
+        self.log.release(store::Position(position.0));
     }
 
     /// Has a body read back for a tenant.
@@ -162,6 +156,14 @@ impl Journal {
             }
             self.to_load.pop_front();
         }
+    }
+
+    /// Waits until the log has news: only before the shard's loop runs.
+    pub(crate) fn wait(&self) {
+        let bell = self.log.event_fd();
+        // Interrupted or not: the caller looks, and waits again.
+        let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(bell, PollFlags::IN)], None);
+        let _ = rustix::io::read(bell, &mut [0u8; 8]);
     }
 
     /// Who asked for the body at `position`.

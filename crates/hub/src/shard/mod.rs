@@ -35,10 +35,11 @@ use self::journal::Journal;
 use self::tenant::Tenant;
 use self::turn::{LINGER_MS, Turn};
 use self::wait::Waiter;
+use crate::call_log::CallLog;
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::routing::LabelSource;
-use crate::{calls, pipeline};
+use crate::{calls, pipeline, sys};
 
 /// What other threads ask of a shard.
 pub(crate) enum Order {
@@ -48,6 +49,8 @@ pub(crate) enum Order {
     Request(Request),
     /// Say what was counted.
     Observe(oneshot::Sender<Observation>),
+    /// Other limits, from now on.
+    Limits(Arc<Limits>),
     /// Tell every client that the hub stops, make everything durable, end.
     Stop,
 }
@@ -63,6 +66,8 @@ pub struct Observation {
     pub tenants: Vec<(Arc<str>, broker::Statistics)>,
     /// What the log's files hold.
     pub log: store::Usage,
+    /// The log has stopped after a failed write: nothing further is made durable.
+    pub log_has_stopped: bool,
 }
 
 /// How a shard behaves; the same for all of a hub.
@@ -88,7 +93,9 @@ pub(crate) struct Shard {
     buffer: Vec<u8>,
     wills: Vec<OwnedMessage>,
     log_events: Vec<store::Event>,
+    log_has_stopped: bool,
     labels: LabelSource,
+    call_log: CallLog,
     /// Answers to the program that wait for the log, in the order of positions.
     answers: VecDeque<(Position, Vec<u8>, oneshot::Sender<Vec<u8>>)>,
     /// The earliest instant at which any tenant has something due.
@@ -104,6 +111,7 @@ impl Shard {
         while !self.is_over() {
             self.turn(&mut waiter);
         }
+        self.call_log.finish();
         if let Err(error) = self.journal.into_log().close() {
             tracing::error!(%error, "the log could not be closed");
         }
@@ -147,6 +155,7 @@ impl Shard {
                 Order::Request(request) => self.answer(now, request),
                 // The asker may have given up meanwhile.
                 Order::Observe(answer) => drop(answer.send(self.observe())),
+                Order::Limits(limits) => self.set_limits(&limits),
                 Order::Stop => self.stop(now),
             }
         }
@@ -162,6 +171,14 @@ impl Shard {
                 .map(|tenant| (Arc::clone(&tenant.name), tenant.broker.statistics()))
                 .collect(),
             log: self.journal.usage(),
+            log_has_stopped: self.log_has_stopped,
+        }
+    }
+
+    fn set_limits(&mut self, limits: &Limits) {
+        self.settings.limits = limits.clone();
+        for tenant in &mut self.tenants {
+            tenant.broker.set_limits(limits.broker.clone());
         }
     }
 
@@ -187,19 +204,19 @@ impl Shard {
             counters: &mut self.counters,
             wills: &mut self.wills,
             labels: &self.labels,
+            call_log: &mut self.call_log,
         };
         let result = work(tenant, &mut turn);
         while !turn.wills.is_empty() {
             pipeline::send_wills(tenant, &mut turn);
         }
-        if let Some(due_ms) = tenant.next_deadline_ms() {
-            self.next_due_ms = self.next_due_ms.min(due_ms);
-        }
+        self.next_due_ms = self.next_due_ms.min(tenant.next_deadline_ms());
         result
     }
 
     fn do_what_is_due(&mut self, now: Now) {
         self.connections.expire(now.monotonic_ms);
+        self.call_log.report(now.monotonic_ms);
         if now.monotonic_ms < self.next_due_ms {
             return;
         }
@@ -208,6 +225,7 @@ impl Shard {
             self.with_tenant(now, number, |tenant, turn| {
                 tenant.broker.tick(turn.now, turn);
                 calls::expire(tenant, turn);
+                sys::report(tenant, turn);
             });
         }
     }
@@ -216,6 +234,7 @@ impl Shard {
         let due = [
             Some(self.next_due_ms),
             self.connections.next_deadline_ms(),
+            self.call_log.due_ms(),
             self.stops_at_ms,
         ];
         let due_ms = due.into_iter().flatten().min().filter(|due_ms| *due_ms < u64::MAX)?;

@@ -12,9 +12,6 @@ use crate::{acl, pipeline};
 /// Bytes taken from a socket at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Whether more packets of the connection are to be read.
-type GoesOn = bool;
-
 impl Shard {
     /// Reads a ready socket once and serves the packets that are complete with it.
     pub(super) fn read(&mut self, now: Now, conn: ConnId) {
@@ -84,74 +81,61 @@ impl Shard {
     fn packets(&mut self, now: Now, conn: ConnId, bytes: &[u8]) -> usize {
         let mut used = 0;
         while used < bytes.len() {
-            let rest = &bytes[used..];
-            let header = match mqtt::fixed_header(rest, self.settings.limits.packet_bytes) {
-                Ok(Some(header)) if rest.len() >= header.header_len + header.body_len => header,
-                Ok(_) => return used,
-                Err(error) => {
-                    self.refuse(now, conn, &error);
-                    return bytes.len();
-                }
-            };
-            let end = header.header_len + header.body_len;
-            if !self.packet(now, conn, header.first, &rest[header.header_len..end]) {
+            let Some(connection) = self.connections.get(conn).filter(|connection| connection.is_read()) else {
                 return bytes.len();
+            };
+            let tenant = connection.tenant;
+            match Packet::read(&bytes[used..], connection.version, self.settings.limits.packet_bytes) {
+                Ok(None) => return used,
+                Ok(Some((packet, len))) => {
+                    self.packet(now, conn, tenant, &packet);
+                    used += len;
+                }
+                Err(error) => self.refuse(now, conn, &error),
             }
-            used += end;
         }
         used
     }
 
     /// Serves one packet.
-    fn packet(&mut self, now: Now, conn: ConnId, first: u8, body: &[u8]) -> GoesOn {
-        let Some(connection) = self.connections.get(conn).filter(|connection| connection.is_read()) else {
-            return false;
-        };
-        let tenant = connection.tenant;
-        let packet = match Packet::decode(first, body, connection.version) {
-            Ok(packet) => packet,
-            Err(error) => {
-                self.refuse(now, conn, &error);
-                return false;
-            }
-        };
+    fn packet(&mut self, now: Now, conn: ConnId, tenant: u32, packet: &Packet<'_>) {
         match packet {
             Packet::Publish(publish) => {
                 self.with_tenant(now, tenant, |tenant, turn| {
-                    pipeline::publish(tenant, turn, conn, &publish)
+                    pipeline::publish(tenant, turn, conn, publish)
                 });
             }
             Packet::Subscribe(subscribe) => {
+                let Some(connection) = self.connections.get(conn) else {
+                    return;
+                };
                 let who = connection.peer.principal.clone();
                 let mut allowed = |filter: &str| acl::may_subscribe(&who, filter);
                 self.with_tenant(now, tenant, |tenant, turn| {
-                    tenant.broker.subscribe(turn.now, conn, &subscribe, &mut allowed, turn);
+                    tenant.broker.subscribe(turn.now, conn, subscribe, &mut allowed, turn);
                 });
             }
             Packet::Unsubscribe(unsubscribe) => {
                 self.with_tenant(now, tenant, |tenant, turn| {
-                    tenant.broker.unsubscribe(turn.now, conn, &unsubscribe, turn)
+                    tenant.broker.unsubscribe(turn.now, conn, unsubscribe, turn)
                 });
             }
             Packet::Disconnect(disconnect) => {
                 self.with_tenant(now, tenant, |tenant, turn| {
-                    tenant.broker.disconnect(turn.now, conn, &disconnect, turn)
+                    tenant.broker.disconnect(turn.now, conn, disconnect, turn)
                 });
                 self.connections
                     .end(conn, ReasonCode::Success, now.monotonic_ms + LINGER_MS);
-                return false;
             }
             Packet::PubAck(_) | Packet::PubRec(_) | Packet::PubRel(_) | Packet::PubComp(_) | Packet::PingReq => {
                 self.with_tenant(now, tenant, |tenant, turn| {
-                    tenant.broker.handle(turn.now, conn, &packet, turn)
+                    tenant.broker.handle(turn.now, conn, packet, turn)
                 });
             }
             _ => {
                 self.end(now, conn, ReasonCode::ProtocolError);
-                return false;
             }
         }
-        true
     }
 
     fn refuse(&mut self, now: Now, conn: ConnId, error: &mqtt::DecodeError) {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use broker::{Broker, Position, Record, Recovery};
+use broker::{Position, Record, Recovery};
 use device::Twin;
 use rustix::event::epoll;
-use store::{Durability, Event, Kind, Log, Options};
+use store::{Event, Kind, Log};
 
 use super::clock::Clock;
 use super::connections::Connections;
@@ -16,13 +16,15 @@ use super::journal::{Entry, Journal};
 use super::tenant::StoredTwin;
 use super::{Order, Settings, Shard, watch_wakers};
 use crate::StartError;
+use crate::call_log::CallLog;
 use crate::counters::Counters;
 use crate::routing::LabelSource;
 use crate::twins;
 
 /// A tenant while its records are read.
 struct Returning {
-    name: Arc<str>,
+    /// From the tenant's own record.
+    name: Option<Arc<str>>,
     position: Position,
     broker: Recovery,
     twins: BTreeMap<Box<str>, Position>,
@@ -32,15 +34,12 @@ impl Shard {
     /// Opens the log in `dir` and brings back what it holds.
     pub(crate) fn open(
         dir: &Path,
-        durability: Durability,
+        options: store::Options,
         settings: Settings,
         orders: Orders<Order>,
         labels: LabelSource,
+        call_log: CallLog,
     ) -> Result<Self, StartError> {
-        let options = Options {
-            durability,
-            ..Options::default()
-        };
         let (log, recovery) = Log::open(dir, options)?;
         let mut returning: BTreeMap<u32, Returning> = BTreeMap::new();
         let report = recovery.replay(|record| restore(&mut returning, &settings, &record))?;
@@ -62,32 +61,88 @@ impl Shard {
             buffer: Vec::new(),
             wills: Vec::new(),
             log_events: Vec::new(),
+            log_has_stopped: false,
             labels,
+            call_log,
             answers: VecDeque::new(),
             next_due_ms: 0,
             stops_at_ms: None,
         };
-        returning.into_values().for_each(|tenant| shard.bring_back(tenant));
+        for (number, tenant) in returning {
+            shard.bring_back(number, tenant);
+        }
+        shard.read_twins();
         Ok(shard)
     }
 
-    fn bring_back(&mut self, tenant: Returning) {
+    fn bring_back(&mut self, number: u32, tenant: Returning) {
         let now = self.clock.now();
-        let number = self.tenants.len() as u32;
-        self.add_tenant(&tenant.name, Broker::new(self.settings.limits.broker.clone()));
+        while (self.tenants.len() as u32) < number {
+            self.add_tenant(
+                &lost_name(self.tenants.len() as u32),
+                Position::default(),
+                self.new_broker(),
+            );
+        }
+        let name = tenant.name.unwrap_or_else(|| lost_name(number));
+        self.add_tenant(&name, tenant.position, self.new_broker());
         self.with_tenant(now, number, |returned, turn| {
-            returned.broker = tenant.broker.finish(now, turn)
+            returned.broker = tenant.broker.finish(now, turn);
         });
         for (device, position) in tenant.twins {
-            self.tenants[number as usize].twins.insert(
-                device,
-                StoredTwin {
-                    twin: Twin::default(),
-                    position,
-                },
-            );
             self.journal.load(number, position);
+            let twin = StoredTwin {
+                twin: Twin::default(),
+                position,
+            };
+            self.tenants[number as usize].twins.insert(device, twin);
         }
+    }
+
+    /// Waits until the twins are in memory: nobody may change one whose content is not known.
+    fn read_twins(&mut self) {
+        let devices = self.tenants.iter().flat_map(|tenant| tenant.twins.iter());
+        let mut devices: HashMap<Position, Box<str>> = devices
+            .map(|(device, stored)| (stored.position, device.clone()))
+            .collect();
+        let mut events = Vec::new();
+        while !devices.is_empty() {
+            self.journal.log().submit();
+            self.journal.wait();
+            self.journal.log().poll(&mut events);
+            for event in events.drain(..) {
+                match event {
+                    Event::Loaded { position, ref body } if devices.contains_key(&Position(position.0)) => {
+                        let device = devices.remove(&Position(position.0)).expect("is there");
+                        self.put_twin(Position(position.0), &device, body);
+                    }
+                    Event::Lost { position, ref damage } if devices.contains_key(&Position(position.0)) => {
+                        let device = devices.remove(&Position(position.0)).expect("is there");
+                        tracing::error!(%device, %damage, "its twin is lost");
+                    }
+                    event => self.hear(self.clock.now(), event),
+                }
+            }
+            self.journal.ask();
+        }
+    }
+
+    fn put_twin(&mut self, position: Position, device: &str, body: &[u8]) {
+        let Some(number) = self.journal.take_reader(position) else {
+            return;
+        };
+        let Ok(twin) = Twin::decode(body).inspect_err(|error| tracing::error!(%device, %error, "its twin is lost"))
+        else {
+            return;
+        };
+        self.with_tenant(self.clock.now(), number, |tenant, turn| {
+            let desired = twin.desired_payload();
+            let Some(stored) = tenant.twins.get_mut(device) else {
+                return;
+            };
+            stored.twin = twin;
+            twins::announce_desired(tenant, turn, device, &desired);
+        });
     }
 
     /// Something the log has to say.
@@ -100,26 +155,19 @@ impl Shard {
             }
             Event::Relocate { position, meta, body } => self.relocate(now, Position(position.0), &meta, &body),
             Event::Room => tracing::info!("the log has room again"),
-            Event::Stopped(stopped) => tracing::error!(%stopped, "nothing further is made durable"),
+            Event::Stopped(stopped) => {
+                self.log_has_stopped = true;
+                tracing::error!(%stopped, "nothing further is made durable");
+            }
         }
     }
 
     fn loaded(&mut self, now: broker::Now, position: Position, body: Option<&[u8]>) {
-        let Some(number) = self.journal.take_reader(position) else {
-            return;
-        };
-        self.with_tenant(now, number, |tenant, turn| {
-            let twin = tenant.twins.iter_mut().find(|(_, stored)| stored.position == position);
-            let Some((device, stored)) = twin else {
-                return tenant.broker.loaded(now, position, body, turn);
-            };
-            let Some(twin) = body.and_then(|body| Twin::decode(body).ok()) else {
-                return;
-            };
-            stored.twin = twin;
-            let (device, desired) = (device.clone(), stored.twin.desired_payload());
-            twins::announce_desired(tenant, turn, &device, &desired);
-        });
+        if let Some(number) = self.journal.take_reader(position) {
+            self.with_tenant(now, number, |tenant, turn| {
+                tenant.broker.loaded(now, position, body, turn)
+            });
+        }
     }
 
     fn relocate(&mut self, now: broker::Now, position: Position, meta: &[u8], body: &[u8]) {
@@ -128,7 +176,7 @@ impl Shard {
         };
         self.journal.set_relocating(true);
         let moved = match entry {
-            Entry::Tenant(_) => self.journal.append(number, Kind::Replacement, entry, &[]).map(drop),
+            Entry::Tenant(_) => self.relocate_tenant(number, position),
             Entry::Broker(bytes) => match Record::decode(bytes, body) {
                 Ok(record) => self.with_tenant(now, number, |tenant, turn| {
                     tenant.broker.relocate(now, position, &record, turn)
@@ -142,6 +190,17 @@ impl Shard {
         if moved.is_err() {
             tracing::error!("the log has no place for a record that must move");
         }
+    }
+
+    fn relocate_tenant(&mut self, number: u32, position: Position) -> Result<(), broker::Full> {
+        let tenant = &mut self.tenants[number as usize];
+        if tenant.position == position {
+            tenant.position = self
+                .journal
+                .append(number, Kind::Replacement, Entry::Tenant(&tenant.name), &[])?;
+            self.journal.release(position);
+        }
+        Ok(())
     }
 
     fn relocate_twin(
@@ -163,27 +222,26 @@ impl Shard {
     }
 }
 
-/// Takes one record of the log.
+/// Stands for a tenant whose own record is damaged, so that the numbers of the others stay.
+fn lost_name(number: u32) -> Arc<str> {
+    tracing::error!(number, "the name of a tenant is lost");
+    format!("lost-{number}").into()
+}
+
+/// Takes one record of the log. A tenant's own record may come behind others of it: the log moves old records.
 fn restore(returning: &mut BTreeMap<u32, Returning>, settings: &Settings, record: &store::Recovered<'_>) {
     let position = Position(record.position.0);
     let Some((number, entry)) = Entry::decode(record.meta) else {
         return;
     };
-    if let Entry::Tenant(name) = entry {
-        let tenant = returning.entry(number).or_insert_with(|| Returning {
-            name: name.into(),
-            position,
-            broker: Recovery::new(settings.limits.broker.clone()),
-            twins: BTreeMap::new(),
-        });
-        tenant.position = position;
-        return;
-    }
-    let Some(tenant) = returning.get_mut(&number) else {
-        return;
-    };
+    let tenant = returning.entry(number).or_insert_with(|| Returning {
+        name: None,
+        position,
+        broker: Recovery::new(settings.limits.broker.clone()),
+        twins: BTreeMap::new(),
+    });
     match entry {
-        Entry::Tenant(_) => {}
+        Entry::Tenant(name) => (tenant.name, tenant.position) = (Some(name.into()), position),
         Entry::Broker(bytes) => {
             if let Ok(record_of_broker) = Record::decode(bytes, &[]) {
                 tenant.broker.restore(position, &record_of_broker, record.body_len);

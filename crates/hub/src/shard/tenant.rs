@@ -15,12 +15,16 @@ const CALLS_MAX: usize = 10_000;
 /// One tenant: its tree of topics and what the hub adds to it.
 pub(crate) struct Tenant {
     pub(crate) name: Arc<str>,
+    /// Where the log has its name.
+    pub(crate) position: Position,
     pub(crate) broker: Broker,
     pub(crate) twins: HashMap<Box<str>, StoredTwin>,
     pub(crate) calls: Calls<Caller>,
     pub(crate) routing: Routing,
     /// Numbers the calls that routes make.
     pub(crate) route_calls: u64,
+    /// When the tenant is told next what the hub says of itself.
+    pub(crate) reports_at_ms: u64,
     /// Clients without credentials have the whole tree: whose session a device is cannot be told.
     pub(crate) is_open: bool,
 }
@@ -58,24 +62,27 @@ pub(crate) struct ReplyTo {
 }
 
 impl Tenant {
-    pub(crate) fn new(name: Arc<str>, broker: Broker, is_open: bool) -> Self {
+    pub(crate) fn new(name: Arc<str>, position: Position, broker: Broker, is_open: bool) -> Self {
         Self {
             name,
+            position,
             broker,
             twins: HashMap::new(),
             calls: Calls::new(CALLS_MAX),
             routing: Routing::default(),
             route_calls: 0,
+            reports_at_ms: 0,
             is_open,
         }
     }
 
     /// When something of this tenant is due, on the monotonic clock in milliseconds.
-    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        self.broker
-            .next_deadline()
-            .into_iter()
-            .chain(self.calls.next_deadline_ms())
-            .min()
+    pub(crate) fn next_deadline_ms(&self) -> u64 {
+        let due = [
+            self.broker.next_deadline(),
+            self.calls.next_deadline_ms(),
+            Some(self.reports_at_ms),
+        ];
+        due.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 }

@@ -6,6 +6,7 @@ use mqtt::{ConnAck, Packet, Publish, ReasonCode};
 use super::connection::Phase;
 use super::connections::Connections;
 use super::journal::Journal;
+use crate::call_log::CallLog;
 use crate::counters::Counters;
 use crate::routing::LabelSource;
 
@@ -22,6 +23,7 @@ pub(crate) struct Turn<'a> {
     /// Wills that came due: they go the way of any message once the broker is done.
     pub(crate) wills: &'a mut Vec<OwnedMessage>,
     pub(crate) labels: &'a LabelSource,
+    pub(crate) call_log: &'a mut CallLog,
 }
 
 impl Sink for Turn<'_> {

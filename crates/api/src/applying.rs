@@ -1,0 +1,224 @@
+//! Applying manifests: all of a file or nothing of it, and nothing twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use identity::{ClientKind, ClientName};
+use manifest::{Change, Device, Document, Errors, Resource, Route};
+use route::{CompiledRoute, MAX_ROUTES};
+
+use crate::clients;
+use crate::desk::Desk;
+use crate::twins;
+use crate::types::{Applied, Apply};
+use crate::wrong::{Done, Wrong};
+
+/// `POST /v1/apply`.
+pub(crate) async fn apply(State(desk): State<Arc<Desk>>, Json(request): Json<Apply>) -> Done<Json<Applied>> {
+    let documents = manifest::parse(&request.file, &request.text).map_err(|errors| refused(&errors))?;
+    let _turn = desk.applying.lock().await;
+    check(&desk, &documents).await?;
+    let after: Vec<Resource> = documents.into_iter().map(|document| document.resource).collect();
+    let before = before(&desk, &after).await?;
+    let changes = manifest::diff(&before, &after);
+    let changed: BTreeSet<&str> = changes.iter().map(title).collect();
+    let (new, same): (Vec<&Resource>, Vec<&Resource>) =
+        after.iter().partition(|resource| changed.contains(&*resource.title()));
+    let applied = Applied {
+        changes: changes.iter().map(Change::to_string).collect(),
+        unchanged: same.iter().map(|resource| resource.title()).collect(),
+    };
+    if !request.is_dry_run {
+        enact(&desk, &before, &new).await?;
+    }
+    Ok(Json(applied))
+}
+
+fn refused(errors: &Errors) -> Wrong {
+    Wrong::new(StatusCode::UNPROCESSABLE_ENTITY, errors.to_string())
+}
+
+fn title(change: &Change) -> &str {
+    match change {
+        Change::Add { title } | Change::Modify { title, .. } | Change::Remove { title } => title,
+    }
+}
+
+/// Finds everything wrong that reading alone does not show.
+async fn check(desk: &Desk, documents: &[Document]) -> Done<()> {
+    let tenants = desk.with_registry(|registry| registry.tenants()).await?;
+    let is_tenant = |name: &str| tenants.iter().any(|tenant| tenant.name == name);
+    let mut errors = Errors::default();
+    for document in documents {
+        let tenant = document.resource.tenant();
+        if !is_tenant(tenant) {
+            let known = manifest::nearest(tenant, tenants.iter().map(|tenant| &*tenant.name));
+            let hint = known.map_or(String::new(), |known| format!("; did you mean \"{known}\"?"));
+            errors
+                .0
+                .push(document.error("metadata.namespace", 0, format!("no tenant \"{tenant}\"{hint}")));
+            continue;
+        }
+        match &document.resource {
+            Resource::Route(route) => {
+                let error = CompiledRoute::compile(route).err();
+                errors
+                    .0
+                    .extend(error.map(|error| document.error(&error.path, error.offset, error.message)));
+            }
+            Resource::Device(device) => {
+                let error = check_device(desk, device).await.err();
+                errors
+                    .0
+                    .extend(error.map(|message| document.error("metadata.name", 0, message)));
+            }
+        }
+    }
+    check_room(desk, documents, &mut errors);
+    if errors.0.is_empty() {
+        Ok(())
+    } else {
+        Err(refused(&errors))
+    }
+}
+
+/// A manifest holds no credentials, so it can add no device that could connect.
+async fn check_device(desk: &Desk, device: &Device) -> Result<(), String> {
+    let name = ClientName::new(&device.tenant, &device.name).map_err(|error| error.to_string())?;
+    let found = clients::find(desk, &name, ClientKind::Device).await;
+    found.map(drop).map_err(|wrong| wrong.message().to_owned())
+}
+
+fn check_room(desk: &Desk, documents: &[Document], errors: &mut Errors) {
+    let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for document in documents {
+        let Resource::Route(route) = &document.resource else {
+            continue;
+        };
+        let of_tenant = names.entry(route.tenant.clone()).or_insert_with(|| {
+            let kept = desk.manifests.routes_of(&route.tenant);
+            kept.into_iter().map(|route| route.name).collect()
+        });
+        of_tenant.insert(route.name.clone());
+        if of_tenant.len() == MAX_ROUTES + 1 {
+            let message = format!("the tenant would have more than {MAX_ROUTES} routes; delete some first");
+            errors.0.push(document.error("metadata.name", 0, message));
+        }
+    }
+}
+
+/// The resources that are there already, as they are now.
+async fn before(desk: &Desk, after: &[Resource]) -> Done<Vec<Resource>> {
+    let mut before = Vec::new();
+    for resource in after {
+        let kept = desk
+            .manifests
+            .get(resource.tenant(), resource.kind(), resource.name())
+            .await?;
+        match (kept, resource) {
+            (Some(Resource::Device(kept)), Resource::Device(new)) => {
+                before.push(Resource::Device(present(desk, kept, new).await?));
+            }
+            (Some(kept), _) => before.push(kept),
+            (None, _) => {}
+        }
+    }
+    Ok(before)
+}
+
+/// A device's manifest with the labels that the device really has, as far as the old and the new speak of them.
+async fn present(desk: &Desk, kept: Device, new: &Device) -> Done<Device> {
+    let name = ClientName::new(&kept.tenant, &kept.name)?;
+    let (client, _) = clients::find(desk, &name, ClientKind::Device).await?;
+    let is_spoken_of = |label: &String| kept.labels.contains_key(label) || new.labels.contains_key(label);
+    let labels = client.labels.into_iter().filter(|(label, _)| is_spoken_of(label));
+    Ok(Device {
+        labels: labels.collect(),
+        ..kept
+    })
+}
+
+/// Makes it so. What can be refused comes first; the files say what is so, and the hub follows them.
+async fn enact(desk: &Desk, before: &[Resource], new: &[&Resource]) -> Done<()> {
+    for resource in new {
+        if let Resource::Device(device) = resource {
+            let old = before.iter().find(|old| old.same_as(resource));
+            enact_device(desk, old, device).await?;
+        }
+    }
+    for resource in new {
+        desk.manifests.put(resource).await?;
+    }
+    let tenants: BTreeSet<&str> = new
+        .iter()
+        .filter(|resource| matches!(resource, Resource::Route(_)))
+        .map(|resource| resource.tenant())
+        .collect();
+    for tenant in tenants {
+        follow(desk, tenant).await?;
+    }
+    Ok(())
+}
+
+async fn enact_device(desk: &Desk, old: Option<&Resource>, device: &Device) -> Done<()> {
+    let name = ClientName::new(&device.tenant, &device.name)?;
+    if let Some(desired) = &device.desired {
+        let patch = serde_json::to_vec(desired).expect("JSON values are JSON");
+        let answer = twins::set_desired(desk, &name, patch).await?;
+        if answer["status"] != 200 {
+            let why = answer["message"].as_str().unwrap_or("refused");
+            return Err(Wrong::request(format!("Device/{name}: spec.desired: {why}")));
+        }
+    }
+    let mut labels: BTreeMap<String, Option<String>> = BTreeMap::new();
+    if let Some(Resource::Device(old)) = old {
+        labels.extend(old.labels.keys().map(|label| (label.clone(), None)));
+    }
+    let new = device.labels.iter();
+    labels.extend(new.map(|(label, value)| (label.clone(), Some(value.clone()))));
+    clients::set_labels(desk, &name, labels).await?;
+    desk.settle().await
+}
+
+/// Has a running hub route as the tenant's files say.
+pub(crate) async fn follow(desk: &Desk, tenant: &str) -> Done<()> {
+    let Some(hub) = desk.running_hub() else { return Ok(()) };
+    let routes = compiled(&desk.manifests.routes_of(tenant));
+    hub.set_routes(tenant, routes).await.ok_or_else(Wrong::no_answer)
+}
+
+/// The routes that can be compiled; the others are left out, and the log says so.
+fn compiled(routes: &[Route]) -> Vec<CompiledRoute> {
+    let compiled = routes.iter().filter_map(|route| match CompiledRoute::compile(route) {
+        Ok(compiled) => Some(compiled),
+        Err(error) => {
+            tracing::error!(route = %route.name, tenant = %route.tenant, %error, "a route was left out");
+            None
+        }
+    });
+    compiled.collect()
+}
+
+impl Desk {
+    /// Has the hub route as all files say, at its start.
+    ///
+    /// # Errors
+    /// In words, why the hub did not follow.
+    pub async fn load_routes(&self) -> Result<(), String> {
+        let tenants: BTreeSet<String> = self
+            .manifests
+            .all_routes()
+            .into_iter()
+            .map(|route| route.tenant)
+            .collect();
+        for tenant in tenants {
+            follow(self, &tenant)
+                .await
+                .map_err(|wrong| wrong.message().to_owned())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Method calls to devices.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::header;
+use axum::response::IntoResponse;
+use serde::Deserialize;
+
+use crate::desk::Desk;
+use crate::twins::known_device;
+use crate::wrong::{Done, Wrong};
+
+/// Longest time in milliseconds that a call may wait for its result.
+const TIMEOUT_MAX_MS: u64 = 600_000;
+
+#[derive(Deserialize)]
+pub(crate) struct Timeout {
+    timeout_ms: u64,
+}
+
+/// `POST …/devices/{id}/methods/{name}?timeout_ms=`: the result, the device's own or the hub's in its place.
+pub(crate) async fn call(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, id, method)): Path<(String, String, String)>,
+    Query(Timeout { timeout_ms }): Query<Timeout>,
+    payload: Bytes,
+) -> Done<impl IntoResponse> {
+    if let Err(error) = device::topic::validate_id(&method) {
+        return Err(Wrong::request(format!("method \"{method}\": {error}")));
+    }
+    if !(1..=TIMEOUT_MAX_MS).contains(&timeout_ms) {
+        return Err(Wrong::request(format!(
+            "timeout_ms is {timeout_ms}; it must be from 1 to {TIMEOUT_MAX_MS}"
+        )));
+    }
+    let device = known_device(&desk, &tenant, &id).await?;
+    desk.account_for_call(&device, &method);
+    let hub = desk.hub().await?;
+    let timeout = Duration::from_millis(timeout_ms);
+    let called = hub
+        .call(device.tenant(), device.id(), &method, payload.into(), timeout)
+        .await;
+    let result = called.ok_or_else(Wrong::no_answer)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], result))
+}

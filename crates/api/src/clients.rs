@@ -1,0 +1,292 @@
+//! Devices and apps: add, list, show, change, remove.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use identity::{
+    Action, Client, ClientCertificate, ClientKind, ClientName, Issued, MAX_PAGE, NewClient, Quotas, Secret,
+};
+use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::desk::Desk;
+use crate::types::{Add, Added, ClientInfo, Credential, IssuedCredential, Page, Patch};
+use crate::unix_now_s;
+use crate::wrong::{Done, Wrong};
+
+/// `devices` or `apps` in a path.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kinds {
+    Devices,
+    Apps,
+}
+
+impl From<Kinds> for ClientKind {
+    fn from(kinds: Kinds) -> Self {
+        match kinds {
+            Kinds::Devices => ClientKind::Device,
+            Kinds::Apps => ClientKind::App,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct After {
+    after: Option<String>,
+}
+
+/// `POST /v1/tenants/{tenant}/devices`; a tenant that is not there is added with it.
+pub(crate) async fn add(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, kinds)): Path<(String, Kinds)>,
+    Json(add): Json<Add>,
+) -> Done<(StatusCode, Json<Added>)> {
+    let kind = ClientKind::from(kinds);
+    let name = ClientName::new(&tenant, &add.id)?;
+    check_topic_level(kind, &name)?;
+    let what = described(&add.credential);
+    let (is_new_tenant, issued) = desk
+        .with_identity(move |identity| {
+            let is_new_tenant = add_missing_tenant(identity.registry(), &tenant)?;
+            let new = NewClient {
+                name: ClientName::new(&tenant, &add.id).map_err(identity::RegistryError::from)?,
+                kind,
+                labels: add.labels,
+                credential: credential(add.credential),
+            };
+            let issued = identity.add(&new, unix_now_s())?;
+            Ok::<_, identity::IdentityError>((is_new_tenant, issued))
+        })
+        .await?;
+    desk.account_for(Action::Added, &name, &format!("{kind} with {what}"));
+    desk.settle().await?;
+    let added = Added {
+        kind: kind.to_string(),
+        tenant: name.tenant().to_string(),
+        is_new_tenant,
+        id: name.id().to_string(),
+        user_name: name.user_name(),
+        issued: issued_credential(issued),
+    };
+    Ok((StatusCode::CREATED, Json(added)))
+}
+
+/// A device's id is a level of its topics, where a letter or digit comes first.
+fn check_topic_level(kind: ClientKind, name: &ClientName) -> Done<()> {
+    match device::topic::validate_id(name.id()) {
+        Err(error) if kind == ClientKind::Device => Err(Wrong::request(format!("id \"{}\": {error}", name.id()))),
+        _ => Ok(()),
+    }
+}
+
+fn add_missing_tenant(registry: &identity::Registry, tenant: &str) -> Result<bool, identity::RegistryError> {
+    match registry.add_tenant(tenant, &Quotas::default()) {
+        Ok(()) => Ok(true),
+        Err(identity::RegistryError::TenantExists(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn credential(credential: Credential) -> identity::Credential {
+    match credential {
+        Credential::Password(password) => identity::Credential::Password(Secret::new(password)),
+        Credential::GeneratedPassword => identity::Credential::GeneratedPassword,
+        Credential::Token { valid_s } => identity::Credential::Token { valid_s },
+        Credential::Certificate { valid_s } => identity::Credential::Certificate { valid_s },
+        Credential::TrustedCertificate => identity::Credential::TrustedSubject,
+    }
+}
+
+fn described(credential: &Credential) -> &'static str {
+    match credential {
+        Credential::Password(_) | Credential::GeneratedPassword => "password",
+        Credential::Token { .. } => "token",
+        Credential::Certificate { .. } => "certificate",
+        Credential::TrustedCertificate => "certificate of a trusted authority",
+    }
+}
+
+fn issued_credential(issued: Issued) -> IssuedCredential {
+    match issued {
+        Issued::Nothing => IssuedCredential::Nothing,
+        Issued::Password(password) => IssuedCredential::Password(password.expose().to_owned()),
+        Issued::Token(token) => IssuedCredential::Token(token.expose().to_owned()),
+        Issued::Certificate {
+            certificate_pem,
+            key_pem,
+        } => IssuedCredential::Certificate {
+            certificate_pem,
+            key_pem: key_pem.expose().to_owned(),
+        },
+    }
+}
+
+/// `GET /v1/tenants/{tenant}/devices?after=`: a page by id.
+pub(crate) async fn list(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, kinds)): Path<(String, Kinds)>,
+    Query(After { after }): Query<After>,
+) -> Done<Json<Page<ClientInfo>>> {
+    let connected = connected(&desk, &tenant).await?;
+    let page = desk
+        .with_registry(move |registry| {
+            let clients = registry.clients(&tenant, kinds.into(), after.as_deref(), MAX_PAGE)?;
+            let with_certificates = clients.into_iter().map(|client| {
+                let certificates = registry.certificates(&client.name)?;
+                Ok((client, certificates))
+            });
+            with_certificates.collect::<Result<Vec<_>, identity::RegistryError>>()
+        })
+        .await?;
+    let has_more = page.len() == MAX_PAGE;
+    let items = page
+        .iter()
+        .map(|(client, certificates)| info(client, certificates, connected.as_ref()))
+        .collect();
+    Ok(Json(Page { items, has_more }))
+}
+
+/// `GET /v1/tenants/{tenant}/devices/{id}`.
+pub(crate) async fn show(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
+) -> Done<Json<ClientInfo>> {
+    let name = ClientName::new(&tenant, &id)?;
+    let (client, certificates) = find(&desk, &name, kinds.into()).await?;
+    let connected = connected(&desk, &tenant).await?;
+    Ok(Json(info(&client, &certificates, connected.as_ref())))
+}
+
+/// The client, if it is there and of this kind.
+pub(crate) async fn find(desk: &Desk, name: &ClientName, kind: ClientKind) -> Done<(Client, Vec<ClientCertificate>)> {
+    let wanted = name.clone();
+    let found = desk
+        .with_registry(move |registry| {
+            let certificates = registry.certificates(&wanted)?;
+            Ok(registry.client(&wanted)?.map(|client| (client, certificates)))
+        })
+        .await?;
+    match found {
+        Some(found) if found.0.kind == kind => Ok(found),
+        Some((client, _)) => Err(Wrong::absent(format!(
+            "\"{name}\" is no {kind} but a registered {}",
+            client.kind
+        ))),
+        None => Err(absent(desk, name, kind).await),
+    }
+}
+
+/// Says that a client is not there, and which one was probably meant.
+async fn absent(desk: &Desk, name: &ClientName, kind: ClientKind) -> Wrong {
+    let tenant = name.tenant().clone();
+    let known = desk
+        .with_registry(move |registry| registry.clients(&tenant, kind, None, MAX_PAGE))
+        .await;
+    let known = known.unwrap_or_default();
+    let near = manifest::nearest(name.id(), known.iter().map(|client| &**client.name.id()));
+    let hint = match near {
+        Some(near) => format!("; did you mean \"{near}\"?"),
+        None => format!("; add it: selvedge {kind} add {}", name.id()),
+    };
+    Wrong::absent(format!("no {kind} \"{name}\"{hint}"))
+}
+
+/// Owners of the tenant's sessions that are connected; `None` where no edge runs.
+async fn connected(desk: &Desk, tenant: &str) -> Done<Option<HashSet<String>>> {
+    let Some(hub) = desk.running_hub() else { return Ok(None) };
+    let sessions = hub.sessions(tenant).await.ok_or_else(Wrong::no_answer)?;
+    let connected = sessions.into_iter().filter(|session| session.is_connected);
+    Ok(Some(connected.map(|session| session.owner).collect()))
+}
+
+fn info(client: &Client, certificates: &[ClientCertificate], connected: Option<&HashSet<String>>) -> ClientInfo {
+    let mut credentials = Vec::new();
+    credentials.extend(client.has_password.then(|| "password".to_owned()));
+    credentials.extend(client.has_tokens.then(|| "token".to_owned()));
+    credentials.extend(
+        client
+            .trusts_subject
+            .then(|| "certificate of a trusted authority".to_owned()),
+    );
+    credentials.extend(certificates.iter().map(|certificate| {
+        let until = date_time(certificate.not_after_unix_s);
+        format!("certificate {} until {until}", certificate.serial)
+    }));
+    ClientInfo {
+        kind: client.kind.to_string(),
+        tenant: client.name.tenant().to_string(),
+        id: client.name.id().to_string(),
+        user_name: client.name.user_name(),
+        created: date_time(client.created_unix_s),
+        is_disabled: client.disabled,
+        is_connected: connected.map(|connected| connected.contains(&**client.name.id())),
+        credentials,
+        labels: client.labels.clone(),
+    }
+}
+
+fn date_time(unix_s: i64) -> String {
+    let time = OffsetDateTime::from_unix_timestamp(unix_s).ok();
+    time.and_then(|time| time.format(&Rfc3339).ok())
+        .unwrap_or_else(|| format!("{unix_s} s of Unix time"))
+}
+
+/// `PATCH /v1/tenants/{tenant}/devices/{id}`.
+pub(crate) async fn change(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
+    Json(patch): Json<Patch>,
+) -> Done<StatusCode> {
+    let name = ClientName::new(&tenant, &id)?;
+    let kind = ClientKind::from(kinds);
+    find(&desk, &name, kind).await?;
+    if let Some(is_disabled) = patch.is_disabled {
+        let wanted = name.clone();
+        desk.with_registry(move |registry| registry.set_disabled(&wanted, is_disabled))
+            .await?;
+        let action = if is_disabled { Action::Disabled } else { Action::Enabled };
+        desk.account_for(action, &name, kind.as_str());
+    }
+    set_labels(&desk, &name, patch.labels).await?;
+    desk.settle().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Sets labels and removes those whose value is `None`.
+pub(crate) async fn set_labels(
+    desk: &Desk,
+    name: &ClientName,
+    labels: impl IntoIterator<Item = (String, Option<String>)> + Send + 'static,
+) -> Done<()> {
+    let name = name.clone();
+    desk.with_registry(move |registry| {
+        labels.into_iter().try_for_each(|(label, value)| match value {
+            Some(value) => registry.set_label(&name, &label, &value),
+            None => registry.remove_label(&name, &label),
+        })
+    })
+    .await
+}
+
+/// `DELETE /v1/tenants/{tenant}/devices/{id}`: its sessions end with it.
+pub(crate) async fn remove(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
+) -> Done<StatusCode> {
+    let name = ClientName::new(&tenant, &id)?;
+    let kind = ClientKind::from(kinds);
+    find(&desk, &name, kind).await?;
+    let wanted = name.clone();
+    desk.with_registry(move |registry| registry.remove(&wanted)).await?;
+    if kind == ClientKind::Device {
+        desk.manifests.remove(&tenant, "Device", &id).await?;
+    }
+    desk.account_for(Action::Removed, &name, kind.as_str());
+    desk.settle().await?;
+    Ok(StatusCode::NO_CONTENT)
+}

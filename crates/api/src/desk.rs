@@ -1,0 +1,174 @@
+//! The desk where operators ask: what the edge is made of, and the settling of what they changed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hub::Hub;
+use identity::{Action, Audit, ClientName, Event, Identity, Registry, What};
+use tokio::sync::{Mutex, OnceCell};
+
+use crate::log_tail::LogTail;
+use crate::manifests::Manifests;
+use crate::types::EdgeInfo;
+use crate::unix_now_s;
+use crate::wrong::{Done, Wrong};
+
+/// Who acts through the control socket, in the audit log.
+const OPERATOR: &str = "operator";
+
+/// Does what operators ask of an edge, running or not. Shared by the doors of its HTTP face.
+pub struct Desk {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) manifests: Manifests,
+    pub(crate) about: About,
+    /// Held while manifests are applied or deleted, so that one change is made after the other.
+    pub(crate) applying: Mutex<()>,
+    audit: Arc<Audit>,
+    /// Where no edge runs, it is started without doors by the first request that needs it.
+    hub: OnceCell<Arc<Hub>>,
+    hub_options: hub::Options,
+    /// Number of the last change of the registry that the hub has heard of.
+    settled: Mutex<u64>,
+    is_stopping: AtomicBool,
+}
+
+/// What a desk is made of.
+pub struct Parts {
+    /// Directory of all that survives a restart.
+    pub data: PathBuf,
+    /// Who may connect.
+    pub identity: Arc<Identity>,
+    /// Where what is done here is accounted for.
+    pub audit: Arc<Audit>,
+    /// The running hub; `None` where no edge runs.
+    pub hub: Option<Arc<Hub>>,
+    /// How a hub is started here where none runs.
+    pub hub_options: hub::Options,
+    /// What can be said about this edge.
+    pub about: About,
+}
+
+/// What can be said about an edge.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// Version and addresses.
+    pub edge: EdgeInfo,
+    /// Its whole configuration, without secrets.
+    pub configuration: String,
+    /// The end of its log.
+    pub log: LogTail,
+}
+
+impl Desk {
+    /// A desk for the edge that `parts` make.
+    pub fn new(parts: Parts) -> Self {
+        let settled = parts.identity.registry().last_change();
+        Self {
+            manifests: Manifests::new(&parts.data),
+            identity: parts.identity,
+            about: parts.about,
+            applying: Mutex::new(()),
+            audit: parts.audit,
+            hub: OnceCell::new_with(parts.hub),
+            hub_options: parts.hub_options,
+            settled: Mutex::new(settled),
+            is_stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// The hub, started without doors where no edge runs.
+    pub(crate) async fn hub(&self) -> Done<&Arc<Hub>> {
+        let start = async || {
+            let (identity, audit) = (Arc::clone(&self.identity), Arc::clone(&self.audit));
+            Hub::start(&self.hub_options, identity, audit).map(Arc::new)
+        };
+        Ok(self.hub.get_or_try_init(start).await?)
+    }
+
+    /// The hub, if it runs.
+    pub(crate) fn running_hub(&self) -> Option<&Arc<Hub>> {
+        self.hub.get()
+    }
+
+    /// From now on the edge is not ready.
+    pub fn begin_stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Ends the hub, if it runs, and writes what the audit log still has to say.
+    pub async fn close(&self) {
+        if let Some(hub) = self.hub.get() {
+            hub.stop().await;
+        }
+        let audit = Arc::clone(&self.audit);
+        let written = tokio::task::spawn_blocking(move || audit.finish(unix_now_s())).await;
+        if let Ok(Err(error)) = written {
+            tracing::error!(%error, "the audit log could not be written");
+        }
+    }
+
+    /// Runs what reads or writes the registry, which blocks.
+    pub(crate) async fn with_identity<T: Send + 'static, E: Into<Wrong> + Send + 'static>(
+        &self,
+        work: impl FnOnce(&Identity) -> Result<T, E> + Send + 'static,
+    ) -> Done<T> {
+        let identity = Arc::clone(&self.identity);
+        let worked = tokio::task::spawn_blocking(move || work(&identity)).await;
+        worked
+            .map_err(|error| Wrong::here(error.to_string()))?
+            .map_err(Into::into)
+    }
+
+    /// As [`Desk::with_identity`], for what needs the registry alone.
+    pub(crate) async fn with_registry<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Registry) -> Result<T, identity::RegistryError> + Send + 'static,
+    ) -> Done<T> {
+        self.with_identity(move |identity| work(identity.registry())).await
+    }
+
+    /// Accounts for a change of a credential or client.
+    pub(crate) fn account_for(&self, action: Action, name: &ClientName, what: &str) {
+        let event = Event::Credential {
+            action,
+            tenant: name.tenant(),
+            id: name.id(),
+            what,
+            by: OPERATOR,
+        };
+        self.audit.record(&event, unix_now_s());
+    }
+
+    /// Accounts for a call.
+    pub(crate) fn account_for_call(&self, device: &ClientName, method: &str) {
+        let event = Event::CallMade {
+            tenant: device.tenant(),
+            caller: OPERATOR,
+            device: device.id(),
+            method,
+        };
+        self.audit.record(&event, unix_now_s());
+    }
+
+    /// Has a running hub follow what changed in the registry: sessions and connections end, labels are read anew.
+    pub(crate) async fn settle(&self) -> Done<()> {
+        let Some(hub) = self.hub.get() else { return Ok(()) };
+        let mut settled = self.settled.lock().await;
+        let registry = self.identity.registry();
+        for change in registry.changes_since(*settled).unwrap_or_default() {
+            *settled = change.number;
+            let Some(id) = &change.id else { continue };
+            match change.what {
+                What::Removed => hub.forget(&change.tenant, id).await,
+                what if what.ends_connections() => hub.disconnect(&change.tenant, id).await,
+                _ => {}
+            }
+        }
+        Ok(hub.refresh_labels()?)
+    }
+}

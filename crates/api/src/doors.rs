@@ -1,0 +1,125 @@
+//! Where HTTP comes in: a port or a Unix socket, with bounds on how much, how long and how many at once.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio_util::either::Either;
+
+/// Time for the head of a request to arrive.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of a request's head.
+const HEAD_MAX_BYTES: usize = 16 * 1024;
+
+/// Pause after a failed accept (no descriptors left, say), so that the door does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listening socket.
+pub struct Door(Either<TcpListener, UnixListener>);
+
+/// What connections may take. Each serves one request; one more connection waits in the kernel's backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Connections at once.
+    pub connections: usize,
+    /// Time from the accept to the end of the answer.
+    pub total: Duration,
+}
+
+impl Bounds {
+    /// For a port: scrapes and probes.
+    pub const PUBLIC: Bounds = Bounds {
+        connections: 64,
+        total: Duration::from_secs(30),
+    };
+    /// For the control socket: the longest method call and some more.
+    pub const CONTROL: Bounds = Bounds {
+        connections: 64,
+        total: Duration::from_secs(660),
+    };
+}
+
+impl Door {
+    /// Listens on a port.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self(Either::Left(TcpListener::bind(address).await?)))
+    }
+
+    /// Listens on a Unix socket that its owner alone may use. One that is there is replaced: the caller holds the lock
+    /// of its directory.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(Self(Either::Right(listener)))
+    }
+
+    /// The address of a port, with the number that port 0 became.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match &self.0 {
+            Either::Left(listener) => listener.local_addr().ok(),
+            Either::Right(_) => None,
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Either<TcpStream, UnixStream>> {
+        match &self.0 {
+            Either::Left(listener) => Ok(Either::Left(listener.accept().await?.0)),
+            Either::Right(listener) => Ok(Either::Right(listener.accept().await?.0)),
+        }
+    }
+}
+
+/// Answers requests until the task is dropped.
+pub async fn serve(door: Door, router: Router, bounds: Bounds) {
+    let places = Arc::new(Semaphore::new(bounds.connections));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("never closed");
+        match door.accept().await {
+            Ok(stream) => {
+                let answering = answer(stream, router.clone());
+                tokio::spawn(async move {
+                    let _place = place;
+                    // A client that is too slow is left.
+                    let _ = tokio::time::timeout(bounds.total, answering).await;
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an HTTP connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn answer(stream: Either<TcpStream, UnixStream>, router: Router) {
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_MAX_BYTES)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "an HTTP connection ended");
+    }
+}

@@ -1,0 +1,236 @@
+//! What `/metrics` says.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use broker::{Dropped, Statistics};
+use hub::{DoorFigures, Observation};
+
+use crate::desk::Desk;
+use crate::page::MetricsPage;
+use crate::process;
+use crate::routes::routes_of;
+use crate::types::RouteInfo;
+use crate::wrong::Done;
+
+/// `GET /metrics`, in the text format of Prometheus.
+pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResponse> {
+    let hub = desk.hub().await?;
+    let shards = hub.observe().await;
+    let mut routes = Vec::new();
+    for (tenant, _) in shards.iter().flat_map(|shard| &shard.tenants) {
+        routes.extend(routes_of(&desk, tenant).await?);
+    }
+    let mut page = MetricsPage::default();
+    page.gauge("build_info", "Always 1; the version is its label.")
+        .value(&[("version", &desk.about.edge.version)], 1);
+    write_process(&mut page);
+    write_doors(&mut page, &hub.doors());
+    write_shards(&mut page, &shards);
+    write_logs(&mut page, &shards);
+    write_tenants(&mut page, &shards);
+    write_routes(&mut page, &routes);
+    Ok((
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        page.into_text(),
+    ))
+}
+
+fn write_process(page: &mut MetricsPage) {
+    let process = process::figures();
+    page.gauge("process_resident_memory_bytes", "Resident memory of the process.")
+        .value(&[], process.resident_bytes);
+    page.counter("process_cpu_seconds_total", "Processor time in user and system mode.")
+        .value(&[], process.cpu_s);
+    page.gauge("process_open_fds", "Open file descriptors.")
+        .value(&[], process.open_descriptors);
+}
+
+fn write_doors(page: &mut MetricsPage, doors: &DoorFigures) {
+    page.counter("connections_accepted_total", "Sockets accepted at the doors.")
+        .value(&[], doors.accepted);
+    page.counter(
+        "connections_refused_total",
+        "Clients turned away at the doors, by reason.",
+    )
+    .value(&[("reason", "unfinished")], doors.abandoned)
+    .value(&[("reason", "malformed")], doors.malformed)
+    .value(&[("reason", "login_refused")], doors.refused_logins)
+    .value(&[("reason", "login_throttled")], doors.throttled_logins)
+    .value(&[("reason", "limit")], doors.over_limit);
+}
+
+type OfShard = fn(&Observation) -> u64;
+
+/// What shards count, all of them together.
+const TOTALS: [(&str, &str, OfShard); 11] = [
+    ("connects_total", "Clients that came in.", |s| s.counters.connects),
+    ("disconnects_total", "Connections that ended.", |s| {
+        s.counters.disconnects
+    }),
+    ("messages_received_total", "PUBLISH packets from clients.", |s| {
+        s.counters.messages_received
+    }),
+    ("messages_sent_total", "PUBLISH packets to clients.", |s| {
+        s.counters.messages_sent
+    }),
+    ("received_bytes_total", "Bytes of MQTT from clients.", |s| {
+        s.counters.bytes_received
+    }),
+    (
+        "malformed_packets_total",
+        "Packets that the standard forbids; each ended its connection.",
+        |s| s.counters.malformed,
+    ),
+    (
+        "publishes_refused_total",
+        "PUBLISH packets to topics that their sender may not publish to.",
+        |s| s.counters.refused_publishes,
+    ),
+    (
+        "route_copies_over_limit_total",
+        "Copies that routes asked for beyond the bound for one message.",
+        |s| s.counters.copies_over_limit,
+    ),
+    (
+        "calls_away_total",
+        "Method calls answered 404: the device was away.",
+        |s| s.counters.calls_away,
+    ),
+    (
+        "calls_timed_out_total",
+        "Method calls answered 504: no result came in time.",
+        |s| s.counters.calls_timed_out,
+    ),
+    (
+        "late_results_total",
+        "Results of method calls that nobody waited for.",
+        |s| s.counters.late_results,
+    ),
+];
+
+fn write_shards(page: &mut MetricsPage, shards: &[Observation]) {
+    let sum = |of: OfShard| shards.iter().map(of).sum::<u64>();
+    page.gauge("connections", "Open connections.")
+        .value(&[], sum(|s| s.connections as u64));
+    for (name, help, of) in TOTALS {
+        page.counter(name, help).value(&[], sum(of));
+    }
+    page.counter(
+        "messages_dropped_total",
+        "Messages not delivered to a session that asked for them, by reason.",
+    );
+    for (number, why) in Dropped::ALL.iter().enumerate() {
+        let dropped: u64 = shards.iter().map(|shard| shard.counters.dropped[number]).sum();
+        page.value(&[("reason", why.label())], dropped);
+    }
+}
+
+type OfLog = fn(&Observation) -> u64;
+
+/// What is said of each shard's log.
+const LOGS: [(&str, &str, OfLog); 6] = [
+    ("log_segments", "Segment files of the log.", |s| s.log.segments as u64),
+    ("log_size_bytes", "Bytes of the log's files.", |s| s.log.total_bytes),
+    ("log_live_bytes", "Bytes of records that are still needed.", |s| {
+        s.log.live_bytes
+    }),
+    ("log_pending_bytes", "Bytes that wait in memory to be written.", |s| {
+        s.log.pending_bytes as u64
+    }),
+    (
+        "log_full",
+        "1 while the disk or the log's limit is full and nothing new is kept.",
+        |s| s.log.full.into(),
+    ),
+    (
+        "log_stopped",
+        "1 once a write has failed: nothing further is made durable.",
+        |s| s.log_has_stopped.into(),
+    ),
+];
+
+fn write_logs(page: &mut MetricsPage, shards: &[Observation]) {
+    for (name, help, of) in LOGS {
+        page.gauge(name, help);
+        for (number, shard) in shards.iter().enumerate() {
+            page.value(&[("shard", &number.to_string())], of(shard));
+        }
+    }
+}
+
+type OfTenant = fn(&Statistics) -> u64;
+
+/// What is said of each tenant.
+const TENANTS: [(&str, &str, OfTenant); 9] = [
+    ("sessions", "Sessions, connected or not.", |s| s.sessions as u64),
+    ("sessions_connected", "Sessions with a connection.", |s| {
+        s.connected as u64
+    }),
+    ("subscriptions", "Subscriptions.", |s| s.subscriptions as u64),
+    ("retained_messages", "Retained messages.", |s| {
+        s.retained_messages as u64
+    }),
+    ("retained_bytes", "Bytes of retained messages.", |s| s.retained_bytes),
+    ("queued_messages", "Messages that wait in sessions.", |s| {
+        s.queued_messages as u64
+    }),
+    (
+        "queued_bytes",
+        "Bytes of messages that wait, counted for each session.",
+        |s| s.queued_bytes,
+    ),
+    ("in_flight_messages", "Messages sent and not acknowledged.", |s| {
+        s.in_flight as u64
+    }),
+    (
+        "message_memory_bytes",
+        "Bytes of messages held in memory, each counted once.",
+        |s| s.memory_bytes,
+    ),
+];
+
+fn write_tenants(page: &mut MetricsPage, shards: &[Observation]) {
+    for (name, help, of) in TENANTS {
+        page.gauge(name, help);
+        for (tenant, statistics) in shards.iter().flat_map(|shard| &shard.tenants) {
+            page.value(&[("tenant", tenant)], of(statistics));
+        }
+    }
+}
+
+type OfRoute = fn(&RouteInfo) -> u64;
+
+/// What is said of each route, since it was applied or the edge started.
+const ROUTES: [(&str, &str, OfRoute); 5] = [
+    ("route_matched_total", "Messages whose topic matched the route.", |r| {
+        r.matched
+    }),
+    (
+        "route_not_met_total",
+        "Matched messages that the condition was false for.",
+        |r| r.not_met,
+    ),
+    ("route_delivered_total", "Copies that the route made.", |r| r.delivered),
+    (
+        "route_failed_total",
+        "Messages that the condition or a target failed for.",
+        |r| r.failed,
+    ),
+    (
+        "route_hop_limit_total",
+        "Messages that had come through as many routes as may be.",
+        |r| r.hop_limit,
+    ),
+];
+
+fn write_routes(page: &mut MetricsPage, routes: &[RouteInfo]) {
+    for (name, help, of) in ROUTES {
+        page.counter(name, help);
+        for route in routes {
+            page.value(&[("tenant", &route.tenant), ("route", &route.name)], of(route));
+        }
+    }
+}

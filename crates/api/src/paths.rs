@@ -1,0 +1,39 @@
+//! Paths of the control socket, made of names that were checked.
+
+use identity::{ClientKind, ClientName};
+
+/// All devices or apps of a tenant.
+pub fn clients(tenant: &str, kind: ClientKind) -> String {
+    format!("/v1/tenants/{tenant}/{kind}s")
+}
+
+/// One device or app.
+pub fn client(name: &ClientName, kind: ClientKind) -> String {
+    format!("{}/{}", clients(name.tenant(), kind), name.id())
+}
+
+/// A device's twin.
+pub fn twin(device: &ClientName) -> String {
+    format!("{}/twin", client(device, ClientKind::Device))
+}
+
+/// A method of a device.
+pub fn method(device: &ClientName, name: &str, timeout_ms: u64) -> String {
+    let device = client(device, ClientKind::Device);
+    format!("{device}/methods/{name}?timeout_ms={timeout_ms}")
+}
+
+/// The sessions of a tenant.
+pub fn sessions(tenant: &str) -> String {
+    format!("/v1/tenants/{tenant}/sessions")
+}
+
+/// The routes of a tenant.
+pub fn routes(tenant: &str) -> String {
+    format!("/v1/tenants/{tenant}/routes")
+}
+
+/// One route.
+pub fn route(tenant: &str, name: &str) -> String {
+    format!("{}/{name}", routes(tenant))
+}

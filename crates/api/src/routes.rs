@@ -1,0 +1,94 @@
+//! Routes: what each did, its manifest, its end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+
+use crate::applying::follow;
+use crate::desk::Desk;
+use crate::types::{LastFailureInfo, Page, RouteInfo};
+use crate::wrong::{Done, Wrong};
+
+/// `GET /v1/tenants/{tenant}/routes`.
+pub(crate) async fn list(State(desk): State<Arc<Desk>>, Path(tenant): Path<String>) -> Done<Json<Page<RouteInfo>>> {
+    identity::check_name("tenant", &tenant)?;
+    let items = routes_of(&desk, &tenant).await?;
+    Ok(Json(Page { items, has_more: false }))
+}
+
+/// The routes as they were applied, with what each did where the edge runs.
+pub(crate) async fn routes_of(desk: &Desk, tenant: &str) -> Done<Vec<RouteInfo>> {
+    let did: HashMap<String, hub::RouteInfo> = match desk.running_hub() {
+        None => HashMap::new(),
+        Some(hub) => {
+            let did = hub.routes(tenant).await.ok_or_else(Wrong::no_answer)?;
+            did.into_iter().map(|route| (route.name.clone(), route)).collect()
+        }
+    };
+    let kept = desk.manifests.routes_of(tenant).into_iter();
+    let mut routes: Vec<RouteInfo> = kept.map(|route| info(&route, did.get(&route.name))).collect();
+    routes.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(routes)
+}
+
+fn info(route: &manifest::Route, did: Option<&hub::RouteInfo>) -> RouteInfo {
+    let counters = did.map(|did| did.counters).unwrap_or_default();
+    let last_failure = did.and_then(|did| did.last_failure.as_ref());
+    RouteInfo {
+        tenant: route.tenant.clone(),
+        name: route.name.clone(),
+        from: route.from.clone(),
+        matched: counters.matched,
+        not_met: counters.not_met,
+        delivered: counters.delivered,
+        failed: counters.failed,
+        hop_limit: counters.hop_limit,
+        last_failure: last_failure.map(|failure| LastFailureInfo {
+            topic: failure.topic.clone(),
+            reason: failure.reason.clone(),
+        }),
+    }
+}
+
+/// `GET /v1/tenants/{tenant}/routes/{name}`: its manifest.
+pub(crate) async fn show(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, name)): Path<(String, String)>,
+) -> Done<impl IntoResponse> {
+    check_names(&tenant, &name)?;
+    let kept = desk.manifests.get(&tenant, "Route", &name).await?;
+    let route = kept.ok_or_else(|| absent(&desk, &tenant, &name))?;
+    Ok(([(header::CONTENT_TYPE, "application/yaml")], route.to_yaml()))
+}
+
+/// `DELETE /v1/tenants/{tenant}/routes/{name}`.
+pub(crate) async fn remove(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, name)): Path<(String, String)>,
+) -> Done<StatusCode> {
+    check_names(&tenant, &name)?;
+    let _turn = desk.applying.lock().await;
+    if !desk.manifests.remove(&tenant, "Route", &name).await? {
+        return Err(absent(&desk, &tenant, &name));
+    }
+    follow(&desk, &tenant).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn check_names(tenant: &str, name: &str) -> Done<()> {
+    identity::check_name("tenant", tenant)?;
+    Ok(identity::check_name("route", name)?)
+}
+
+fn absent(desk: &Desk, tenant: &str, name: &str) -> Wrong {
+    let known = desk.manifests.routes_of(tenant);
+    let near = manifest::nearest(name, known.iter().map(|route| &*route.name));
+    let hint = near.map_or("; see: selvedge get routes".to_owned(), |near| {
+        format!("; did you mean \"{near}\"?")
+    });
+    Wrong::absent(format!("no route \"{name}\" in tenant {tenant}{hint}"))
+}

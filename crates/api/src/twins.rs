@@ -1,0 +1,57 @@
+//! Twins of devices.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use identity::{ClientKind, ClientName};
+use serde_json::Value;
+
+use crate::clients;
+use crate::desk::Desk;
+use crate::wrong::{Done, Wrong};
+
+/// `GET …/devices/{id}/twin`: both states with their versions.
+pub(crate) async fn get(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, id)): Path<(String, String)>,
+) -> Done<impl IntoResponse> {
+    let device = known_device(&desk, &tenant, &id).await?;
+    let hub = desk.hub().await?;
+    let twin = hub.twin(device.tenant(), device.id()).await;
+    let twin = twin.ok_or_else(Wrong::no_answer)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], twin))
+}
+
+/// `PATCH …/devices/{id}/twin`: a merge patch of the desired state (RFC 7396); the answer is that of
+/// `twin/desired/set/result`, once it is safe.
+pub(crate) async fn patch(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, id)): Path<(String, String)>,
+    patch: Bytes,
+) -> Done<Response> {
+    let device = known_device(&desk, &tenant, &id).await?;
+    let answer = set_desired(&desk, &device, patch.into()).await?;
+    let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+    Ok((status.unwrap_or(StatusCode::OK), axum::Json(answer)).into_response())
+}
+
+/// The hub's answer to a patch of the desired state, whichever it is.
+pub(crate) async fn set_desired(desk: &Desk, device: &ClientName, patch: Vec<u8>) -> Done<Value> {
+    let hub = desk.hub().await?;
+    let answer = hub.set_twin(device.tenant(), device.id(), patch).await;
+    let answer = answer.ok_or_else(Wrong::no_answer)?;
+    serde_json::from_slice(&answer).map_err(|error| Wrong::here(error.to_string()))
+}
+
+/// The device, if it is registered, or if the edge lets devices in that are not.
+pub(crate) async fn known_device(desk: &Desk, tenant: &str, id: &str) -> Done<ClientName> {
+    let name = ClientName::new(tenant, id)?;
+    if !desk.about.edge.allow_anonymous {
+        clients::find(desk, &name, ClientKind::Device).await?;
+    }
+    Ok(name)
+}

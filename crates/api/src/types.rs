@@ -1,0 +1,204 @@
+//! What goes over the control socket, as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Which edge this is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeInfo {
+    /// Its version.
+    pub version: String,
+    /// Where clients connect, as URLs; empty where no edge runs.
+    pub addresses: Vec<String>,
+    /// Clients without credentials are let in.
+    pub allow_anonymous: bool,
+}
+
+/// A device or app to be added.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    /// Its id within the tenant.
+    pub id: String,
+    /// What it shall prove itself by.
+    pub credential: Credential,
+    /// Its first labels.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What a device or app shall prove itself by.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Credential {
+    /// This password.
+    Password(String),
+    /// A password made here.
+    GeneratedPassword,
+    /// A signed token.
+    Token {
+        /// How long it is valid, in seconds.
+        valid_s: u32,
+    },
+    /// A certificate and key made here.
+    Certificate {
+        /// How long it is valid, in seconds.
+        valid_s: u32,
+    },
+    /// Any certificate with its name, of an authority that the edge was told to trust.
+    TrustedCertificate,
+}
+
+/// A device or app that was added, with what it is to be given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Added {
+    /// `device` or `app`.
+    pub kind: String,
+    /// Its tenant.
+    pub tenant: String,
+    /// Whether the tenant was added with it.
+    pub is_new_tenant: bool,
+    /// Its id within the tenant.
+    pub id: String,
+    /// What it gives as its user name.
+    pub user_name: String,
+    /// Shown this once.
+    pub issued: IssuedCredential,
+}
+
+/// What a device or app is to be given; kept nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IssuedCredential {
+    /// Nothing: it has its credential already.
+    Nothing,
+    /// A password.
+    Password(String),
+    /// A token, for the password field.
+    Token(String),
+    /// A certificate with its key, both in PEM.
+    Certificate {
+        /// The certificate.
+        certificate_pem: String,
+        /// Its private key.
+        key_pem: String,
+    },
+}
+
+/// A device or app, as listings show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientInfo {
+    /// `device` or `app`.
+    pub kind: String,
+    /// Its tenant.
+    pub tenant: String,
+    /// Its id within the tenant.
+    pub id: String,
+    /// What it gives as its user name.
+    pub user_name: String,
+    /// When it was added.
+    pub created: String,
+    /// Whether it is kept from logging in.
+    pub is_disabled: bool,
+    /// Whether a session of it is connected; `None` where no edge runs.
+    pub is_connected: Option<bool>,
+    /// What it can prove itself by: `password`, `token`, `certificate …`.
+    pub credentials: Vec<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A page of a list; the next one is asked for with `?after=` the last id of this.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page<T> {
+    /// What is listed.
+    pub items: Vec<T>,
+    /// Whether there may be more.
+    pub has_more: bool,
+}
+
+/// What is to change about a device or app.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Patch {
+    /// Whether it is kept from logging in.
+    pub is_disabled: Option<bool>,
+    /// Labels to set, and with `null` to remove.
+    pub labels: BTreeMap<String, Option<String>>,
+}
+
+/// A manifest to apply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Apply {
+    /// Name of the file, for errors.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// Only say what would change.
+    #[serde(default)]
+    pub is_dry_run: bool,
+}
+
+/// What applying changed, or would change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// A line for each resource added and each field changed.
+    pub changes: Vec<String>,
+    /// Titles of the resources that were so already.
+    pub unchanged: Vec<String>,
+}
+
+/// A session, as listings show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// Id of the device or app; empty for anonymous clients.
+    pub owner: String,
+    /// Its client identifier.
+    pub client_id: String,
+    /// Where it connects from.
+    pub address: Option<String>,
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// Number of its subscriptions.
+    pub subscriptions: usize,
+    /// Messages that wait for it.
+    pub queued_messages: usize,
+    /// Their bytes.
+    pub queued_bytes: u64,
+    /// Messages sent and not acknowledged.
+    pub in_flight: usize,
+}
+
+/// A route, as listings show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteInfo {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// The topic filter of its messages.
+    pub from: String,
+    /// Messages whose topic matched, since the route was applied or the edge started.
+    pub matched: u64,
+    /// Of these, those that the condition was false for.
+    pub not_met: u64,
+    /// Copies made: one for each target.
+    pub delivered: u64,
+    /// Conditions without an answer and targets that could not be made of the message.
+    pub failed: u64,
+    /// Messages that had come through as many routes as may be.
+    pub hop_limit: u64,
+    /// The last message that it failed for.
+    pub last_failure: Option<LastFailureInfo>,
+}
+
+/// The last message that a route failed for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastFailureInfo {
+    /// Its topic.
+    pub topic: String,
+    /// What happened.
+    pub reason: String,
+}

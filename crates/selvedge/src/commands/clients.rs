@@ -1,0 +1,295 @@
+//! `selvedge device …` and `selvedge app …`.
+
+use anyhow::bail;
+use api::{Add, Added, Client, ClientInfo, Credential, EdgeInfo, Page, Patch, paths};
+use clap::{Args, Subcommand};
+use hyper::Method;
+use identity::{ClientKind, ClientName};
+
+use super::Target;
+use super::issued;
+use crate::output::{labels, table};
+
+const DAY_S: u32 = 86_400;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Add one, with a password that is made and shown once, or another credential
+    Add(AddOne),
+    /// List all
+    List {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show one
+    Show(Named),
+    /// Remove one: its connections end at once, its sessions and credentials are forgotten
+    Remove(Named),
+    /// Keep one from connecting: its connections end at once, its sessions and credentials stay
+    Disable(Named),
+    /// Let a disabled one connect again
+    Enable(Named),
+    /// Set labels, such as kind=pump, and remove them, such as kind-
+    Label {
+        #[command(flatten)]
+        named: Named,
+        /// NAME=VALUE to set, NAME- to remove
+        #[arg(required = true, value_name = "LABEL", value_parser = label)]
+        labels: Vec<(String, Option<String>)>,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Named {
+    /// Its id
+    id: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Args)]
+pub(crate) struct AddOne {
+    #[command(flatten)]
+    named: Named,
+    #[command(flatten)]
+    credential: Chosen,
+    /// Days that a token or certificate is valid
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    valid_days: u32,
+    /// Label to begin with, NAME=VALUE; may be repeated
+    #[arg(long, value_name = "LABEL", value_parser = set_label)]
+    label: Vec<(String, String)>,
+}
+
+#[derive(Args)]
+#[group(multiple = false)]
+struct Chosen {
+    /// This password instead of one that is made
+    #[arg(long, value_name = "P")]
+    password: Option<String>,
+    /// A signed token, which stands where a password would
+    #[arg(long)]
+    token: bool,
+    /// A certificate and key of the edge's own authority, written to ID.pem and ID.key here
+    #[arg(long)]
+    certificate: bool,
+    /// It has a certificate already, of an authority that the edge was told to trust (--tls-client-ca)
+    #[arg(long)]
+    trusted_certificate: bool,
+}
+
+impl Command {
+    pub(crate) fn run(self, kind: ClientKind) -> anyhow::Result<()> {
+        match self {
+            Command::Add(add) => add.run(kind),
+            Command::List { target } => list(&target, kind),
+            Command::Show(named) => named.show(kind),
+            Command::Remove(named) => named.remove(kind),
+            Command::Disable(named) => named.set_disabled(kind, true),
+            Command::Enable(named) => named.set_disabled(kind, false),
+            Command::Label { named, labels } => named.label(kind, labels),
+        }
+    }
+}
+
+impl AddOne {
+    fn run(self, kind: ClientKind) -> anyhow::Result<()> {
+        let Named { id, target } = self.named;
+        let name = ClientName::new(&target.tenant, &id)?;
+        if self.credential.certificate {
+            issued::check_files(name.id())?;
+        }
+        let is_chosen = self.credential.password.is_some();
+        let add = Add {
+            id,
+            credential: self.credential.wish(self.valid_days * DAY_S),
+            labels: self.label.into_iter().collect(),
+        };
+        let (added, edge) = target.edge.ask(true, async |client| {
+            let added: Added = client.post(&paths::clients(&target.tenant, kind), &add).await?;
+            let edge: EdgeInfo = client.get("/v1/edge").await?;
+            Ok((added, edge))
+        })?;
+        let keeps_files = target.output == crate::output::Output::Text;
+        if keeps_files {
+            issued::write_files(&added)?;
+        }
+        target
+            .output
+            .show(&added, |added| issued::text(added, is_chosen, &edge, &target.edge.data));
+        Ok(())
+    }
+}
+
+impl Chosen {
+    fn wish(self, valid_s: u32) -> Credential {
+        match self {
+            Chosen {
+                password: Some(password),
+                ..
+            } => Credential::Password(password),
+            Chosen { token: true, .. } => Credential::Token { valid_s },
+            Chosen { certificate: true, .. } => Credential::Certificate { valid_s },
+            Chosen {
+                trusted_certificate: true,
+                ..
+            } => Credential::TrustedCertificate,
+            _ => Credential::GeneratedPassword,
+        }
+    }
+}
+
+impl Named {
+    fn show(self, kind: ClientKind) -> anyhow::Result<()> {
+        let path = self.path(kind)?;
+        let info: ClientInfo = self
+            .target
+            .edge
+            .ask(false, async |client| Ok(client.get(&path).await?))?;
+        self.target.output.show(&info, text);
+        Ok(())
+    }
+
+    fn remove(self, kind: ClientKind) -> anyhow::Result<()> {
+        let path = self.path(kind)?;
+        let done = self.target.edge.ask(false, async |client| {
+            Ok(client.good(Method::DELETE, &path, Vec::new()).await?)
+        });
+        done?;
+        println!(
+            "{kind} {} removed; its connections ended, its sessions and credentials are forgotten",
+            self.id
+        );
+        Ok(())
+    }
+
+    fn set_disabled(self, kind: ClientKind, is_disabled: bool) -> anyhow::Result<()> {
+        let patch = Patch {
+            is_disabled: Some(is_disabled),
+            ..Patch::default()
+        };
+        self.patch(kind, &patch)?;
+        let said = if is_disabled {
+            "disabled; its connections ended, its sessions and credentials stay"
+        } else {
+            "enabled"
+        };
+        println!("{kind} {} {said}", self.id);
+        Ok(())
+    }
+
+    fn label(self, kind: ClientKind, labels: Vec<(String, Option<String>)>) -> anyhow::Result<()> {
+        let patch = Patch {
+            labels: labels.into_iter().collect(),
+            ..Patch::default()
+        };
+        self.patch(kind, &patch)?;
+        self.show(kind)
+    }
+
+    fn patch(&self, kind: ClientKind, patch: &Patch) -> anyhow::Result<()> {
+        let path = self.path(kind)?;
+        let body = serde_json::to_vec(patch)?;
+        self.target.edge.ask(false, async |client| {
+            client.good(Method::PATCH, &path, body).await?;
+            Ok(())
+        })
+    }
+
+    fn path(&self, kind: ClientKind) -> anyhow::Result<String> {
+        Ok(paths::client(&ClientName::new(&self.target.tenant, &self.id)?, kind))
+    }
+}
+
+/// `selvedge device list`, which is also `selvedge get devices`.
+pub(crate) fn list(target: &Target, kind: ClientKind) -> anyhow::Result<()> {
+    let all = target
+        .edge
+        .ask(false, async |client| all(client, &target.tenant, kind).await)?;
+    target.output.show(&all, |all| match all.is_empty() {
+        true => format!(
+            "no {kind}s in tenant {}; add one: selvedge {kind} add ID\n",
+            target.tenant
+        ),
+        false => table(
+            ["ID", "STATE", "CREDENTIALS", "LABELS"],
+            &all.iter().map(row).collect::<Vec<_>>(),
+        ),
+    });
+    Ok(())
+}
+
+async fn all(client: &Client, tenant: &str, kind: ClientKind) -> anyhow::Result<Vec<ClientInfo>> {
+    let mut all: Vec<ClientInfo> = Vec::new();
+    loop {
+        let after = all.last().map_or(String::new(), |last| format!("?after={}", last.id));
+        let path = paths::clients(tenant, kind) + &after;
+        let page: Page<ClientInfo> = client.get(&path).await?;
+        all.extend(page.items);
+        if !page.has_more {
+            return Ok(all);
+        }
+    }
+}
+
+fn row(info: &ClientInfo) -> [String; 4] {
+    [
+        info.id.clone(),
+        state(info).to_owned(),
+        info.credentials.join(", "),
+        labels(&info.labels),
+    ]
+}
+
+fn state(info: &ClientInfo) -> &'static str {
+    match (info.is_disabled, info.is_connected) {
+        (true, _) => "disabled",
+        (false, Some(true)) => "connected",
+        (false, Some(false)) => "away",
+        (false, None) => "edge stopped",
+    }
+}
+
+/// A device or app, a line a property.
+pub(crate) fn text(info: &ClientInfo) -> String {
+    format!(
+        "{} {}\n  tenant       {}\n  user name    {}\n  state        {}\n  added        {}\n  credentials  {}\n  labels       {}\n",
+        info.kind,
+        info.id,
+        info.tenant,
+        info.user_name,
+        state(info),
+        info.created,
+        info.credentials.join(", "),
+        labels(&info.labels)
+    )
+}
+
+fn set_label(text: &str) -> anyhow::Result<(String, String)> {
+    match label(text)? {
+        (name, Some(value)) => Ok((name, value)),
+        _ => bail!("a label is NAME=VALUE, such as kind=pump"),
+    }
+}
+
+fn label(text: &str) -> anyhow::Result<(String, Option<String>)> {
+    match (text.split_once('='), text.strip_suffix('-')) {
+        (Some((name, value)), _) => Ok((name.to_owned(), Some(value.to_owned()))),
+        (None, Some(name)) => Ok((name.to_owned(), None)),
+        (None, None) => bail!("NAME=VALUE sets a label, NAME- removes it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_set_and_removed_as_with_kubectl() {
+        assert_eq!(label("kind=pump").unwrap(), ("kind".into(), Some("pump".into())));
+        assert_eq!(label("kind=a=b").unwrap(), ("kind".into(), Some("a=b".into())));
+        assert_eq!(label("kind-").unwrap(), ("kind".into(), None));
+        assert!(label("kind").is_err());
+        assert!(set_label("kind-").is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! `selvedge describe KIND NAME`.
+
+use anyhow::Context;
+use api::{Client, ClientInfo, Page, RouteInfo, SessionInfo, paths};
+use clap::Args;
+use hyper::Method;
+use identity::{ClientKind, ClientName, check_name};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::clients;
+use super::twin::pretty;
+use super::{Kind, Target};
+
+#[derive(Args)]
+pub(crate) struct Describe {
+    /// What it is
+    #[arg(value_name = "KIND")]
+    kind: Kind,
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Serialize)]
+struct RouteDescription {
+    manifest: String,
+    did: Option<RouteInfo>,
+}
+
+#[derive(Serialize)]
+struct ClientDescription {
+    client: ClientInfo,
+    sessions: Vec<SessionInfo>,
+    twin: Option<Value>,
+}
+
+impl Describe {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let target = &self.target;
+        match self.kind.of_client() {
+            None => {
+                check_name("route", &self.name)?;
+                let ask = async |client: &Client| route(client, &target.tenant, &self.name).await;
+                target.output.show(&target.edge.ask(false, ask)?, route_text);
+            }
+            Some(kind) => {
+                let name = ClientName::new(&target.tenant, &self.name)?;
+                let ask = async |client: &Client| about(client, &name, kind).await;
+                target.output.show(&target.edge.ask(false, ask)?, client_text);
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn route(client: &Client, tenant: &str, name: &str) -> anyhow::Result<RouteDescription> {
+    let manifest = client
+        .good(Method::GET, &paths::route(tenant, name), Vec::new())
+        .await?;
+    let routes: Page<RouteInfo> = client.get(&paths::routes(tenant)).await?;
+    Ok(RouteDescription {
+        manifest: String::from_utf8(manifest).context("the manifest")?,
+        did: routes.items.into_iter().find(|route| route.name == name),
+    })
+}
+
+fn route_text(route: &RouteDescription) -> String {
+    let mut text = route.manifest.clone();
+    if let Some(did) = &route.did {
+        text += &format!(
+            "# matched {}, condition not met {}, copies made {}, failed {}, over the limit on hops {}\n",
+            did.matched, did.not_met, did.delivered, did.failed, did.hop_limit
+        );
+    }
+    if let Some(failure) = route.did.as_ref().and_then(|did| did.last_failure.as_ref()) {
+        text += &format!("# last failed for a message on {}: {}\n", failure.topic, failure.reason);
+    }
+    text
+}
+
+async fn about(client: &Client, name: &ClientName, kind: ClientKind) -> anyhow::Result<ClientDescription> {
+    let info: ClientInfo = client.get(&paths::client(name, kind)).await?;
+    let sessions: Page<SessionInfo> = client.get(&paths::sessions(name.tenant())).await?;
+    let twin = match kind {
+        ClientKind::Device => Some(client.get(&paths::twin(name)).await?),
+        ClientKind::App => None,
+    };
+    let theirs = sessions.items.into_iter().filter(|session| session.owner == info.id);
+    Ok(ClientDescription {
+        sessions: theirs.collect(),
+        client: info,
+        twin,
+    })
+}
+
+fn client_text(described: &ClientDescription) -> String {
+    let mut text = clients::text(&described.client);
+    for session in &described.sessions {
+        text += &format!(
+            "  session      {} {}, {} subscriptions, {} messages queued, {} in flight\n",
+            session.client_id,
+            if session.is_connected { "connected" } else { "away" },
+            session.subscriptions,
+            session.queued_messages,
+            session.in_flight
+        );
+    }
+    if let Some(twin) = &described.twin {
+        text += &format!("twin\n{}", pretty(twin));
+    }
+    text
+}

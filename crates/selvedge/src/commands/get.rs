@@ -1,0 +1,105 @@
+//! `selvedge get routes|devices|apps|sessions`.
+
+use api::{Page, RouteInfo, SessionInfo, paths};
+use clap::{Args, ValueEnum};
+use identity::ClientKind;
+
+use super::Target;
+use super::clients;
+use crate::output::table;
+
+#[derive(Args)]
+pub(crate) struct Get {
+    /// What to list
+    #[arg(value_name = "WHAT")]
+    what: Listed,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Listed {
+    #[value(alias = "route")]
+    Routes,
+    #[value(alias = "device")]
+    Devices,
+    #[value(alias = "app")]
+    Apps,
+    #[value(alias = "session")]
+    Sessions,
+}
+
+impl Get {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self.what {
+            Listed::Routes => routes(&self.target),
+            Listed::Devices => clients::list(&self.target, ClientKind::Device),
+            Listed::Apps => clients::list(&self.target, ClientKind::App),
+            Listed::Sessions => sessions(&self.target),
+        }
+    }
+}
+
+fn routes(target: &Target) -> anyhow::Result<()> {
+    let path = paths::routes(&target.tenant);
+    let routes: Page<RouteInfo> = target.edge.ask(false, async |client| Ok(client.get(&path).await?))?;
+    target.output.show(&routes.items, |routes| match routes.is_empty() {
+        true => format!(
+            "no routes in tenant {}; apply one: selvedge apply -f FILE\n",
+            target.tenant
+        ),
+        false => table(
+            ["NAME", "FROM", "MATCHED", "NOT MET", "DELIVERED", "FAILED"],
+            &routes.iter().map(route_row).collect::<Vec<_>>(),
+        ),
+    });
+    Ok(())
+}
+
+fn route_row(route: &RouteInfo) -> [String; 6] {
+    let failed = route.failed + route.hop_limit;
+    [
+        route.name.clone(),
+        route.from.clone(),
+        route.matched.to_string(),
+        route.not_met.to_string(),
+        route.delivered.to_string(),
+        failed.to_string(),
+    ]
+}
+
+fn sessions(target: &Target) -> anyhow::Result<()> {
+    let path = paths::sessions(&target.tenant);
+    let sessions: Page<SessionInfo> = target.edge.ask(false, async |client| Ok(client.get(&path).await?))?;
+    target
+        .output
+        .show(&sessions.items, |sessions| match sessions.is_empty() {
+            true => format!("no sessions in tenant {}\n", target.tenant),
+            false => table(
+                ["OWNER", "CLIENT ID", "STATE", "SUBSCRIPTIONS", "QUEUED", "IN FLIGHT"],
+                &sessions.iter().map(session_row).collect::<Vec<_>>(),
+            ),
+        });
+    Ok(())
+}
+
+fn session_row(session: &SessionInfo) -> [String; 6] {
+    let owner = if session.owner.is_empty() {
+        "(anonymous)"
+    } else {
+        &session.owner
+    };
+    let state = match (&session.address, session.is_connected) {
+        (Some(address), true) => format!("connected from {address}"),
+        (None, true) => "connected".to_owned(),
+        (_, false) => "away".to_owned(),
+    };
+    [
+        owner.to_owned(),
+        session.client_id.clone(),
+        state,
+        session.subscriptions.to_string(),
+        format!("{} ({} B)", session.queued_messages, session.queued_bytes),
+        session.in_flight.to_string(),
+    ]
+}

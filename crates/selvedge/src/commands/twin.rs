@@ -1,0 +1,109 @@
+//! `selvedge twin get` and `selvedge twin set`.
+
+use anyhow::{Context, bail};
+use api::{Client, Page, SessionInfo, paths};
+use clap::{Args, Subcommand};
+use hyper::Method;
+use identity::ClientName;
+use serde_json::Value;
+
+use super::Target;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Both states with their versions, as JSON
+    Get(Get),
+    /// Change the desired state by a merge patch (RFC 7396), such as '{"interval_s": 10}'; null removes a member
+    Set(Set),
+}
+
+#[derive(Args)]
+pub(crate) struct Get {
+    /// Id of the device
+    device: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Args)]
+pub(crate) struct Set {
+    /// Id of the device
+    device: String,
+    /// A JSON object; with $version it is refused unless that is the present one
+    patch: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Command::Get(get) => get.run(),
+            Command::Set(set) => set.run(),
+        }
+    }
+}
+
+impl Get {
+    fn run(self) -> anyhow::Result<()> {
+        let device = ClientName::new(&self.target.tenant, &self.device)?;
+        let path = paths::twin(&device);
+        let twin: Value = self
+            .target
+            .edge
+            .ask(false, async |client| Ok(client.get(&path).await?))?;
+        self.target.output.show(&twin, pretty);
+        Ok(())
+    }
+}
+
+impl Set {
+    fn run(self) -> anyhow::Result<()> {
+        let device = ClientName::new(&self.target.tenant, &self.device)?;
+        let (answer, where_it_is) = self.target.edge.ask(false, async |client| {
+            let answer = client
+                .ask(Method::PATCH, &paths::twin(&device), self.patch.into())
+                .await?;
+            if !answer.status.is_success() && answer.status != 409 {
+                bail!("{}", answer.message());
+            }
+            let answer: Value = serde_json::from_slice(&answer.body).context("the edge's answer")?;
+            Ok((answer, where_it_is(client, &device).await?))
+        })?;
+        if answer["status"] == 409 {
+            bail!(
+                "the desired state of {device} is version {} now, not {}: {}",
+                answer["version"],
+                answer["basedOn"],
+                answer["desired"]
+            );
+        }
+        self.target.output.show(&answer, |answer| {
+            format!(
+                "desired of {device} is now version {}; {where_it_is}\n",
+                answer["version"]
+            )
+        });
+        Ok(())
+    }
+}
+
+/// Whether the device has heard of it.
+async fn where_it_is(client: &Client, device: &ClientName) -> anyhow::Result<&'static str> {
+    if !client.is_running() {
+        return Ok("the device gets it once the edge runs and it connects");
+    }
+    let sessions: Page<SessionInfo> = client.get(&paths::sessions(device.tenant())).await?;
+    let is_connected = sessions
+        .items
+        .iter()
+        .any(|session| session.is_connected && session.owner == **device.id());
+    Ok(match is_connected {
+        true => "the device is connected",
+        false => "the device is away and gets it when it is back",
+    })
+}
+
+pub(crate) fn pretty(value: &Value) -> String {
+    format!("{}\n", serde_json::to_string_pretty(value).expect("a value is JSON"))
+}

@@ -1,0 +1,385 @@
+//! The configuration of an edge. `docs/edge.toml` is its manual: every key with its default and what it does.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::DEFAULT_DATA;
+use super::config_error::explain;
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) data: PathBuf,
+    pub(crate) shards: usize,
+    pub(crate) low_latency: bool,
+    pub(crate) allow_anonymous: bool,
+    pub(crate) listen: Listen,
+    pub(crate) tls: Tls,
+    pub(crate) store: Store,
+    pub(crate) limits: Limits,
+    pub(crate) log: Log,
+    pub(crate) audit: Audit,
+}
+
+/// Where clients and probes knock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Listen {
+    pub(crate) mqtt: Vec<SocketAddr>,
+    pub(crate) mqtts: Vec<SocketAddr>,
+    pub(crate) mqtt_ws: Vec<SocketAddr>,
+    pub(crate) mqtt_wss: Vec<SocketAddr>,
+    pub(crate) mqtt_unix: Vec<PathBuf>,
+    pub(crate) http: Vec<SocketAddr>,
+    pub(crate) proxy_protocol: bool,
+}
+
+/// What the doors of TLS show and whom they believe. Empty paths: the edge's own authority.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Tls {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) client_ca: PathBuf,
+    pub(crate) names: Vec<String>,
+}
+
+/// What survives, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Store {
+    pub(crate) durability: Durability,
+    pub(crate) segment_bytes: u64,
+    pub(crate) pending_bytes: usize,
+    pub(crate) limit_bytes: u64,
+    pub(crate) garbage_bytes: u64,
+}
+
+/// When an acknowledgement may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Durability {
+    /// Once it survives a crash of the program
+    Os,
+    /// Once it survives a power cut
+    Disk,
+}
+
+/// Bounds of what clients can take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Limits {
+    pub(crate) connections: usize,
+    pub(crate) connects_per_s: u32,
+    pub(crate) pending_connects: usize,
+    pub(crate) connect_timeout_s: u32,
+    pub(crate) connect_bytes: usize,
+    pub(crate) packet_bytes: u32,
+    pub(crate) login_checks: usize,
+    pub(crate) sessions: usize,
+    pub(crate) subscriptions_per_session: usize,
+    pub(crate) topic_levels: usize,
+    pub(crate) queue_messages: usize,
+    pub(crate) queue_bytes: u64,
+    pub(crate) queue_memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) in_flight: NonZeroU16,
+    pub(crate) receive_maximum: NonZeroU16,
+    pub(crate) topic_alias_maximum: u16,
+    pub(crate) topic_aliases_outgoing: u16,
+    pub(crate) retained_messages: usize,
+    pub(crate) retained_bytes: u64,
+    pub(crate) session_expiry_s: u32,
+    pub(crate) keep_alive_s: u16,
+}
+
+/// What the program says about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Log {
+    pub(crate) format: LogFormat,
+    pub(crate) level: String,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// For programs: an object a line
+    Json,
+}
+
+/// Bounds of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Audit {
+    pub(crate) max_file_bytes: u64,
+    pub(crate) old_files: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data: DEFAULT_DATA.into(),
+            shards: 0,
+            low_latency: false,
+            allow_anonymous: false,
+            listen: Listen::default(),
+            tls: Tls::default(),
+            store: Store::default(),
+            limits: Limits::default(),
+            log: Log::default(),
+            audit: Audit::default(),
+        }
+    }
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self {
+            mqtt: vec![SocketAddr::from(([127, 0, 0, 1], 1883))],
+            mqtts: Vec::new(),
+            mqtt_ws: Vec::new(),
+            mqtt_wss: Vec::new(),
+            mqtt_unix: Vec::new(),
+            http: Vec::new(),
+            proxy_protocol: false,
+        }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        let options = store::Options::default();
+        Self {
+            durability: Durability::Disk,
+            segment_bytes: options.segment_bytes,
+            pending_bytes: options.pending_bytes,
+            limit_bytes: options.limit_bytes,
+            garbage_bytes: options.garbage_bytes,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let hub = hub::Limits::default();
+        let broker = hub.broker;
+        Self {
+            connections: hub.connections,
+            connects_per_s: hub.connects_per_s,
+            pending_connects: hub.pending_connects,
+            connect_timeout_s: hub.connect_timeout.as_secs() as u32,
+            connect_bytes: hub.connect_bytes,
+            packet_bytes: broker.maximum_packet_size,
+            login_checks: hub.login_checks,
+            sessions: broker.sessions,
+            subscriptions_per_session: broker.subscriptions_per_session,
+            topic_levels: broker.topic_levels,
+            queue_messages: broker.queue_messages,
+            queue_bytes: broker.queue_bytes,
+            queue_memory_bytes: broker.queue_memory_bytes,
+            memory_bytes: broker.memory_bytes,
+            in_flight: broker.in_flight,
+            receive_maximum: broker.receive_maximum,
+            topic_alias_maximum: broker.topic_alias_maximum,
+            topic_aliases_outgoing: broker.topic_aliases_outgoing,
+            retained_messages: broker.retained_messages,
+            retained_bytes: broker.retained_bytes,
+            session_expiry_s: broker.session_expiry_s,
+            keep_alive_s: broker.keep_alive_s.map_or(0, NonZeroU16::get),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::Text,
+            level: "info".to_owned(),
+        }
+    }
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        let options = identity::AuditOptions::default();
+        Self {
+            max_file_bytes: options.max_file_bytes,
+            old_files: options.old_files,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file. What it leaves out has its default.
+    ///
+    /// # Errors
+    /// Names the file, the line and the key, and says what would be right.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    fn parse(file: &str, text: &str) -> anyhow::Result<Self> {
+        match toml::from_str(text) {
+            Ok(config) => Ok(config),
+            Err(error) => bail!("{}", explain(file, text, &error)),
+        }
+    }
+
+    /// The configuration as a file that says all of it; there are no secrets in it.
+    pub(crate) fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a configuration is TOML")
+    }
+
+    /// How the hub is run.
+    pub(crate) fn hub_options(&self) -> hub::Options {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        hub::Options {
+            data: self.data.clone(),
+            shards: match self.shards {
+                // The logs that are there say how many wrote them.
+                0 => hub::shards_in(&self.data).unwrap_or_else(cores),
+                shards => shards,
+            },
+            log: self.store.options(),
+            allow_anonymous: self.allow_anonymous,
+            low_latency: self.low_latency,
+            limits: self.limits.hub(),
+        }
+    }
+}
+
+impl Store {
+    fn options(&self) -> store::Options {
+        store::Options {
+            durability: match self.durability {
+                Durability::Os => store::Durability::Os,
+                Durability::Disk => store::Durability::Disk,
+            },
+            segment_bytes: self.segment_bytes,
+            pending_bytes: self.pending_bytes,
+            limit_bytes: self.limit_bytes,
+            garbage_bytes: self.garbage_bytes,
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn hub(&self) -> hub::Limits {
+        hub::Limits {
+            connections: self.connections,
+            connects_per_s: self.connects_per_s,
+            pending_connects: self.pending_connects,
+            connect_timeout: Duration::from_secs(self.connect_timeout_s.into()),
+            connect_bytes: self.connect_bytes,
+            packet_bytes: self.packet_bytes as usize,
+            login_checks: self.login_checks.max(1),
+            broker: broker::Limits {
+                sessions: self.sessions,
+                subscriptions_per_session: self.subscriptions_per_session,
+                topic_levels: self.topic_levels,
+                queue_messages: self.queue_messages,
+                queue_bytes: self.queue_bytes,
+                queue_memory_bytes: self.queue_memory_bytes,
+                memory_bytes: self.memory_bytes,
+                in_flight: self.in_flight,
+                receive_maximum: self.receive_maximum,
+                maximum_packet_size: self.packet_bytes,
+                topic_alias_maximum: self.topic_alias_maximum,
+                topic_aliases_outgoing: self.topic_aliases_outgoing,
+                retained_messages: self.retained_messages,
+                retained_bytes: self.retained_bytes,
+                session_expiry_s: self.session_expiry_s,
+                keep_alive_s: NonZeroU16::new(self.keep_alive_s),
+            },
+        }
+    }
+}
+
+impl Audit {
+    pub(crate) fn options(&self) -> identity::AuditOptions {
+        identity::AuditOptions {
+            max_file_bytes: self.max_file_bytes,
+            old_files: self.old_files,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const MANUAL: &str = include_str!("../../../../docs/edge.toml");
+
+    /// The paths of all keys, such as `limits.sessions`.
+    fn keys(table: &toml::Table, before: &str) -> BTreeSet<String> {
+        let keys = table.iter().flat_map(|(name, value)| {
+            let path = format!("{before}{name}");
+            match value {
+                toml::Value::Table(table) => keys(table, &format!("{path}.")),
+                _ => BTreeSet::from([path]),
+            }
+        });
+        keys.collect()
+    }
+
+    #[test]
+    fn the_manual_has_every_key_with_its_default() {
+        assert_eq!(Config::parse("docs/edge.toml", MANUAL).unwrap(), Config::default());
+        let of = |text: &str| keys(&text.parse().unwrap(), "");
+        assert_eq!(of(MANUAL), of(&Config::default().to_toml()));
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_rooms() {
+        let (ours, theirs) = (Config::default().limits.hub(), hub::Limits::default());
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+        let (ours, theirs) = (Config::default().store.options(), store::Options::default());
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    fn check(text: &str, expected: &str) {
+        let error = Config::parse("edge.toml", text).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn a_key_that_nobody_knows_is_named_with_its_line_and_what_was_meant() {
+        check(
+            "data = \"x\"\n[limits]\nconections = 5\n",
+            "edge.toml:3: unknown key \"conections\"; did you mean \"connections\"?",
+        );
+        check(
+            "[tls]\nspeed = 5\n",
+            "edge.toml:2: unknown key \"speed\"; there are certificate, key, client_ca, names",
+        );
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_is_named_with_its_line() {
+        let check_start = |text: &str, start: &str| {
+            let error = Config::parse("edge.toml", text).unwrap_err().to_string();
+            assert!(error.starts_with(start), "{error}");
+        };
+        check_start("\n[limits]\nin_flight = 0\n", "edge.toml:3: ");
+        check_start("[listen]\nmqtt = [\"localhost\"]\n", "edge.toml:2: ");
+        check_start(
+            "[store]\ndurability = \"never\"\n",
+            "edge.toml:2: unknown variant `never`, expected `os` or `disk`",
+        );
+        check_start("data = \n", "edge.toml:1: ");
+    }
+}

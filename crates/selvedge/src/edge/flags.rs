@@ -1,0 +1,177 @@
+//! The flags of `selvedge edge`, which win over the file.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+
+use super::config::{Config, Durability, LogFormat};
+
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Flags {
+    /// Configuration file; docs/edge.toml is its manual [flags win over it]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Directory of all that survives a restart [default: ./selvedge-data/edge]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Address for MQTT over TCP; may be repeated [default: 127.0.0.1:1883 where no other is given]
+    #[arg(long, value_name = "ADDR")]
+    mqtt: Vec<SocketAddr>,
+    /// Address for MQTT over TLS; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    mqtts: Vec<SocketAddr>,
+    /// Address for MQTT over WebSocket; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    mqtt_ws: Vec<SocketAddr>,
+    /// Address for MQTT over WebSocket over TLS; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    mqtt_wss: Vec<SocketAddr>,
+    /// Path of a Unix socket for MQTT; may be repeated
+    #[arg(long, value_name = "PATH")]
+    mqtt_unix: Vec<PathBuf>,
+    /// Each connection for MQTT over TCP begins with a PROXY protocol header that says where it comes from
+    #[arg(long)]
+    proxy_protocol: bool,
+    /// Address for /healthz, /readyz and /metrics; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    http: Vec<SocketAddr>,
+    /// Certificate chain of the server in PEM [default: one of the edge's own authority, renewed in time]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Private key of that certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Authorities in PEM whose client certificates are believed beside the edge's own
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// Let clients in without credentials; they have the whole tree of the default tenant
+    #[arg(long)]
+    allow_anonymous: bool,
+    /// Threads that serve clients; each tenant lives on one of them [default: as its logs say, else one a core]
+    #[arg(long, value_name = "N")]
+    shards: Option<usize>,
+    /// When an acknowledgement may leave: "disk" survives a power cut, "os" a crash of the program [default: disk]
+    #[arg(long, value_name = "WHEN")]
+    durability: Option<Durability>,
+    /// Stay awake for a short adaptive time before sleeping: less latency for up to a core per busy shard
+    #[arg(long)]
+    low_latency: bool,
+    /// How the log is written [default: text]
+    #[arg(long, value_name = "FORM")]
+    log_format: Option<LogFormat>,
+}
+
+impl Flags {
+    /// The file, if there is one, with the flags over it.
+    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+        let mut config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        self.put_listeners(&mut config);
+        put(&mut config.data, &self.data);
+        put(&mut config.tls.certificate, &self.tls_certificate);
+        put(&mut config.tls.key, &self.tls_key);
+        put(&mut config.tls.client_ca, &self.tls_client_ca);
+        put(&mut config.shards, &self.shards);
+        put(&mut config.store.durability, &self.durability);
+        put(&mut config.log.format, &self.log_format);
+        config.allow_anonymous |= self.allow_anonymous;
+        config.low_latency |= self.low_latency;
+        if config.tls.certificate.as_os_str().is_empty() != config.tls.key.as_os_str().is_empty() {
+            bail!("tls.certificate and tls.key belong together; give both, or neither for one of the edge's own");
+        }
+        Ok(config)
+    }
+
+    fn put_listeners(&self, config: &mut Config) {
+        let listen = &mut config.listen;
+        let is_elsewhere = [&self.mqtts, &self.mqtt_ws, &self.mqtt_wss]
+            .iter()
+            .any(|given| !given.is_empty())
+            || !self.mqtt_unix.is_empty();
+        if self.config.is_none() && is_elsewhere {
+            listen.mqtt.clear();
+        }
+        put_all(&mut listen.mqtt, &self.mqtt);
+        put_all(&mut listen.mqtts, &self.mqtts);
+        put_all(&mut listen.mqtt_ws, &self.mqtt_ws);
+        put_all(&mut listen.mqtt_wss, &self.mqtt_wss);
+        put_all(&mut listen.mqtt_unix, &self.mqtt_unix);
+        put_all(&mut listen.http, &self.http);
+        listen.proxy_protocol |= self.proxy_protocol;
+    }
+}
+
+fn put<T: Clone>(value: &mut T, given: &Option<T>) {
+    if let Some(given) = given {
+        value.clone_from(given);
+    }
+}
+
+fn put_all<T: Clone>(values: &mut Vec<T>, given: &[T]) {
+    if !given.is_empty() {
+        *values = given.to_vec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn config(words: &[&str]) -> Config {
+        let words = ["edge"].iter().chain(words);
+        Cli::try_parse_from(words).unwrap().flags.config().unwrap()
+    }
+
+    #[test]
+    fn without_flags_and_file_there_are_the_defaults() {
+        assert_eq!(config(&[]), Config::default());
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_leave_the_rest_of_it() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"shards = 3\nlow_latency = true\n[listen]\nmqtt = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n")
+            .unwrap();
+        let path = file.path().to_str().unwrap();
+        let config = config(&[
+            "--config",
+            path,
+            "--shards",
+            "5",
+            "--mqtt",
+            "127.0.0.1:9",
+            "--durability",
+            "os",
+        ]);
+        assert_eq!((config.shards, config.low_latency), (5, true));
+        assert_eq!(config.listen.mqtt, ["127.0.0.1:9".parse().unwrap()]);
+        assert_eq!(config.store.durability, Durability::Os);
+    }
+
+    #[test]
+    fn who_asks_for_another_door_gets_no_plain_one_beside_it() {
+        assert!(config(&["--mqtts", "127.0.0.1:8883"]).listen.mqtt.is_empty());
+        let both = config(&["--mqtts", "127.0.0.1:8883", "--mqtt", "127.0.0.1:1"]).listen;
+        assert_eq!((both.mqtt.len(), both.mqtts.len()), (1, 1));
+        assert_eq!(config(&["--http", "127.0.0.1:8080"]).listen.mqtt.len(), 1);
+    }
+
+    #[test]
+    fn a_certificate_without_its_key_is_refused() {
+        assert!(Cli::try_parse_from(["edge", "--tls-certificate", "a.pem"]).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! `selvedge edge`: wires the edge's rooms together and runs them until told to stop.
+
+mod certificates;
+mod config;
+mod config_error;
+mod flags;
+mod listeners;
+mod logging;
+mod running;
+
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Args;
+
+use self::flags::Flags;
+
+/// Where an edge keeps what survives a restart, unless told otherwise.
+pub(crate) const DEFAULT_DATA: &str = "./selvedge-data/edge";
+
+#[derive(Args)]
+pub(crate) struct Edge {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+impl Edge {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        let config = self.flags.config()?;
+        let log = logging::start(&config.log)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("starting tokio")?;
+        let done = runtime.block_on(running::run(&self.flags, config, log, start));
+        // What still waits for a disk or a client is left: the time for a good stop is over.
+        runtime.shutdown_background();
+        done
+    }
+}
+
+/// Seconds of Unix time.
+pub(crate) fn unix_now_s() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "credentials carry dates of the wall clock")]
+    let now = std::time::SystemTime::now();
+    now.duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs() as i64)
+}

@@ -1,0 +1,222 @@
+//! An edge from its start to its stop.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use api::{About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, LogTail, Parts, control_router, public_router, serve};
+use hub::Hub;
+use identity::{Audit, EdgeLock, Identity, IdentityOptions};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use super::certificates::Certificates;
+use super::config::Config;
+use super::flags::Flags;
+use super::listeners::{Opened, bind, bind_http, open};
+use super::unix_now_s;
+use crate::output::message;
+
+/// Time that a good stop may take; then the process ends all the same.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time between two writes of the audit log.
+const AUDIT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time between two looks at the certificate's date.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
+
+/// What runs.
+struct Running<'a> {
+    flags: &'a Flags,
+    config: Config,
+    hub: Arc<Hub>,
+    audit: Arc<Audit>,
+    certificates: Option<Certificates>,
+}
+
+/// Runs an edge until SIGTERM or SIGINT.
+pub(crate) async fn run(flags: &Flags, config: Config, log: LogTail, start: Instant) -> anyhow::Result<()> {
+    // Watched from the first moment on: a signal during the start is not lost.
+    let mut signals = Signals::watch()?;
+    raise_descriptor_limit();
+    let _lock = EdgeLock::acquire(&config.data)?;
+    let control = control_door(&config.data)?;
+    let options = IdentityOptions {
+        allow_anonymous: config.allow_anonymous,
+    };
+    let identity = Arc::new(Identity::open(&config.data, options, unix_now_s())?);
+    let audit = Audit::open(&config.data, config.audit.options());
+    let audit = Arc::new(audit.with_context(|| config.data.join("audit.log").display().to_string())?);
+    let certificates = Certificates::open(&config, &identity)?;
+    let opened = bind(&config.listen, certificates.as_ref().map(Certificates::source))?;
+    let http = bind_http(&config.listen.http).await?;
+    let addresses = addresses(&opened, &http);
+    let hub = Arc::new(Hub::start(
+        &config.hub_options(),
+        Arc::clone(&identity),
+        Arc::clone(&audit),
+    )?);
+    let desk = Arc::new(Desk::new(Parts {
+        data: config.data.clone(),
+        identity,
+        audit: Arc::clone(&audit),
+        hub: Some(Arc::clone(&hub)),
+        hub_options: config.hub_options(),
+        about: about(&config, &addresses, log),
+    }));
+    desk.load_routes().await.map_err(|message| anyhow!(message))?;
+    let _tasks = serve_http(control, http, &desk);
+    open(&hub, opened).await?;
+    println!(
+        "edge    ready   {}   in {} ms",
+        addresses.join(" "),
+        start.elapsed().as_millis()
+    );
+    let mut running = Running {
+        flags,
+        config,
+        hub,
+        audit,
+        certificates,
+    };
+    running.until_stopped(&mut signals).await;
+    tracing::info!("stopping");
+    desk.begin_stop();
+    if tokio::time::timeout(STOP_TIMEOUT, desk.close()).await.is_err() {
+        tracing::error!(timeout_s = STOP_TIMEOUT.as_secs(), "not all could be ended in time");
+    }
+    // The next start would replace it; whoever looks meanwhile shall not be misled.
+    let _ = std::fs::remove_file(running.config.data.join(CONTROL_SOCKET));
+    Ok(())
+}
+
+impl Running<'_> {
+    async fn until_stopped(&mut self, signals: &mut Signals) {
+        let mut audits = tokio::time::interval(AUDIT_INTERVAL);
+        audits.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut renewals = tokio::time::interval_at((Instant::now() + RENEWAL_INTERVAL).into(), RENEWAL_INTERVAL);
+        loop {
+            tokio::select! {
+                told = signals.next() => match told {
+                    Told::Stop => return,
+                    Told::Reload => self.reload().await,
+                },
+                _ = audits.tick() => self.write_audit().await,
+                _ = renewals.tick() => self.renew(),
+            }
+        }
+    }
+
+    /// SIGHUP: certificates, labels and limits, without dropping anybody.
+    async fn reload(&mut self) {
+        match self.flags.config() {
+            Ok(config) => self.config = config,
+            Err(error) => tracing::error!("the configuration stays as it was: {}", message(&error)),
+        }
+        if let Some(certificates) = &self.certificates {
+            certificates.reload(&self.config.tls);
+        }
+        self.hub.set_limits(&self.config.limits.hub()).await;
+        if let Err(error) = self.hub.refresh_labels() {
+            tracing::error!(%error, "labels stay as they were");
+        }
+        tracing::info!("reloaded");
+    }
+
+    fn renew(&self) {
+        if let Some(certificates) = &self.certificates {
+            certificates.renew(&self.config.tls);
+        }
+    }
+
+    async fn write_audit(&self) {
+        let audit = Arc::clone(&self.audit);
+        let written = tokio::task::spawn_blocking(move || audit.flush(unix_now_s())).await;
+        if let Ok(Err(error)) = written {
+            tracing::error!(%error, "the audit log could not be written");
+        }
+    }
+}
+
+/// Bound early: a command that comes during the start waits for its answer.
+fn control_door(data: &Path) -> anyhow::Result<Door> {
+    let path = data.join(CONTROL_SOCKET);
+    Door::unix(&path).with_context(|| path.display().to_string())
+}
+
+/// Answers at the control socket and the ports of HTTP.
+fn serve_http(control: Door, http: Vec<Door>, desk: &Arc<Desk>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(serve(control, control_router(Arc::clone(desk)), Bounds::CONTROL));
+    for door in http {
+        tasks.spawn(serve(door, public_router(Arc::clone(desk)), Bounds::PUBLIC));
+    }
+    tasks
+}
+
+fn addresses(opened: &[Opened], http: &[Door]) -> Vec<String> {
+    let mqtt = opened.iter().map(|opened| opened.url.clone());
+    let http = http.iter().filter_map(Door::local_address);
+    mqtt.chain(http.map(|address| format!("http://{address}"))).collect()
+}
+
+fn about(config: &Config, addresses: &[String], log: LogTail) -> About {
+    About {
+        edge: EdgeInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            addresses: addresses.to_vec(),
+            allow_anonymous: config.allow_anonymous,
+        },
+        configuration: config.to_toml(),
+        log,
+    }
+}
+
+/// As far as the system lets this process: each connection takes a descriptor.
+fn raise_descriptor_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit on file descriptors stays as it was");
+    }
+}
+
+/// What a signal says.
+enum Told {
+    Stop,
+    Reload,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn watch() -> anyhow::Result<Self> {
+        let watch = |kind| signal(kind).context("watching signals");
+        Ok(Self {
+            terminate: watch(SignalKind::terminate())?,
+            interrupt: watch(SignalKind::interrupt())?,
+            hangup: watch(SignalKind::hangup())?,
+        })
+    }
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.hangup.recv() => Told::Reload,
+        }
+    }
+}
