@@ -150,6 +150,7 @@ def test_a_client_certificate_of_a_stranger_or_an_expired_one_is_refused(start, 
     """Contract of credentials: the authority is the edge's own, dates count."""
     certificate, key = authority.issue("server", "/CN=localhost")
     own = start(tls={"certificate": certificate, "key": key, "client-ca": authority.certificate})
+    own.run("device", "add", "pump-7", "--trusted-certificate")
     stranger = Authority(tmp_path / "stranger").issue("stranger", "/O=default/CN=pump-7")
     expired = authority.issue("expired", "/O=default/CN=pump-7", days=-1)
     for pair in (stranger, expired):
