@@ -9,6 +9,9 @@ use crate::record::{FOLLOWS_PAD, GROUP_GOES_ON, HEADER_BYTES, Header, STARTS_BAT
 /// A pad of fewer bytes is written like a record; a longer one is skipped, at the cost of one more write.
 const SKIPPED_PAD_BYTES: u64 = 4096;
 
+/// A buffer of which little was used is given back down to this.
+const BUFFER_KEPT_BYTES: usize = 64 << 10;
+
 /// The records that wait in memory to be written together.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -36,6 +39,9 @@ impl Batch {
     /// Lets an empty batch fill a buffer that is used again.
     pub(crate) fn use_buffer(&mut self, mut buffer: Vec<u8>) {
         debug_assert!(self.bytes.is_empty());
+        if buffer.len() < buffer.capacity() / 4 {
+            buffer.shrink_to(BUFFER_KEPT_BYTES.max(2 * buffer.len()));
+        }
         buffer.clear();
         self.bytes = buffer;
     }

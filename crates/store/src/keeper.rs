@@ -203,8 +203,7 @@ impl Keeper {
         Ok(Some(reader))
     }
 
-    /// Its failure would stop the log only if it could not be written any more: a segment without an index is read
-    /// record by record.
+    /// Writes the index. A segment that cannot be read stays without one.
     fn seal(&mut self, number: u64, end: u64) -> Result<(), Stopped> {
         let name = segment::name(number);
         let reader = match self.reader(number) {
@@ -214,7 +213,9 @@ impl Keeper {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(stopped(&name, "open")(error)),
         };
-        let found = scan(reader.file.as_ref(), &reader.header, End::At(end)).map_err(stopped(&name, "read"))?;
+        let Ok(found) = scan(reader.file.as_ref(), &reader.header, End::At(end)) else {
+            return Ok(());
+        };
         match found.index.write(reader.file.as_ref(), &reader.header, end) {
             Ok(file_bytes) => self.shared.note(Note::Sealed { number, file_bytes }),
             Err(error) if is_full(&error) => {}

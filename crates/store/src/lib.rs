@@ -10,7 +10,6 @@
 //! record lives.
 
 mod batch;
-mod collect;
 mod commit;
 mod directory;
 mod disk;

@@ -1,36 +1,33 @@
 //! The log as its owner sees it: memory only, no call here waits for a disk.
 
+mod close;
+mod collect;
+mod hand_over;
+mod notes;
+mod open;
+
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-
+use self::collect::Collection;
 use crate::batch::{Batch, appended_len};
-use crate::collect::Collection;
-use crate::commit::{self, Committer, Order};
 use crate::directory::{self, Lock};
-use crate::disk::{Disk, RealDisk, is_full};
+use crate::disk::{Disk, RealDisk};
 use crate::error::io_error;
-use crate::keeper::{Job, Jobs, Keeper};
+use crate::keeper::Jobs;
 use crate::record::META_BYTES_MAX;
-use crate::recovery::{self, Found};
-use crate::segment::{RECORDS_AT, SPARE, SegmentHeader};
-use crate::shared::{Note, Shared};
-use crate::space::{Segment, Space};
-use crate::{Damage, DamageKind, Event, OpenError, Options, Position, Recovery, Refused, Stopped};
+use crate::shared::Shared;
+use crate::space::Space;
+use crate::{Event, OpenError, Options, Position, Recovery, Refused, Stopped};
 
 /// Bodies that may be asked for at once.
 pub const LOADS_MAX: usize = 1024;
 
-/// How often [`Log::close`] looks whether the disk has space.
-const CLOSE_POLL: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+/// Index of the commit thread in [`Log::threads`].
+const COMMIT_THREAD: usize = 0;
 
 /// What a record is to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +57,7 @@ pub struct Usage {
 
 /// The file that becomes the next segment. While it is not there, the newest segment's rest is the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spare {
+enum Spare {
     Ready,
     /// The keeper is making it.
     Coming,
@@ -71,19 +68,19 @@ pub(crate) enum Spare {
 /// An append-only log, open for appending by one thread.
 #[derive(Debug)]
 pub struct Log {
-    pub(crate) options: Options,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) jobs: Arc<Jobs>,
-    pub(crate) space: Space,
-    pub(crate) batch: Batch,
-    pub(crate) spare: Spare,
-    pub(crate) collection: Collection,
+    options: Options,
+    shared: Arc<Shared>,
+    jobs: Arc<Jobs>,
+    space: Space,
+    batch: Batch,
+    spare: Spare,
+    collection: Collection,
     /// Segments to be removed once all that was appended so far is durable.
-    pub(crate) removals: Vec<u64>,
+    removals: Vec<u64>,
     /// Replacements refused so far.
-    pub(crate) replacements_refused: u64,
+    replacements_refused: u64,
     /// Whether the newest segment was begun by this process, and is written to.
-    pub(crate) newest_is_open: bool,
+    newest_is_open: bool,
     /// Start of the batch that the commit thread has: all before it is durable.
     in_flight_from: u64,
     /// Whether something changed that may let segments be removed.
@@ -109,89 +106,6 @@ impl Log {
         let disk = RealDisk::open(dir).map_err(io_error(dir, "opening the directory"))?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
         Log::start(&disk, dir, options, Some(lock))
-    }
-
-    /// Opens the log on `disk`, which is known as `dir` in errors.
-    pub(crate) fn start(
-        disk: &Arc<dyn Disk>,
-        dir: &Path,
-        options: Options,
-        lock: Option<Lock>,
-    ) -> Result<(Log, Recovery), OpenError> {
-        let found = recovery::find(disk.as_ref(), dir)?;
-        let end = found.end();
-        let Found {
-            recovery,
-            segments,
-            unsealed,
-        } = found;
-        let shared = Arc::new(Shared::new(end).map_err(io_error(dir, "making an eventfd"))?);
-        let mut log = Log {
-            space: Space::new(segments),
-            batch: Batch::new(end),
-            jobs: Arc::default(),
-            spare: Spare::Coming,
-            collection: Collection::default(),
-            removals: Vec::new(),
-            replacements_refused: 0,
-            newest_is_open: false,
-            in_flight_from: end,
-            changed: true,
-            stopped: None,
-            loads: 0,
-            deferred_loads: VecDeque::new(),
-            threads: Vec::new(),
-            _lock: lock,
-            shared,
-            options,
-        };
-        log.find_spare(disk.as_ref())
-            .map_err(io_error(&dir.join(SPARE), "allocating a segment"))?;
-        for segment in unsealed {
-            log.jobs.push(Job::Seal {
-                number: segment.number,
-                end: segment.end,
-            });
-        }
-        log.start_threads(disk).map_err(io_error(dir, "starting a thread"))?;
-        Ok((log, recovery))
-    }
-
-    /// The spare that the last run left, or a new one.
-    fn find_spare(&mut self, disk: &dyn Disk) -> io::Result<()> {
-        let bytes = self.options.segment_bytes;
-        let left = disk.open(SPARE).and_then(|file| file.len());
-        if left.is_ok_and(|len| len >= bytes) {
-            self.spare = Spare::Ready;
-            return Ok(());
-        }
-        self.request_spare_with(|| disk.create(SPARE, bytes).map(|_| ()))
-    }
-
-    fn request_spare_with(&mut self, create: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.spare = Spare::Refused;
-        if !self.spare_is_within_limit() {
-            return Ok(());
-        }
-        match create() {
-            Ok(()) => self.spare = Spare::Ready,
-            Err(error) if is_full(&error) => self.jobs.push(Job::Spare),
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn start_threads(&mut self, disk: &Arc<dyn Disk>) -> io::Result<()> {
-        let Options {
-            durability,
-            segment_bytes,
-            ..
-        } = self.options;
-        let committer = Committer::new(Arc::clone(disk), durability, segment_bytes);
-        self.threads.push(commit::spawn(committer, Arc::clone(&self.shared))?);
-        let keeper = Keeper::new(Arc::clone(disk), Arc::clone(&self.shared), segment_bytes);
-        self.threads.push(keeper.spawn(Arc::clone(&self.jobs))?);
-        Ok(())
     }
 
     /// Adds a record to the batch that waits in memory.
@@ -302,265 +216,4 @@ impl Log {
             full: self.spare == Spare::Refused,
         }
     }
-
-    /// Makes all that was appended durable, writes the index of the last segment, and ends the threads. Waits for the
-    /// disk. A log that is dropped instead keeps what was handed over, and opens a little slower.
-    ///
-    /// # Errors
-    /// Why the log had stopped, or that there is no space for what waits.
-    pub fn close(mut self) -> Result<(), Stopped> {
-        self.collection.disable();
-        self.flush()?;
-        if let Some(newest) = self.space.newest().filter(|_| self.newest_is_open) {
-            self.jobs.push(Job::Seal {
-                number: newest.number,
-                end: newest.end,
-            });
-        }
-        self.end_threads();
-        let mut events = Vec::new();
-        self.poll(&mut events);
-        self.stopped.take().map_or(Ok(()), Err)
-    }
-
-    fn flush(&mut self) -> Result<(), Stopped> {
-        let mut events = Vec::new();
-        loop {
-            self.poll(&mut events);
-            self.changed = true;
-            self.submit();
-            if let Some(stopped) = self.stopped.take() {
-                return Err(stopped);
-            }
-            if self.batch.is_idle() && self.removals.is_empty() && self.shared.is_idle() {
-                return Ok(());
-            }
-            if self.spare == Spare::Refused && self.shared.is_idle() {
-                let reason = format!("no space for {} bytes", self.batch.len());
-                return Err(Stopped {
-                    file: SPARE.to_owned(),
-                    doing: "flush",
-                    reason,
-                });
-            }
-            let bell = self.shared.event_fd();
-            // Whether it timed out or failed: the loop looks again.
-            let _ = rustix::event::poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&CLOSE_POLL));
-        }
-    }
-
-    /// Whether a record of `len` bytes may be appended.
-    pub(crate) fn room(&self, kind: Kind, len: usize) -> Result<(), Refused> {
-        if self.stopped.is_some() {
-            return Err(Refused::Stopped);
-        }
-        if len > self.options.pending_bytes {
-            return Err(Refused::TooLarge);
-        }
-        if self.batch.len() + len > self.options.pending_bytes {
-            return Err(Refused::Behind);
-        }
-        let reserve = if kind == Kind::Value {
-            self.options.segment_bytes / 4
-        } else {
-            0
-        };
-        match self.spare {
-            Spare::Ready => Ok(()),
-            _ if len as u64 + reserve <= self.free_bytes() => Ok(()),
-            Spare::Coming => Err(Refused::Behind),
-            Spare::Refused => Err(Refused::Full),
-        }
-    }
-
-    /// Bytes that the newest segment takes beside the waiting batch.
-    pub(crate) fn free_bytes(&self) -> u64 {
-        match self.space.newest() {
-            Some(newest) if self.newest_is_open => self.capacity().saturating_sub(self.batch.end() - newest.base),
-            _ => 0,
-        }
-    }
-
-    /// Bytes of records in a segment.
-    fn capacity(&self) -> u64 {
-        self.options.segment_bytes - RECORDS_AT
-    }
-
-    fn hand_over(&mut self) {
-        if !self.shared.is_idle() || (self.batch.is_idle() && self.removals.is_empty()) {
-            return;
-        }
-        let roll = match self.next_segment() {
-            Ok(roll) => roll,
-            Err(NoSpace) => return,
-        };
-        let batch = self.take_batch();
-        let remove = std::mem::take(&mut self.removals);
-        let buffer = self.shared.put_order(Order { roll, batch, remove });
-        if self.batch.len() == 0 {
-            self.batch.use_buffer(buffer);
-        }
-        self.threads[COMMIT_THREAD].thread().unpark();
-    }
-
-    /// The segment that the batch begins, if it does not fit into the newest or is the first.
-    fn next_segment(&mut self) -> Result<Option<SegmentHeader>, NoSpace> {
-        let newest = self.space.newest().copied();
-        let fits =
-            self.newest_is_open && newest.is_some_and(|newest| self.batch.end() - newest.base <= self.capacity());
-        if self.batch.is_idle() || fits {
-            return Ok(None);
-        }
-        if self.spare != Spare::Ready {
-            return Err(NoSpace);
-        }
-        self.spare = Spare::Coming;
-        let base = self.batch.start();
-        let number = newest.map_or(1, |newest| newest.number + 1);
-        let file_bytes = self.options.segment_bytes;
-        self.space.push(Segment {
-            number,
-            base,
-            end: base,
-            live_bytes: 0,
-            file_bytes,
-        });
-        self.newest_is_open = true;
-        let previous_end = newest.map_or(base, |newest| newest.end);
-        Ok(Some(SegmentHeader {
-            nonce: nonce(),
-            number,
-            base,
-            previous_end,
-        }))
-    }
-
-    /// The batch to be written, accounted to the newest segment; an empty one if nothing is to be written.
-    fn take_batch(&mut self) -> Batch {
-        if self.batch.is_idle() {
-            return Batch::default();
-        }
-        let end = self.batch.end();
-        let batch = std::mem::replace(&mut self.batch, Batch::new(end));
-        let newest = self.space.newest_mut().expect("next_segment made one");
-        newest.end = end;
-        newest.live_bytes += batch.live_bytes();
-        self.in_flight_from = batch.start();
-        batch
-    }
-
-    fn take_note(&mut self, note: Note, events: &mut Vec<Event>) {
-        self.changed = true;
-        match note {
-            Note::Event(event) => {
-                self.loads -= 1;
-                events.push(event);
-            }
-            Note::Offered { number, records, next } => self.take_offer(number, records, next, events),
-            Note::Sealed { number, file_bytes } => {
-                self.space.set_file_bytes(number, file_bytes);
-                self.retry_spare();
-            }
-            Note::Rolled { sealable } => {
-                self.request_spare();
-                if let Some((number, end)) = sealable {
-                    self.jobs.push(Job::Seal { number, end });
-                }
-            }
-            Note::Removed => self.retry_spare(),
-            Note::SpareReady => {
-                if self.spare == Spare::Refused {
-                    events.push(Event::Room);
-                }
-                self.spare = Spare::Ready;
-            }
-            Note::SpareRefused => self.spare = Spare::Refused,
-            Note::Stopped(stopped) => {
-                events.push(Event::Stopped(stopped.clone()));
-                self.stopped.get_or_insert(stopped);
-            }
-        }
-    }
-
-    /// Asks again for a spare that the log's own limit refused; what the disk refused, the keeper tries by itself.
-    fn retry_spare(&mut self) {
-        if self.spare == Spare::Refused && self.spare_is_within_limit() {
-            self.jobs.push(Job::Spare);
-        }
-    }
-
-    fn request_spare(&mut self) {
-        if self.spare_is_within_limit() {
-            self.jobs.push(Job::Spare);
-        } else {
-            self.spare = Spare::Refused;
-        }
-    }
-
-    fn spare_is_within_limit(&self) -> bool {
-        self.space.total_bytes() + self.options.segment_bytes <= self.options.limit_bytes
-    }
-
-    fn dispatch_loads(&mut self) {
-        let durable = self.durable();
-        while let Some(position) = self
-            .deferred_loads
-            .front()
-            .copied()
-            .filter(|position| *position <= durable)
-        {
-            self.deferred_loads.pop_front();
-            match self.space.holding(position) {
-                Some(segment) => self.jobs.push(Job::Load {
-                    position,
-                    number: segment.number,
-                }),
-                None => self.shared.note(Note::Event(lost(position))),
-            }
-        }
-    }
-
-    fn end_threads(&mut self) {
-        self.shared.set_stopping();
-        self.jobs.wake();
-        for thread in self.threads.drain(..) {
-            thread.thread().unpark();
-            // A thread that panicked has said so; there is nothing to add here.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// No segment has room for the batch and no spare is there.
-struct NoSpace;
-
-/// Index of the commit thread in [`Log::threads`].
-const COMMIT_THREAD: usize = 0;
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        self.jobs.clear();
-        self.end_threads();
-    }
-}
-
-/// The event for a record of a segment that is gone.
-fn lost(position: Position) -> Event {
-    let (offset, bytes) = (position.offset(), position.rounded_len());
-    Event::Lost {
-        position,
-        damage: Damage {
-            file: String::new(),
-            offset,
-            bytes,
-            kind: DamageKind::MissingSegment,
-        },
-    }
-}
-
-/// A random number for a segment.
-fn nonce() -> u64 {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("the kernel gives eight bytes");
-    u64::from_le_bytes(bytes)
 }

@@ -36,7 +36,7 @@ impl Position {
         (self.0 >> SIZE_BITS) * ALIGN
     }
 
-    /// The record's size in bytes, rounded down by less than 1 %.
+    /// The record's size in bytes, rounded down by less than 2 %.
     pub(crate) fn rounded_len(self) -> u64 {
         size_of_class(self.0 & SIZE_MASK)
     }

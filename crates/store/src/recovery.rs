@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::disk::{Disk, File};
 use crate::error::io_error;
@@ -41,6 +42,7 @@ pub struct Report {
 /// The records of a log that was opened, to be replayed once.
 #[derive(Debug)]
 pub struct Recovery {
+    disk: Arc<dyn Disk>,
     dir: PathBuf,
     sources: Vec<Source>,
     report: Report,
@@ -56,7 +58,7 @@ struct Source {
 
 #[derive(Debug)]
 enum Entries {
-    InFile(Box<dyn File>, Footer),
+    InFile(Footer),
     Read(Vec<u8>),
 }
 
@@ -88,9 +90,9 @@ impl Recovery {
         for source in std::mem::take(&mut self.sources) {
             let entries = match &source.entries {
                 Entries::Read(entries) => entries,
-                Entries::InFile(file, footer) => {
+                Entries::InFile(footer) => {
                     let name = segment::name(source.header.number);
-                    self.read(&source, file.as_ref(), footer, &mut buffer)
+                    self.read(&source, footer, &mut buffer)
                         .map_err(io_error(&self.dir.join(name), "reading the index"))?;
                     &buffer
                 }
@@ -105,11 +107,13 @@ impl Recovery {
     }
 
     /// Reads the index, or the records if that is damaged.
-    fn read(&mut self, source: &Source, file: &dyn File, footer: &Footer, buffer: &mut Vec<u8>) -> io::Result<()> {
+    fn read(&mut self, source: &Source, footer: &Footer, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let name = segment::name(source.header.number);
+        let file = self.disk.open(&name)?;
+        let file = file.as_ref();
         if read_entries(file, footer, buffer)? {
             return Ok(());
         }
-        let name = segment::name(source.header.number);
         self.report.damage.push(damage(
             &name,
             footer.index_at..footer.index_at + footer.index_len,
@@ -132,16 +136,12 @@ impl Recovery {
 }
 
 /// Reads the headers and footers of all segments, and the records of those that have no index.
-pub(crate) fn find(disk: &dyn Disk, dir: &Path) -> Result<Found, OpenError> {
+pub(crate) fn find(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found, OpenError> {
     let names = disk.list().map_err(io_error(dir, "listing the directory"))?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number(name)).collect();
     numbers.sort_unstable();
-    let mut opened = Vec::with_capacity(numbers.len());
-    for number in numbers {
-        let name = segment::name(number);
-        opened.push(Opened::open(disk, number).map_err(io_error(&dir.join(name), "reading the header"))?);
-    }
     let recovery = Recovery {
+        disk: Arc::clone(disk),
         dir: dir.to_owned(),
         sources: Vec::new(),
         report: Report::default(),
@@ -151,11 +151,19 @@ pub(crate) fn find(disk: &dyn Disk, dir: &Path) -> Result<Found, OpenError> {
         segments: Vec::new(),
         unsealed: Vec::new(),
     };
-    let mut opened = opened.into_iter().peekable();
-    while let Some(segment) = opened.next() {
+    // One at a time: a log may have more segments than a process may have open files.
+    let mut opened = numbers
+        .into_iter()
+        .map(|number| Opened::open(disk.as_ref(), dir, number))
+        .peekable();
+    while let Some(segment) = opened.next().transpose()? {
         let name = segment::name(segment.number);
+        let next = opened
+            .peek()
+            .and_then(|next| next.as_ref().ok())
+            .and_then(|next| next.header);
         found
-            .add(segment, opened.peek())
+            .add(segment, next)
             .map_err(io_error(&dir.join(name), "reading the records"))?;
     }
     Ok(found)
@@ -170,8 +178,13 @@ struct Opened {
 }
 
 impl Opened {
-    fn open(disk: &dyn Disk, number: u64) -> io::Result<Opened> {
-        let file = disk.open(&segment::name(number))?;
+    fn open(disk: &dyn Disk, dir: &Path, number: u64) -> Result<Opened, OpenError> {
+        let name = segment::name(number);
+        Opened::read(disk, &name, number).map_err(io_error(&dir.join(name), "reading the header"))
+    }
+
+    fn read(disk: &dyn Disk, name: &str, number: u64) -> io::Result<Opened> {
+        let file = disk.open(name)?;
         let header = SegmentHeader::read(file.as_ref(), number)?;
         Ok(Opened {
             number,
@@ -189,7 +202,7 @@ impl Found {
     }
 
     /// Adds the segment that follows all added before.
-    fn add(&mut self, opened: Opened, next: Option<&Opened>) -> io::Result<()> {
+    fn add(&mut self, opened: Opened, next_header: Option<SegmentHeader>) -> io::Result<()> {
         self.name_missing(opened.number);
         let Opened {
             number,
@@ -197,7 +210,6 @@ impl Found {
             file_bytes,
             header,
         } = opened;
-        let next_header = next.and_then(|next| next.header);
         let Some(header) = header else {
             let name = segment::name(number);
             self.recovery
@@ -216,7 +228,7 @@ impl Found {
             return Ok(());
         };
         let (entries, live_bytes, end) = match Footer::read(file.as_ref(), header.seed())? {
-            Some(footer) => (Entries::InFile(file, footer), footer.live_bytes, footer.end),
+            Some(footer) => (Entries::InFile(footer), footer.live_bytes, footer.end),
             None => self.scan(file.as_ref(), &header, next_header)?,
         };
         self.segments.push(Segment {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use crate::commit::Order;
 use crate::{Event, Stopped};
@@ -122,6 +122,13 @@ impl Shared {
             return Vec::new();
         }
         std::mem::take(&mut *lock(&self.notes))
+    }
+
+    /// Waits for news, or until the time is up.
+    pub(crate) fn wait(&self, time: &Timespec) {
+        // Whether it timed out, was interrupted or is empty: the caller looks again.
+        let _ = rustix::event::poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], Some(time));
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
     fn ring(&self) {

@@ -55,13 +55,13 @@ fn small(durability: Durability) -> Options {
 /// What operation `number` does: the key, and the body that it puts; `None` for a removal.
 fn operation(number: u64) -> (u64, Option<Vec<u8>>) {
     // Some keys are put once in a long while, so that collection has to move them.
-    let key = if number % 50 == 0 {
+    let key = if number.is_multiple_of(50) {
         KEYS + number / 50 % 5
     } else {
         number * 7 % KEYS
     };
     let body = vec![number as u8; (number * 13 % 300) as usize];
-    (key, (number % 9 != 0).then_some(body))
+    (key, (!number.is_multiple_of(9)).then_some(body))
 }
 
 fn contents_after(last: u64) -> BTreeMap<u64, u64> {
@@ -171,9 +171,11 @@ fn append(dir: &Path, durability: Durability) {
         };
         let bell = operations.log.event_fd();
         rustix::event::poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&wait)).expect("an eventfd can be polled");
+        // Empty if the time was up.
+        _ = rustix::io::read(bell, &mut [0; 8]);
         let durable = operations.log.durable();
         let is_durable = waiting.partition_point(|(position, _)| *position <= durable);
-        if let Some((_, number)) = waiting.drain(..is_durable).last() {
+        if let Some((_, number)) = waiting.drain(..is_durable).next_back() {
             writeln!(out, "{number}")
                 .and_then(|()| out.flush())
                 .expect("the parent reads");

@@ -89,7 +89,11 @@ impl SimulatedDisk {
 
     /// Notes that the log reported `position` as durable.
     pub(crate) fn mark_durable(&self, position: Position) {
-        self.state().changes.push(Change::Durable(position));
+        let mut state = self.state();
+        let is_news = !matches!(state.changes.last(), Some(Change::Durable(before)) if *before == position);
+        if is_news {
+            state.changes.push(Change::Durable(position));
+        }
     }
 
     pub(crate) fn changes(&self) -> Vec<Change> {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::owner::{History, Owner, check, segments, small};
 use crate::disk::simulated::SimulatedDisk;
+use crate::record::{HEADER_BYTES, record_len};
 use crate::segment::{RECORDS_AT, SegmentHeader};
-use crate::{DamageKind, Durability};
+use crate::{DamageKind, Durability, Kind};
 
 fn written(closes: bool) -> (SimulatedDisk, History) {
     let disk = SimulatedDisk::default();
@@ -91,40 +92,24 @@ fn a_payload_that_looks_like_records_and_old_content_of_the_disk_are_not_taken_f
     let name = segments(&disk).remove(0);
     let old = disk.with_content(&name, |content| content.clone());
 
+    // A payload made of records, so that they lie where records may lie.
+    let meta = [1, 0, 0, 0, 0];
+    let mut body = vec![0; 8 - (HEADER_BYTES + meta.len()) % 8];
+    body.extend_from_slice(&old[RECORDS_AT as usize..][..8000]);
     let fresh = SimulatedDisk::default();
     let mut owner = Owner::new(&fresh, small(Durability::Os), 7);
-    let position = owner
-        .log
-        .append(
-            crate::Kind::Value,
-            &[1, 0, 0, 0, 0],
-            &old[RECORDS_AT as usize..][..8000],
-        )
-        .unwrap();
-    owner.history.insert(position, written_as(&old));
-    owner.settle();
-    let history = owner.history.clone();
+    let position = owner.log.append(Kind::Value, &meta, &body).unwrap();
+    owner.wait_until(|owner| owner.log.durable() >= position);
     drop(owner);
-    let names = segments(&fresh);
-    // The segment's own bytes: a damaged header lets the search for the next record run through them.
-    fresh.with_content(&names[0], |content| {
-        let used = RECORDS_AT as usize + 8200;
+
+    // Its header is damaged, so that what follows is searched for records, and old content lies behind it.
+    fresh.with_content(&segments(&fresh)[0], |content| {
+        let used = RECORDS_AT as usize + record_len(meta.len(), body.len()) as usize;
         content[used..].copy_from_slice(&old[used..]);
         content[RECORDS_AT as usize] ^= 1;
     });
-    let found = check(&fresh, &history);
+    let found = check(&fresh, &History::new());
     assert!(found.positions.is_empty(), "{:?}", found.positions);
-}
-
-fn written_as(old: &[u8]) -> super::owner::Written {
-    let body = old[RECORDS_AT as usize..][..8000].to_vec();
-    super::owner::Written {
-        key: 1,
-        number: 0,
-        tombstone: false,
-        body,
-        group: None,
-    }
 }
 
 #[test]

@@ -242,6 +242,8 @@ impl Owner {
                 tv_nsec: 2_000_000,
             };
             rustix::event::poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&wait)).unwrap();
+            // Empty if the time was up.
+            _ = rustix::io::read(bell, &mut [0; 8]);
         }
     }
 
@@ -276,7 +278,7 @@ pub(super) struct Found {
 /// Replays a disk and reads every body; panics at a record that was never written, or not so.
 pub(super) fn check(disk: &SimulatedDisk, history: &History) -> Found {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let found = recovery::find(shared.as_ref(), Path::new("simulated")).unwrap();
+    let found = recovery::find(&shared, Path::new("simulated")).unwrap();
     let mut keeper = Keeper::new(shared, Arc::new(Shared::new(0).unwrap()), 64 << 10);
     let segments = found.segments.clone();
     let (mut positions, mut contents, mut lost) = (BTreeSet::new(), Contents::new(), Vec::new());

@@ -81,5 +81,7 @@ pub(crate) fn wait_until(log: &mut Log, done: impl Fn(&Log, &[Event]) -> bool) -
         };
         let bell = log.event_fd();
         rustix::event::poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&wait)).expect("an eventfd can be polled");
+        // Empty if the time was up.
+        _ = rustix::io::read(bell, &mut [0; 8]);
     }
 }

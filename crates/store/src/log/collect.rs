@@ -3,9 +3,9 @@
 //! Only ever the oldest: a tombstone in it can undo nothing that is older, so it goes with its segment, and however
 //! old a value is, it moves to the head when its turn comes.
 
+use super::{Kind, Log, Spare};
 use crate::Event;
 use crate::keeper::Job;
-use crate::log::{Kind, Log, Spare};
 
 /// Bytes of values offered at once, at most.
 const OFFER_BYTES_MAX: usize = 256 << 10;
@@ -14,7 +14,7 @@ const SEGMENTS_FREE: usize = 16;
 
 /// How far the oldest segment has been emptied.
 #[derive(Debug, Default)]
-pub(crate) enum Collection {
+pub(super) enum Collection {
     #[default]
     Idle,
     /// The keeper reads what is to be offered.
@@ -34,18 +34,18 @@ pub(crate) enum Collection {
 
 impl Collection {
     /// Whether the owner's thread takes the next step, when it can.
-    pub(crate) fn waits_for_owner(&self) -> bool {
+    pub(super) fn waits_for_owner(&self) -> bool {
         matches!(self, Collection::Answering { .. } | Collection::Paused { .. })
     }
 
-    pub(crate) fn disable(&mut self) {
+    pub(super) fn disable(&mut self) {
         *self = Collection::Disabled;
     }
 }
 
 impl Log {
     /// Moves collection on by what can be done now.
-    pub(crate) fn collect(&mut self) {
+    pub(super) fn collect(&mut self) {
         self.take_answers();
         while self.oldest_is_dead() {
             self.remove_oldest();
@@ -63,7 +63,7 @@ impl Log {
     }
 
     /// Hands the offers to the owner, unless their segment has gone since.
-    pub(crate) fn take_offer(
+    pub(super) fn take_offer(
         &mut self,
         number: u64,
         records: Vec<Event>,
@@ -144,7 +144,7 @@ impl Log {
         let segments_needed = (held / self.options.segment_bytes) as usize;
         let is_wasteful = held > 2 * live + self.options.garbage_bytes;
         let is_scattered = self.space.count() > SEGMENTS_FREE + 2 * segments_needed;
-        is_wasteful || is_scattered || self.frees_a_full_log(held - live)
+        is_wasteful || is_scattered || self.frees_a_full_log(held.saturating_sub(live))
     }
 
     /// Whether a log that is full has enough garbage for collection, and room for what is to be moved.
