@@ -40,40 +40,53 @@ pub(crate) struct After {
     after: Option<String>,
 }
 
-/// `POST /v1/tenants/{tenant}/devices`; a tenant that is not there is added with it.
+/// `POST /v1/tenants/{tenant}/devices`; a tenant that is not there is added with them.
 pub(crate) async fn add(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds)): Path<(String, Kinds)>,
     Json(add): Json<Add>,
-) -> Done<(StatusCode, Json<Added>)> {
+) -> Done<(StatusCode, Json<Vec<Added>>)> {
     let kind = ClientKind::from(kinds);
-    let name = ClientName::new(&tenant, &add.id)?;
-    check_topic_level(kind, &name)?;
-    let what = described(&add.credential);
+    let names = checked_names(&tenant, kind, &add.ids)?;
+    let what = format!("{kind} with {}", described(&add.credential));
+    let new: Vec<NewClient> = names.iter().map(|name| new_client(name, kind, &add)).collect();
     let (is_new_tenant, issued) = desk
         .with_identity(move |identity| {
             let is_new_tenant = add_missing_tenant(identity.registry(), &tenant)?;
-            let new = NewClient {
-                name: ClientName::new(&tenant, &add.id).map_err(identity::RegistryError::from)?,
-                kind,
-                labels: add.labels,
-                credential: credential(add.credential),
-            };
-            let issued = identity.add(&new, unix_now_s())?;
+            let issued = identity.add_all(&new, unix_now_s())?;
             Ok::<_, identity::IdentityError>((is_new_tenant, issued))
         })
         .await?;
-    desk.account_for(Action::Added, &name, &format!("{kind} with {what}"));
+    for name in &names {
+        desk.account_for(Action::Added, name, &what);
+    }
     desk.settle().await?;
-    let added = Added {
+    let added = names.iter().zip(issued).map(|(name, issued)| Added {
         kind: kind.to_string(),
         tenant: name.tenant().to_string(),
         is_new_tenant,
         id: name.id().to_string(),
         user_name: name.user_name(),
         issued: issued_credential(issued),
-    };
-    Ok((StatusCode::CREATED, Json(added)))
+    });
+    Ok((StatusCode::CREATED, Json(added.collect())))
+}
+
+fn checked_names(tenant: &str, kind: ClientKind, ids: &[String]) -> Done<Vec<ClientName>> {
+    let checked = ids.iter().map(|id| {
+        let name = ClientName::new(tenant, id)?;
+        check_topic_level(kind, &name).map(|()| name)
+    });
+    checked.collect()
+}
+
+fn new_client(name: &ClientName, kind: ClientKind, add: &Add) -> NewClient {
+    NewClient {
+        name: name.clone(),
+        kind,
+        labels: add.labels.clone(),
+        credential: credential(&add.credential),
+    }
 }
 
 /// A device's id is a level of its topics, where a letter or digit comes first.
@@ -92,12 +105,12 @@ fn add_missing_tenant(registry: &identity::Registry, tenant: &str) -> Result<boo
     }
 }
 
-fn credential(credential: Credential) -> identity::Credential {
+fn credential(credential: &Credential) -> identity::Credential {
     match credential {
-        Credential::Password(password) => identity::Credential::Password(Secret::new(password)),
+        Credential::Password(password) => identity::Credential::Password(Secret::new(password.clone())),
         Credential::GeneratedPassword => identity::Credential::GeneratedPassword,
-        Credential::Token { valid_s } => identity::Credential::Token { valid_s },
-        Credential::Certificate { valid_s } => identity::Credential::Certificate { valid_s },
+        Credential::Token { valid_s } => identity::Credential::Token { valid_s: *valid_s },
+        Credential::Certificate { valid_s } => identity::Credential::Certificate { valid_s: *valid_s },
         Credential::TrustedCertificate => identity::Credential::TrustedSubject,
     }
 }

@@ -1,8 +1,8 @@
 //! The desk where operators ask: what the edge is made of, and the settling of what they changed.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use hub::Hub;
 use identity::{Action, Audit, ClientName, Event, Identity, Registry, What};
@@ -22,6 +22,8 @@ pub struct Desk {
     pub(crate) identity: Arc<Identity>,
     pub(crate) manifests: Manifests,
     pub(crate) about: About,
+    /// Its whole configuration, without secrets.
+    configuration: std::sync::Mutex<String>,
     /// Held while manifests are applied or deleted, so that one change is made after the other.
     pub(crate) applying: Mutex<()>,
     audit: Arc<Audit>,
@@ -54,8 +56,6 @@ pub struct Parts {
 pub struct About {
     /// Version and addresses.
     pub edge: EdgeInfo,
-    /// Its whole configuration, without secrets.
-    pub configuration: String,
     /// The end of its log.
     pub log: LogTail,
 }
@@ -68,6 +68,7 @@ impl Desk {
             manifests: Manifests::new(&parts.data),
             identity: parts.identity,
             about: parts.about,
+            configuration: std::sync::Mutex::default(),
             applying: Mutex::new(()),
             audit: parts.audit,
             hub: OnceCell::new_with(parts.hub),
@@ -89,6 +90,18 @@ impl Desk {
     /// The hub, if it runs.
     pub(crate) fn running_hub(&self) -> Option<&Arc<Hub>> {
         self.hub.get()
+    }
+
+    /// Says how the edge is configured from now on; there must be no secrets in it.
+    pub fn set_configuration(&self, configuration: String) {
+        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = configuration;
+    }
+
+    pub(crate) fn configuration(&self) -> String {
+        self.configuration
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// From now on the edge is not ready.

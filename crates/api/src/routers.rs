@@ -65,7 +65,7 @@ async fn edge(State(desk): State<Arc<Desk>>) -> Json<EdgeInfo> {
 }
 
 async fn configuration(State(desk): State<Arc<Desk>>) -> String {
-    desk.about.configuration.clone()
+    desk.configuration()
 }
 
 async fn log(State(desk): State<Arc<Desk>>) -> String {

@@ -15,15 +15,15 @@ pub struct EdgeInfo {
     pub allow_anonymous: bool,
 }
 
-/// A device or app to be added.
+/// Devices or apps to be added: all or none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Add {
-    /// Its id within the tenant.
-    pub id: String,
-    /// What it shall prove itself by.
+    /// Their ids within the tenant.
+    pub ids: Vec<String>,
+    /// What each shall prove itself by; what is made here is made for each.
     pub credential: Credential,
-    /// Its first labels.
+    /// Their first labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }

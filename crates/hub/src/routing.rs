@@ -190,3 +190,40 @@ fn evaluate(routing: &mut Routing, tenant: &mut Tenant, turn: &mut Turn<'_>, pub
         calls::start_unattended(tenant, turn, &call.device, &call.name, &call.payload);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use identity::{ClientKind, ClientName, Credential, IdentityOptions, Labels, NewClient, PrincipalKind};
+
+    use super::*;
+
+    #[test]
+    fn a_login_that_was_checked_before_its_removal_is_found_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let identity = Arc::new(Identity::open(directory.path(), IdentityOptions::default(), 0).unwrap());
+        let add = |id: &str| {
+            let new = NewClient {
+                name: ClientName::new("default", id).unwrap(),
+                kind: ClientKind::Device,
+                labels: Labels::new(),
+                credential: Credential::TrustedSubject,
+            };
+            identity.add(&new, 0).unwrap();
+            Principal {
+                tenant: "default".into(),
+                kind: PrincipalKind::Device,
+                id: id.into(),
+            }
+        };
+        let (gone, stays) = (add("pump-7"), add("pump-8"));
+        let labels = LabelSource::new(&identity).unwrap();
+        let seen = identity.registry().last_change();
+        assert!(!labels.is_revoked_since(seen, &gone));
+        identity
+            .registry()
+            .remove(&ClientName::new("default", "pump-7").unwrap())
+            .unwrap();
+        assert!(labels.is_revoked_since(seen, &gone));
+        assert!(!labels.is_revoked_since(seen, &stays));
+    }
+}

@@ -81,10 +81,10 @@ fn edge_arguments(kind: &ArmKind, site: &Site, data: &Path, address: SocketAddr)
     let mut arguments: Vec<String> = ["edge", "--data"].map(str::to_owned).into();
     arguments.push(data.display().to_string());
     if *kind == ArmKind::SelvedgeTls {
-        let listener = ["--mqtts".to_owned(), address.to_string(), "--certificate".to_owned()];
+        let listener = ["--mqtts".to_owned(), address.to_string(), "--tls-certificate".to_owned()];
         arguments.extend(listener);
         arguments.push(site.certificates.certificate.display().to_string());
-        arguments.push("--key".to_owned());
+        arguments.push("--tls-key".to_owned());
         arguments.push(site.certificates.key.display().to_string());
     } else {
         arguments.extend(["--mqtt".to_owned(), address.to_string()]);

@@ -8,14 +8,14 @@ use identity::{ClientKind, ClientName};
 
 use super::Target;
 use super::issued;
-use crate::output::{labels, table};
+use crate::output::{Output, labels, table};
 
 const DAY_S: u32 = 86_400;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Add one, with a password that is made and shown once, or another credential
-    Add(AddOne),
+    /// Add one or more, each with a password that is made and shown once, or another credential
+    Add(AddThem),
     /// List all
     List {
         #[command(flatten)]
@@ -48,9 +48,12 @@ pub(crate) struct Named {
 }
 
 #[derive(Args)]
-pub(crate) struct AddOne {
+pub(crate) struct AddThem {
+    /// Ids; all are added or none
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
     #[command(flatten)]
-    named: Named,
+    target: Target,
     #[command(flatten)]
     credential: Chosen,
     /// Days that a token or certificate is valid
@@ -92,31 +95,36 @@ impl Command {
     }
 }
 
-impl AddOne {
+impl AddThem {
     fn run(self, kind: ClientKind) -> anyhow::Result<()> {
-        let Named { id, target } = self.named;
-        let name = ClientName::new(&target.tenant, &id)?;
-        if self.credential.certificate {
-            issued::check_files(name.id())?;
+        let target = self.target;
+        for id in &self.ids {
+            let name = ClientName::new(&target.tenant, id)?;
+            if self.credential.certificate {
+                issued::check_files(name.id())?;
+            }
         }
         let is_chosen = self.credential.password.is_some();
         let add = Add {
-            id,
+            ids: self.ids,
             credential: self.credential.wish(self.valid_days * DAY_S),
             labels: self.label.into_iter().collect(),
         };
         let (added, edge) = target.edge.ask(true, async |client| {
-            let added: Added = client.post(&paths::clients(&target.tenant, kind), &add).await?;
+            let added: Vec<Added> = client.post(&paths::clients(&target.tenant, kind), &add).await?;
             let edge: EdgeInfo = client.get("/v1/edge").await?;
             Ok((added, edge))
         })?;
-        let keeps_files = target.output == crate::output::Output::Text;
-        if keeps_files {
-            issued::write_files(&added)?;
+        if target.output == Output::Text {
+            added.iter().try_for_each(issued::write_files)?;
         }
-        target
-            .output
-            .show(&added, |added| issued::text(added, is_chosen, &edge, &target.edge.data));
+        let text = |added: &Vec<Added>| {
+            let texts = added
+                .iter()
+                .map(|added| issued::text(added, is_chosen, &edge, &target.edge.data));
+            texts.collect::<String>()
+        };
+        target.output.show(&added, text);
         Ok(())
     }
 }
@@ -252,7 +260,7 @@ fn state(info: &ClientInfo) -> &'static str {
 
 /// A device or app, a line a property.
 pub(crate) fn text(info: &ClientInfo) -> String {
-    format!(
+    let text = format!(
         "{} {}\n  tenant       {}\n  user name    {}\n  state        {}\n  added        {}\n  credentials  {}\n  labels       {}\n",
         info.kind,
         info.id,
@@ -262,7 +270,8 @@ pub(crate) fn text(info: &ClientInfo) -> String {
         info.created,
         info.credentials.join(", "),
         labels(&info.labels)
-    )
+    );
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 fn set_label(text: &str) -> anyhow::Result<(String, String)> {

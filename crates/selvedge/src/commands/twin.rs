@@ -71,11 +71,10 @@ impl Set {
             Ok((answer, where_it_is(client, &device).await?))
         })?;
         if answer["status"] == 409 {
+            let desired = &answer["desired"];
             bail!(
-                "the desired state of {device} is version {} now, not {}: {}",
-                answer["version"],
-                answer["basedOn"],
-                answer["desired"]
+                "the desired state of {device} is version {} now: {desired}",
+                desired["$version"]
             );
         }
         self.target.output.show(&answer, |answer| {

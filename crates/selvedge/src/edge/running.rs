@@ -35,6 +35,7 @@ struct Running<'a> {
     config: Config,
     hub: Arc<Hub>,
     audit: Arc<Audit>,
+    desk: Arc<Desk>,
     certificates: Option<Certificates>,
 }
 
@@ -68,6 +69,7 @@ pub(crate) async fn run(flags: &Flags, config: Config, log: LogTail, start: Inst
         hub_options: config.hub_options(),
         about: about(&config, &addresses, log),
     }));
+    desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
     let _tasks = serve_http(control, http, &desk);
     open(&hub, opened).await?;
@@ -81,6 +83,7 @@ pub(crate) async fn run(flags: &Flags, config: Config, log: LogTail, start: Inst
         config,
         hub,
         audit,
+        desk: Arc::clone(&desk),
         certificates,
     };
     running.until_stopped(&mut signals).await;
@@ -114,7 +117,10 @@ impl Running<'_> {
     /// SIGHUP: certificates, labels and limits, without dropping anybody.
     async fn reload(&mut self) {
         match self.flags.config() {
-            Ok(config) => self.config = config,
+            Ok(config) => {
+                self.desk.set_configuration(config.to_toml());
+                self.config = config;
+            }
             Err(error) => tracing::error!("the configuration stays as it was: {}", message(&error)),
         }
         if let Some(certificates) = &self.certificates {
@@ -171,7 +177,6 @@ fn about(config: &Config, addresses: &[String], log: LogTail) -> About {
             addresses: addresses.to_vec(),
             allow_anonymous: config.allow_anonymous,
         },
-        configuration: config.to_toml(),
         log,
     }
 }
