@@ -21,10 +21,8 @@ const SPACE_RETRY: Duration = Duration::from_millis(100);
 pub(crate) struct Order {
     /// Take the spare as this segment first.
     pub(crate) roll: Option<SegmentHeader>,
-    /// Write these records to the newest segment. May be empty.
+    /// Write these records to the newest segment.
     pub(crate) batch: Batch,
-    /// Then remove these segments, the oldest first.
-    pub(crate) remove: Vec<u64>,
 }
 
 /// Runs orders until the log ends or an order fails.
@@ -76,35 +74,23 @@ impl Committer {
 
     /// Does what `order` says and reports it.
     pub(crate) fn carry_out(&mut self, order: Order, shared: &Shared) -> Result<(), Stopped> {
-        let Order {
-            roll,
-            mut batch,
-            remove,
-        } = order;
-        let rolled = roll.is_some();
+        let Order { roll, mut batch } = order;
         let before = self.newest.as_ref().map(|before| (before.header.number, before.end));
-        let sealable = before.filter(|_| rolled);
+        let rolled = roll.is_some();
         if let Some(header) = roll {
             self.begin_segment(header)?;
         }
-        let (has_records, end) = (!batch.is_idle(), batch.end());
-        if has_records {
-            self.write(&mut batch, shared)?;
-            self.sync()?;
-        }
+        self.write(&mut batch, shared)?;
+        self.sync()?;
         if rolled {
             self.name_segment()?;
-            shared.note(Note::Rolled { sealable });
+            shared.note(Note::Rolled { sealable: before });
         }
-        if !remove.is_empty() {
-            self.remove(&remove)?;
-            shared.note(Note::Removed);
-        }
-        shared.done(end, batch.into_buffer());
-        if has_records && !shared.has_order() {
-            self.mark_end(shared)
-        } else {
+        shared.done(batch.end(), batch.into_buffer());
+        if shared.has_order() {
             Ok(())
+        } else {
+            self.mark_end(shared)
         }
     }
 
@@ -154,17 +140,7 @@ impl Committer {
         self.disk
             .rename(SPARE, &newest.name)
             .map_err(stopped(SPARE, "rename"))?;
-        self.sync_directory()
-    }
-
-    fn sync_directory(&self) -> Result<(), Stopped> {
-        match self.durability {
-            Durability::Os => Ok(()),
-            Durability::Disk => self
-                .disk
-                .sync_directory()
-                .map_err(stopped(".", "sync of the directory")),
-        }
+        self.durability.sync_directory(self.disk.as_ref())
     }
 
     /// Says in the file that all so far is durable, where no next batch is about to. The next one overwrites it.
@@ -173,16 +149,6 @@ impl Committer {
         let fits = newest.header.file_offset(newest.end) + HEADER_BYTES as u64 <= self.segment_bytes;
         if fits {
             newest.write_at(&newest.pad(HEADER_BYTES as u64, STARTS_BATCH), newest.end, shared)?;
-        }
-        Ok(())
-    }
-
-    /// Each removal is safe before the next: a segment must not outlive the tombstones behind it.
-    fn remove(&self, numbers: &[u64]) -> Result<(), Stopped> {
-        for number in numbers {
-            let name = segment::name(*number);
-            self.disk.remove(&name).map_err(stopped(&name, "remove"))?;
-            self.sync_directory()?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::io;
 
 use crate::disk::File;
 use crate::position::{ALIGN, Position};
-use crate::record::{Header, Tag, record_len};
+use crate::record::{HEADER_BYTES, Header, Tag, record_len};
 use crate::recovery::Recovered;
 use crate::segment::{FOOTER_BYTES, Footer, SegmentHeader};
 
@@ -64,7 +64,8 @@ impl Index {
     /// Writes the index and the footer behind the records, which end at `end` of the log, and cuts off the rest of
     /// the file. Returns the file's new length.
     pub(crate) fn write(&self, file: &dyn File, segment: &SegmentHeader, end: u64) -> io::Result<u64> {
-        let index_at = segment.file_offset(end);
+        // Behind the mark at the end of the records, which the commit thread may be about to write.
+        let index_at = segment.file_offset(end) + HEADER_BYTES as u64;
         let footer = Footer {
             index_at,
             index_len: self.entries.len() as u64,

@@ -13,7 +13,7 @@ use crate::record::{HEADER_BYTES, Header, body_is_whole, head_is_whole};
 use crate::scan::{End, scan};
 use crate::segment::{self, Footer, SPARE, SegmentHeader};
 use crate::shared::{Note, Shared, lock};
-use crate::{Damage, DamageKind, Event, Position, Stopped};
+use crate::{Damage, DamageKind, Durability, Event, Position, Stopped};
 
 /// How long after a refusal a spare is asked for again.
 const SPARE_RETRY: Duration = Duration::from_millis(250);
@@ -36,8 +36,8 @@ pub(crate) enum Job {
     },
     /// Make a spare.
     Spare,
-    /// Close the segment: it is to be removed.
-    Forget { number: u64 },
+    /// Remove the file of segment `number`.
+    Remove { number: u64 },
 }
 
 /// The keeper's jobs. Bounded by what asks for them: loads have a limit, of all else there is one at a time.
@@ -88,6 +88,7 @@ impl Jobs {
 pub(crate) struct Keeper {
     disk: Arc<dyn Disk>,
     shared: Arc<Shared>,
+    durability: Durability,
     segment_bytes: u64,
     /// Segments open for reading, the one used last at the end.
     open: VecDeque<Arc<Reader>>,
@@ -105,10 +106,11 @@ struct Reader {
 }
 
 impl Keeper {
-    pub(crate) fn new(disk: Arc<dyn Disk>, shared: Arc<Shared>, segment_bytes: u64) -> Keeper {
+    pub(crate) fn new(disk: Arc<dyn Disk>, shared: Arc<Shared>, durability: Durability, segment_bytes: u64) -> Keeper {
         Keeper {
             disk,
             shared,
+            durability,
             segment_bytes,
             open: VecDeque::new(),
             offered: None,
@@ -150,7 +152,7 @@ impl Keeper {
                 bytes,
             } => self.offer(number, end, from, bytes),
             Job::Spare => return self.make_spare(),
-            Job::Forget { number } => self.open.retain(|reader| reader.header.number != number),
+            Job::Remove { number } => return self.remove(number),
         }
         Ok(())
     }
@@ -270,6 +272,16 @@ impl Keeper {
             }
         }
         Ok(scan(file, &reader.header, End::At(end))?.index.entries().to_vec())
+    }
+
+    /// Each removal is safe before the next: a segment must not outlive the tombstones behind it.
+    fn remove(&mut self, number: u64) -> Result<(), Stopped> {
+        self.open.retain(|reader| reader.header.number != number);
+        let name = segment::name(number);
+        self.disk.remove(&name).map_err(stopped(&name, "remove"))?;
+        self.durability.sync_directory(self.disk.as_ref())?;
+        self.shared.note(Note::Removed);
+        Ok(())
     }
 
     fn make_spare(&mut self) -> Result<(), Stopped> {

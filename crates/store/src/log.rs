@@ -75,8 +75,10 @@ pub struct Log {
     batch: Batch,
     spare: Spare,
     collection: Collection,
-    /// Segments to be removed once all that was appended so far is durable.
-    removals: Vec<u64>,
+    /// Segments to be removed, each once the position with it is durable.
+    removals: VecDeque<(Position, u64)>,
+    /// Number of the next segment. No number is used twice while files of that name may yet be removed.
+    next_number: u64,
     /// Replacements refused so far.
     replacements_refused: u64,
     /// Whether the newest segment was begun by this process, and is written to.
@@ -165,6 +167,7 @@ impl Log {
         if self.stopped.is_none() {
             self.collect();
             self.hand_over();
+            self.dispatch_removals();
         }
         self.changed = !self.removals.is_empty() || self.collection.waits_for_owner();
     }

@@ -1,5 +1,9 @@
 //! How a log is kept.
 
+use crate::Stopped;
+use crate::disk::Disk;
+use crate::error::stopped;
+
 /// When a record counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -8,6 +12,16 @@ pub enum Durability {
     /// Once the disk has it (`fdatasync`): survives a power cut.
     #[default]
     Disk,
+}
+
+impl Durability {
+    /// Makes what was created, renamed and removed as durable as this says.
+    pub(crate) fn sync_directory(self, disk: &dyn Disk) -> Result<(), Stopped> {
+        match self {
+            Durability::Os => Ok(()),
+            Durability::Disk => disk.sync_directory().map_err(stopped(".", "sync of the directory")),
+        }
+    }
 }
 
 /// How a log is kept.

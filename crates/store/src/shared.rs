@@ -25,7 +25,7 @@ pub(crate) enum Note {
     Sealed { number: u64, file_bytes: u64 },
     /// The commit thread begins a new segment: the one before is to be sealed and a spare to be made.
     Rolled { sealable: Option<(u64, u64)> },
-    /// Segments were removed.
+    /// A segment was removed.
     Removed,
     /// The spare is there.
     SpareReady,

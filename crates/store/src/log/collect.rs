@@ -4,8 +4,8 @@
 //! old a value is, it moves to the head when its turn comes.
 
 use super::{Kind, Log, Spare};
-use crate::Event;
 use crate::keeper::Job;
+use crate::{Event, Position};
 
 /// Bytes of values offered at once, at most.
 const OFFER_BYTES_MAX: usize = 256 << 10;
@@ -124,15 +124,21 @@ impl Log {
         self.oldest_is_closed() && self.space.oldest().is_some_and(|oldest| oldest.live_bytes == 0)
     }
 
-    /// What the segment's values were replaced by is in the log before the file goes: the removal follows the batch
-    /// that waits now.
+    /// What the segment's values were replaced by is safe before the file goes.
     fn remove_oldest(&mut self) {
         if let Some(oldest) = self.space.remove_oldest() {
-            self.jobs.push(Job::Forget { number: oldest.number });
-            self.removals.push(oldest.number);
+            self.removals
+                .push_back((Position::before(self.batch.end()), oldest.number));
         }
         if !matches!(self.collection, Collection::Disabled) {
             self.collection = Collection::Idle;
+        }
+    }
+
+    pub(super) fn dispatch_removals(&mut self) {
+        let durable = self.durable();
+        while let Some((_, number)) = self.removals.pop_front_if(|(after, _)| *after <= durable) {
+            self.jobs.push(Job::Remove { number });
         }
     }
 

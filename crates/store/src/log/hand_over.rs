@@ -49,7 +49,7 @@ impl Log {
     }
 
     pub(super) fn hand_over(&mut self) {
-        if !self.shared.is_idle() || (self.batch.is_idle() && self.removals.is_empty()) {
+        if self.batch.is_idle() || !self.shared.is_idle() {
             return;
         }
         let roll = match self.next_segment() {
@@ -57,11 +57,8 @@ impl Log {
             Err(NoSpace) => return,
         };
         let batch = self.take_batch();
-        let remove = std::mem::take(&mut self.removals);
-        let buffer = self.shared.put_order(Order { roll, batch, remove });
-        if self.batch.len() == 0 {
-            self.batch.use_buffer(buffer);
-        }
+        let buffer = self.shared.put_order(Order { roll, batch });
+        self.batch.use_buffer(buffer);
         self.threads[COMMIT_THREAD].thread().unpark();
     }
 
@@ -70,7 +67,7 @@ impl Log {
         let newest = self.space.newest().copied();
         let fits =
             self.newest_is_open && newest.is_some_and(|newest| self.batch.end() - newest.base <= self.capacity());
-        if self.batch.is_idle() || fits {
+        if fits {
             return Ok(None);
         }
         if self.spare != Spare::Ready {
@@ -78,7 +75,8 @@ impl Log {
         }
         self.spare = Spare::Coming;
         let base = self.batch.start();
-        let number = newest.map_or(1, |newest| newest.number + 1);
+        let number = self.next_number;
+        self.next_number += 1;
         let file_bytes = self.options.segment_bytes;
         self.space.push(Segment {
             number,
@@ -97,11 +95,8 @@ impl Log {
         }))
     }
 
-    /// The batch to be written, accounted to the newest segment; an empty one if nothing is to be written.
+    /// The batch to be written, accounted to the newest segment.
     fn take_batch(&mut self) -> Batch {
-        if self.batch.is_idle() {
-            return Batch::default();
-        }
         let end = self.batch.end();
         let batch = std::mem::replace(&mut self.batch, Batch::new(end));
         let newest = self.space.newest_mut().expect("next_segment made one");

@@ -36,12 +36,13 @@ impl Log {
         } = found;
         let shared = Arc::new(Shared::new(end).map_err(io_error(dir, "making an eventfd"))?);
         let mut log = Log {
-            space: Space::new(segments),
             batch: Batch::new(end),
             jobs: Arc::default(),
             spare: Spare::Coming,
             collection: Collection::default(),
-            removals: Vec::new(),
+            removals: VecDeque::new(),
+            next_number: segments.last().map_or(1, |newest| newest.number + 1),
+            space: Space::new(segments),
             replacements_refused: 0,
             newest_is_open: false,
             in_flight_from: end,
@@ -98,7 +99,7 @@ impl Log {
         } = self.options;
         let committer = Committer::new(Arc::clone(disk), durability, segment_bytes);
         self.threads.push(commit::spawn(committer, Arc::clone(&self.shared))?);
-        let keeper = Keeper::new(Arc::clone(disk), Arc::clone(&self.shared), segment_bytes);
+        let keeper = Keeper::new(Arc::clone(disk), Arc::clone(&self.shared), durability, segment_bytes);
         self.threads.push(keeper.spawn(Arc::clone(&self.jobs))?);
         Ok(())
     }

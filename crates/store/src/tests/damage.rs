@@ -141,3 +141,23 @@ fn a_header_is_not_taken_for_that_of_another_segment() {
     assert!(SegmentHeader::read(file.as_ref(), 1).unwrap().is_some());
     assert!(SegmentHeader::read(file.as_ref(), 2).unwrap().is_none());
 }
+
+#[test]
+fn a_hole_of_cancelled_records_is_no_damage_even_if_the_pad_that_spans_it_was_not_written() {
+    let disk = SimulatedDisk::default();
+    let mut owner = Owner::new(&disk, small(Durability::Os), 9);
+    let first = owner.put_key(1, 100).unwrap();
+    owner.settle();
+    owner.put_and_cancel();
+    owner.put_key(2, 100).unwrap();
+    owner.settle();
+    let history = owner.history.clone();
+    drop(owner);
+    disk.with_content(&segments(&disk)[0], |content| {
+        let pad = RECORDS_AT as usize + record_len(history[&first].meta().len(), 100) as usize;
+        assert_ne!(content[pad..][..HEADER_BYTES], [0; HEADER_BYTES]);
+        content[pad..][..HEADER_BYTES].fill(0);
+    });
+    let found = check(&disk, &history);
+    assert_eq!((found.positions.len(), found.damage), (2, vec![]));
+}

@@ -20,6 +20,9 @@ use crate::{Damage, Durability, Event, Kind, Log, Options, Position, Refused};
 /// Every wait ends by then.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A key of which every put is taken back.
+const CANCELLED_KEY: u8 = 99;
+
 /// A put or a removal of `key`, by its running number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Written {
@@ -93,6 +96,9 @@ impl Owner {
 
     /// A turn of a loop: some records, then a submit, and sometimes a wait.
     pub(super) fn turn(&mut self) {
+        if self.random.random_bool(0.2) {
+            self.put_and_cancel();
+        }
         for _ in 0..self.random.random_range(1..12) {
             match self.random.random_range(0..100) {
                 // A refusal is as good a turn as any.
@@ -150,6 +156,16 @@ impl Owner {
         }
         self.history.insert(position, written);
         Ok(position)
+    }
+
+    /// Leaves a hole at the start of a batch if nothing else waits.
+    pub(super) fn put_and_cancel(&mut self) {
+        if let Ok(position) = self.put_key(CANCELLED_KEY, 700) {
+            assert!(self.log.cancel(position));
+            self.current.remove(&CANCELLED_KEY);
+            self.history.remove(&position);
+            self.pending.pop();
+        }
     }
 
     /// Takes back the last put, if it put something where nothing was.
@@ -279,7 +295,7 @@ pub(super) struct Found {
 pub(super) fn check(disk: &SimulatedDisk, history: &History) -> Found {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let found = recovery::find(&shared, Path::new("simulated")).unwrap();
-    let mut keeper = Keeper::new(shared, Arc::new(Shared::new(0).unwrap()), 64 << 10);
+    let mut keeper = Keeper::new(shared, Arc::new(Shared::new(0).unwrap()), Durability::Os, 64 << 10);
     let segments = found.segments.clone();
     let (mut positions, mut contents, mut lost) = (BTreeSet::new(), Contents::new(), Vec::new());
     let report = found.recovery.replay(|record| {
