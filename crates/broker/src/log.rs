@@ -15,11 +15,11 @@ pub(crate) fn len_of(held: &HeldMessages, delivery: &Delivery) -> u32 {
 
 /// Logs the current value of a key and gives up the record of the old one, if there is one.
 pub(crate) fn replace(record: &Record<'_>, old: Position, out: &mut dyn Sink) -> Result<Position, Full> {
-    let position = out.log(record)?;
-    if old != Position(0) {
-        out.release(old);
+    if old == Position(0) {
+        out.log(record)
+    } else {
+        out.replace(record, old)
     }
-    Ok(position)
 }
 
 /// Logs that a key is no more, if the log knows it: after what this is safe.

@@ -68,9 +68,14 @@ impl Broker {
         if published.refused && message.publish.qos == QoS::ExactlyOnce {
             return published;
         }
+        let mut sessions_reached = 0;
         for at in 0..fanout.matches.len() {
             let reached = self.deliver(at, &mut passing, published.refused, fanout, out);
+            sessions_reached += usize::from(reached);
             published.addressee_reached |= reached && self.is_addressee(message, fanout.matches[at].slot);
+        }
+        if let Keep::Never { .. } = message.keep {
+            published.sessions = sessions_reached;
         }
         published
     }

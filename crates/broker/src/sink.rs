@@ -26,6 +26,16 @@ pub trait Sink {
     /// [`Full`]: the disk or the quota is; the promise must be refused. [`Record::frees_space`] tells the records
     /// that ought to be taken from a reserve even then.
     fn log(&mut self, record: &Record<'_>) -> Result<Position, Full>;
+    /// Appends the present value of what the record at `old` says, and releases that one. A log may take it from its
+    /// reserve when it is full: the files do not grow by it for long.
+    ///
+    /// # Errors
+    /// [`Full`], as [`Sink::log`]; nothing is released then.
+    fn replace(&mut self, record: &Record<'_>, old: Position) -> Result<Position, Full> {
+        let position = self.log(record)?;
+        self.release(old);
+        Ok(position)
+    }
     /// The record need not be written any more. True if that was in time: then acknowledgements that wait for
     /// exactly this position are free. False: it is written, [`Sink::release`] it as any other.
     fn cancel(&mut self, position: Position) -> bool;

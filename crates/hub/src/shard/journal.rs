@@ -103,8 +103,6 @@ impl Journal {
     }
 
     pub(crate) fn append_record(&mut self, tenant: u32, record: &Record<'_>) -> Result<Position, Full> {
-        self.begin_meta(tenant, Entry::Broker(&[]).kind());
-        let body = record.encode(&mut self.meta);
         let kind = if record.is_tombstone() {
             Kind::Tombstone
         } else if record.frees_space() || self.is_relocating {
@@ -112,6 +110,22 @@ impl Journal {
         } else {
             Kind::Value
         };
+        self.append_record_as(tenant, kind, record)
+    }
+
+    /// Appends what takes the place of a record that is released next.
+    pub(crate) fn replace_record(&mut self, tenant: u32, record: &Record<'_>) -> Result<Position, Full> {
+        let kind = if record.is_tombstone() {
+            Kind::Tombstone
+        } else {
+            Kind::Replacement
+        };
+        self.append_record_as(tenant, kind, record)
+    }
+
+    fn append_record_as(&mut self, tenant: u32, kind: Kind, record: &Record<'_>) -> Result<Position, Full> {
+        self.begin_meta(tenant, Entry::Broker(&[]).kind());
+        let body = record.encode(&mut self.meta);
         self.commit(kind, body)
     }
 

@@ -53,6 +53,12 @@ impl Sink for Turn<'_> {
         self.journal.append_record(self.tenant, record)
     }
 
+    fn replace(&mut self, record: &Record<'_>, old: Position) -> Result<Position, Full> {
+        let position = self.journal.replace_record(self.tenant, record)?;
+        self.journal.release(old);
+        Ok(position)
+    }
+
     fn cancel(&mut self, position: Position) -> bool {
         let is_cancelled = self.journal.cancel(position);
         if is_cancelled {
