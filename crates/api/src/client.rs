@@ -106,10 +106,7 @@ impl Client {
             identity,
             audit: Arc::new(audit),
             hub: None,
-            hub_options: hub::Options {
-                shards: hub::shards_in(data).unwrap_or(1),
-                ..hub::Options::new(data)
-            },
+            hub_options: hub::Options::new(data),
             about: About::default(),
         }));
         let router = control_router(Arc::clone(&desk));

@@ -286,7 +286,7 @@ pub(crate) async fn set_labels(
     .await
 }
 
-/// `DELETE /v1/tenants/{tenant}/devices/{id}`: its sessions end with it.
+/// `DELETE /v1/tenants/{tenant}/devices/{id}`: its sessions and its twin end with it.
 pub(crate) async fn remove(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
@@ -300,6 +300,7 @@ pub(crate) async fn remove(
         desk.manifests.remove(&tenant, "Device", &id).await?;
     }
     desk.account_for(Action::Removed, &name, kind.as_str());
+    desk.wake_hub().await?;
     desk.settle().await?;
     Ok(StatusCode::NO_CONTENT)
 }

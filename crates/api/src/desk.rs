@@ -87,6 +87,14 @@ impl Desk {
         Ok(self.hub.get_or_try_init(start).await?)
     }
 
+    /// Starts the hub where none runs but one has run before: what it left may have to follow a change.
+    pub(crate) async fn wake_hub(&self) -> Done<()> {
+        if hub::shards_in(&self.hub_options.data).is_some() {
+            self.hub().await?;
+        }
+        Ok(())
+    }
+
     /// The hub, if it runs.
     pub(crate) fn running_hub(&self) -> Option<&Arc<Hub>> {
         self.hub.get()

@@ -121,6 +121,25 @@ async fn a_twin_that_is_set_is_there_at_the_next_start() {
 }
 
 #[tokio::test]
+async fn a_device_that_is_added_again_does_not_inherit_the_twin() {
+    let data = tempfile::tempdir().unwrap();
+    let client = open(data.path()).await;
+    add(&client, "pump-7").await;
+    let twin = paths::twin(&pump());
+    client.good(Method::PATCH, &twin, b"{\"a\": 1}".to_vec()).await.unwrap();
+    client.close().await;
+    let client = open(data.path()).await;
+    let device = paths::client(&pump(), ClientKind::Device);
+    client.good(Method::DELETE, &device, Vec::new()).await.unwrap();
+    client.close().await;
+    let client = open(data.path()).await;
+    add(&client, "pump-7").await;
+    let twin: Value = client.get(&twin).await.unwrap();
+    assert_eq!(twin["desired"], json!({"$version": 0}));
+    client.close().await;
+}
+
+#[tokio::test]
 async fn a_twin_of_a_device_that_nobody_added_is_refused() {
     let data = tempfile::tempdir().unwrap();
     let client = open(data.path()).await;

@@ -38,11 +38,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// One shard in `data` that lets nobody in without credentials, with every other default.
+    /// A hub in `data` with every default: it lets nobody in without credentials, and has as many shards as wrote the
+    /// logs that are there, at first one for each core.
     pub fn new(data: &Path) -> Self {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             data: data.to_owned(),
-            shards: 1,
+            shards: shards_in(data).unwrap_or_else(cores),
             log: store::Options::default(),
             allow_anonymous: false,
             low_latency: false,
@@ -261,7 +263,7 @@ impl Hub {
         self.ask(tenant, |answer| Ask::Sessions { answer }).await
     }
 
-    /// Ends the sessions and connections of a device or app that was removed.
+    /// Ends the sessions, connections and twin of a device or app that was removed.
     pub async fn forget(&self, tenant: &str, owner: &str) {
         self.tell(tenant, Ask::Forget { owner: owner.into() }).await;
     }

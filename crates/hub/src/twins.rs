@@ -98,6 +98,24 @@ pub(crate) fn announce_desired(tenant: &mut Tenant, turn: &mut Turn<'_>, device:
     pipeline::announce(tenant, turn, &topic, desired, QoS::AtLeastOnce, true);
 }
 
+/// Forgets the twin of a device that was removed: one of the same id that is added later begins anew.
+pub(crate) fn forget(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str) {
+    let Some(stored) = tenant.twins.remove(device) else {
+        return;
+    };
+    if stored.position > Position::default() {
+        match turn
+            .journal
+            .append(turn.tenant, Kind::Tombstone, Entry::TwinGone(device), &[])
+        {
+            Ok(_) => turn.journal.release(stored.position),
+            Err(_) => tracing::error!(%device, "the log is full: the twin of a removed device comes back at a restart"),
+        }
+    }
+    // Without payload: what was retained is no more (MQTT-3.3.1-6).
+    announce_desired(tenant, turn, device, b"");
+}
+
 /// Changes a twin and has the log keep it; what `change` returned and the position that makes it safe.
 fn update<R>(
     tenant: &mut Tenant,

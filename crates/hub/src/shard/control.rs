@@ -48,7 +48,7 @@ pub(crate) enum Ask {
     },
     /// What each route did.
     Routes { answer: oneshot::Sender<Vec<RouteInfo>> },
-    /// The owner was removed: ends what it has.
+    /// The owner was removed: ends its sessions, and its twin if it was a device.
     Forget { owner: Arc<str> },
     /// A credential was revoked: ends the connections of its owner; its sessions stay.
     Disconnect { owner: Arc<str> },
@@ -133,6 +133,7 @@ impl Shard {
             Ask::Disconnect { owner } => self.disconnect(now, number, &owner),
             Ask::Forget { owner } => {
                 self.with_tenant(now, number, |tenant, turn| {
+                    twins::forget(tenant, turn, &owner);
                     tenant
                         .broker
                         .remove_owner(now, &owner, ReasonCode::AdministrativeAction, turn)

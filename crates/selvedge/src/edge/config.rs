@@ -244,18 +244,17 @@ impl Config {
 
     /// How the hub is run.
     pub(crate) fn hub_options(&self) -> hub::Options {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let options = hub::Options::new(&self.data);
         hub::Options {
-            data: self.data.clone(),
             shards: match self.shards {
-                // The logs that are there say how many wrote them.
-                0 => hub::shards_in(&self.data).unwrap_or_else(cores),
+                0 => options.shards,
                 shards => shards,
             },
             log: self.store.options(),
             allow_anonymous: self.allow_anonymous,
             low_latency: self.low_latency,
             limits: self.limits.hub(),
+            ..options
         }
     }
 }
