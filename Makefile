@@ -4,6 +4,7 @@
 
 SHELL := /bin/bash
 FAST := target/fast/selvedge
+RELEASE := target/release/selvedge
 PYTHON := target/venv/bin/python
 FUZZ_SECONDS ?= 60
 
@@ -33,9 +34,11 @@ test-blackbox: build ## tests of the running program; BROKER=mosquitto checks th
 	cargo build --quiet --profile fast -p rumqttc-echo
 	$(PYTHON) -m pytest tests/blackbox -q -n 4 --dist loadfile
 
-bench: build ## the promised figures, measured here beside Mosquitto, as ratios with intervals
-	@tools/install.sh system
-	$(FAST) evaluate rtt --preset closed --runs 5 --out target/bench
+bench: ## the promised figures, measured here beside Mosquitto, as ratios with intervals
+	@tools/install.sh rust system
+	cargo build --release -p selvedge
+	$(RELEASE) evaluate rtt --preset closed --runs 5 --out target/bench
+	$(RELEASE) evaluate capacity --out target/bench
 
 lint: ## formatting, lints, licences and advisories, as CI has them
 	@tools/install.sh rust python shellcheck deny

@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::proc::{self, line};
-use crate::rtt::Plan;
 
 /// The machine and the program, as they were during a run. What a kernel does not say is absent, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,8 +62,8 @@ pub struct Load {
     pub idle_s: f64,
 }
 
-/// What can be said before a run.
-pub(crate) fn observe(plan: &Plan) -> Environment {
+/// What can be said before a run that replays data of these names and hashes.
+pub(crate) fn observe(data_hashes: Vec<(String, String)>) -> Environment {
     Environment {
         started_at: utc_now(),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -81,11 +80,7 @@ pub(crate) fn observe(plan: &Plan) -> Environment {
         cgroup_limits: cgroup_limits(),
         loopback_qdisc: loopback_qdisc(),
         socket_options: socket_options(),
-        data_hashes: plan
-            .trace()
-            .map(|trace| (trace.source.clone(), trace.sha256.clone()))
-            .into_iter()
-            .collect(),
+        data_hashes,
         before: proc::load(),
         ..Environment::default()
     }
@@ -189,11 +184,10 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rtt::Options;
 
     #[test]
     fn a_run_says_when_it_was_on_what_and_with_which_libraries() {
-        let seen = observe(&Plan::new(Options::default(), None).unwrap());
+        let seen = observe(Vec::new());
         assert!(
             seen.started_at.len() == 20 && seen.started_at.ends_with('Z'),
             "{}",

@@ -3,6 +3,7 @@
 //! Measures through public protocols alone, so that what we did not write is measured by the same means.
 
 mod arms;
+pub mod capacity;
 pub mod cli;
 pub mod environment;
 pub mod figures;

@@ -47,6 +47,11 @@ pub(crate) fn rss_bytes(pid: u32) -> Option<u64> {
     kib_field(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss:")
 }
 
+/// Proportional share of memory of a process, in bytes: a page that n processes map counts a n-th.
+pub(crate) fn pss_bytes(pid: u32) -> Option<u64> {
+    kib_field(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Pss:")
+}
+
 /// Memory of the machine, in bytes.
 pub(crate) fn memory_bytes() -> Option<u64> {
     kib_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// How the hidden commands of this program are reached.
@@ -71,4 +71,30 @@ pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// One CPU for servers and another for the generator, as far apart as they can be; none where there is but one.
+pub(crate) fn cpus_apart(ours: &CpuSet) -> (Option<usize>, Option<usize>) {
+    let mut all = (0..CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu));
+    match (all.next(), all.next_back()) {
+        (Some(first), Some(last)) => (Some(first), Some(last)),
+        _ => (None, None),
+    }
+}
+
+/// Raises this process's limit of open files to `needed`, or as near as may be. Servers inherit it. Returns whether that
+/// is enough.
+pub(crate) fn raise_file_limit(needed: u64) -> bool {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let wanted = [hard.map(|hard| hard.max(needed)), hard];
+    wanted.into_iter().any(|limit| {
+        let set = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: limit,
+                maximum: limit,
+            },
+        );
+        set.is_ok() && limit.is_none_or(|limit| limit >= needed)
+    })
 }

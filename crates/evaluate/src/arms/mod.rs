@@ -16,8 +16,10 @@ use crate::generator::socket::Endpoint;
 use crate::rtt::ArmKind;
 pub(crate) use certificates::Certificates;
 pub use launch::Helper;
-pub(crate) use launch::{launch, pin_to};
-use process::ServerProcess;
+pub(crate) use launch::{cpus_apart, launch, pin_to, raise_file_limit};
+pub(crate) use mosquitto::find as find_mosquitto;
+pub(crate) use process::ServerProcess;
+pub(crate) use selvedge::find as find_selvedge;
 
 /// What all arms of a run share.
 pub(crate) struct Site {
@@ -117,7 +119,7 @@ fn launch_recipe(recipe: Recipe, site: &Site, directory: &Path, address: SocketA
 }
 
 /// A loopback address that nobody has now; servers bind it a moment later.
-fn free_address() -> std::io::Result<SocketAddr> {
+pub(crate) fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 

@@ -1,7 +1,7 @@
 //! Mosquitto, anonymous, with nothing switched on but TCP_NODELAY: the baseline that everybody knows.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Recipe, Site, find_program};
@@ -10,13 +10,23 @@ use crate::generator::fleet::Protocol;
 /// The filter of a responder that no route serves.
 pub(super) const EVERY_TELEMETRY: &str = "devices/+/telemetry";
 
-pub(super) fn prepare(site: &Site, directory: &Path, address: SocketAddr, tls: bool) -> Result<Recipe, String> {
+/// Its program and version.
+///
+/// # Errors
+/// It is not installed, in words that say what would help.
+pub(crate) fn find(named: Option<&PathBuf>) -> Result<(PathBuf, String), String> {
     let usual = ["/usr/sbin/mosquitto".into(), "/usr/local/sbin/mosquitto".into()];
-    let program = find_program(site.mosquitto_program.as_ref(), "mosquitto", &usual, "--mosquitto")?;
+    let program = find_program(named, "mosquitto", &usual, "--mosquitto")?;
+    let version = version(&program);
+    Ok((program, version))
+}
+
+pub(super) fn prepare(site: &Site, directory: &Path, address: SocketAddr, tls: bool) -> Result<Recipe, String> {
+    let (program, version) = find(site.mosquitto_program.as_ref())?;
     let file = directory.join("mosquitto.conf");
     std::fs::write(&file, configuration(site, address, tls)).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(Recipe {
-        version: version(&program),
+        version,
         program,
         arguments: vec!["-c".to_owned(), file.display().to_string()],
         settings: format!(

@@ -84,7 +84,8 @@ impl ServerProcess {
         ))
     }
 
-    fn ended_within(&self, limit: Duration) -> bool {
+    /// Waits at most `limit` for its end; whether it came.
+    pub(crate) fn ended_within(&self, limit: Duration) -> bool {
         let timeout = Timespec {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: i64::from(limit.subsec_nanos()),
@@ -123,6 +124,40 @@ impl ServerProcess {
     pub(crate) fn signal(&self, signal: Signal) {
         // A process that has ended needs no signal.
         let _ = pidfd_send_signal(&self.pidfd, signal);
+    }
+
+    /// Time since it was started.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Asks it to stop and waits.
+    ///
+    /// # Errors
+    /// It still runs after `limit`.
+    pub(crate) fn stop(&self, limit: Duration) -> Result<(), String> {
+        self.end_by(Signal::TERM, limit)
+    }
+
+    /// Ends it as `kill -9` does.
+    ///
+    /// # Errors
+    /// It still runs after `limit`.
+    pub(crate) fn kill(&self, limit: Duration) -> Result<(), String> {
+        self.end_by(Signal::KILL, limit)
+    }
+
+    fn end_by(&self, signal: Signal, limit: Duration) -> Result<(), String> {
+        self.signal(signal);
+        if self.ended_within(limit) {
+            return Ok(());
+        }
+        Err(format!("{} still runs {limit:?} after it was told to end", self.name))
+    }
+
+    /// Proportional share of memory in bytes: pages that others map too are counted in part.
+    pub(crate) fn pss_bytes(&self) -> Option<u64> {
+        proc::pss_bytes(self.child.id())
     }
 
     /// CPU seconds of all its threads so far.

@@ -1,10 +1,10 @@
 //! Selvedge's edge hub with everything switched on, set up as a user does: by its own commands.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Recipe, Site, find_program};
+use super::{Helper, Recipe, Site, find_program};
 use crate::environment::hexadecimal;
 use crate::generator::device_id;
 use crate::generator::fleet::Protocol;
@@ -22,15 +22,25 @@ spec:
     - topic: apps/responder/in/{device}
 ";
 
+/// Its program and version; the one beside this program where none is named.
+///
+/// # Errors
+/// It is not there, or does not say its version, in words that say what would help.
+pub(crate) fn find(named: Option<&PathBuf>, helper: &Helper) -> Result<(PathBuf, String), String> {
+    let beside = helper.program.with_file_name("selvedge");
+    let program = find_program(named, "selvedge", &[beside], "--selvedge")?;
+    let version = output_of(&program, &["--version"])?.trim().to_owned();
+    Ok((program, version))
+}
+
 pub(super) fn prepare(kind: &ArmKind, site: &Site, directory: &Path, address: SocketAddr) -> Result<Recipe, String> {
-    let beside = site.helper.program.with_file_name("selvedge");
-    let program = find_program(site.selvedge_program.as_ref(), "selvedge", &[beside], "--selvedge")?;
+    let (program, version) = find(site.selvedge_program.as_ref(), &site.helper)?;
     let data = directory.join("data");
     let password = password()?;
     set_up(&program, directory, &data, site.devices, &password)?;
     let tls = *kind == ArmKind::SelvedgeTls;
     Ok(Recipe {
-        version: output_of(&program, &["--version"])?.trim().to_owned(),
+        version,
         arguments: edge_arguments(kind, site, &data, address),
         program,
         settings: settings(kind),
@@ -81,7 +91,11 @@ fn edge_arguments(kind: &ArmKind, site: &Site, data: &Path, address: SocketAddr)
     let mut arguments: Vec<String> = ["edge", "--data"].map(str::to_owned).into();
     arguments.push(data.display().to_string());
     if *kind == ArmKind::SelvedgeTls {
-        let listener = ["--mqtts".to_owned(), address.to_string(), "--tls-certificate".to_owned()];
+        let listener = [
+            "--mqtts".to_owned(),
+            address.to_string(),
+            "--tls-certificate".to_owned(),
+        ];
         arguments.extend(listener);
         arguments.push(site.certificates.certificate.display().to_string());
         arguments.push("--tls-key".to_owned());

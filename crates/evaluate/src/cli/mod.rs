@@ -1,5 +1,6 @@
 //! `selvedge evaluate …`: what the command line can ask for. The `selvedge` program only mounts it.
 
+mod capacity;
 mod outcome;
 mod rtt;
 
@@ -15,6 +16,8 @@ use crate::{arms, servers};
 pub enum Command {
     /// Full-stack round trip of the device-edge model: Selvedge beside Mosquitto, a TCP relay and a raw socket
     Rtt(Box<rtt::Rtt>),
+    /// Memory, time until ready, and acknowledged messages that survive kill -9: Selvedge beside Mosquitto
+    Capacity(Box<capacity::Capacity>),
     /// Measure again what a raw file holds, with its options and seed
     Replay(rtt::Replay),
     /// Make the report of raw files again
@@ -63,6 +66,7 @@ impl Command {
     fn dispatch(self, prefix: &[&str]) -> Result<(), Failure> {
         match self {
             Command::Rtt(rtt) => rtt.run(prefix),
+            Command::Capacity(capacity) => capacity.run(prefix),
             Command::Replay(replay) => replay.run(prefix),
             Command::Report(report) => report.run(),
             Command::Launch { cpu, command } => {

@@ -113,7 +113,8 @@ fn measure(plan: &Plan, prefix: &[&str], out: &Path, progress: &mut dyn Progress
     Ok(run)
 }
 
-fn progress() -> Box<dyn Progress> {
+/// A bar on a terminal, else lines.
+pub(super) fn progress() -> Box<dyn Progress> {
     let terminal = std::io::stderr();
     if terminal.is_terminal() {
         Box::new(Bar::new(terminal))

@@ -8,7 +8,7 @@ mod summary;
 #[cfg(test)]
 pub(crate) mod synthetic;
 mod table;
-mod words;
+pub(crate) mod words;
 
 pub use csv::csv;
 pub use html::html;

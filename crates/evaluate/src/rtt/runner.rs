@@ -41,7 +41,8 @@ pub enum RunError {
 /// Nothing could be measured; see [`RunError`].
 pub fn run(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<Run, RunError> {
     let started = Instant::now();
-    let before = environment::observe(plan);
+    let data = plan.trace().map(|trace| (trace.source.clone(), trace.sha256.clone()));
+    let before = environment::observe(data.into_iter().collect());
     let mut runner = Runner::new(plan, Stand::set_up(plan, helper, progress)?, started);
     runner.measure(progress)?;
     progress.done();

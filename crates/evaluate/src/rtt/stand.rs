@@ -3,7 +3,6 @@
 use std::io;
 
 use mqtt::QoS;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
@@ -50,7 +49,7 @@ impl Stand {
     pub(crate) fn set_up(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<Stand, RunError> {
         let keeps_clients = allow_files(plan);
         let affinity_before = sched_getaffinity(None).map_err(io::Error::from)?;
-        let (server_cpu, generator_cpu) = cpus(&affinity_before);
+        let (server_cpu, generator_cpu) = arms::cpus_apart(&affinity_before);
         if let Some(cpu) = generator_cpu {
             arms::pin_to(cpu)?;
         }
@@ -191,15 +190,6 @@ fn site(plan: &Plan, helper: &Helper, cpu: Option<usize>, directory: &TempDir) -
     })
 }
 
-/// One CPU for servers and another for the generator, as far apart as they can be; none where there is but one.
-fn cpus(ours: &CpuSet) -> (Option<usize>, Option<usize>) {
-    let mut all = (0..CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu));
-    match (all.next(), all.next_back()) {
-        (Some(first), Some(last)) => (Some(first), Some(last)),
-        _ => (None, None),
-    }
-}
-
 /// A connection is a file, and ten thousand devices need more than the usual 1,024: raises the limit to what all arms'
 /// clients need together, or as near as may be. Servers inherit it. Returns whether that is enough.
 fn allow_files(plan: &Plan) -> bool {
@@ -210,16 +200,5 @@ fn allow_files(plan: &Plan) -> bool {
         .max()
         .unwrap_or(1);
     let needed = (devices + FILES_PER_ARM) * (plan.arms().len() as u64 + 1) + FILES_OF_OUR_OWN;
-    let hard = getrlimit(Resource::Nofile).maximum;
-    let wanted = [hard.map(|hard| hard.max(needed)), hard];
-    wanted.into_iter().any(|limit| {
-        let set = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: limit,
-                maximum: limit,
-            },
-        );
-        set.is_ok() && limit.is_none_or(|limit| limit >= needed)
-    })
+    arms::raise_file_limit(needed)
 }

@@ -1,6 +1,6 @@
 //! Where resampling takes its randomness from.
 
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A seeded stream of random draws and how often to resample with it; equal ones give equal intervals, on any machine.
@@ -22,5 +22,15 @@ impl Bootstrap {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
         Bootstrap { rng, resamples }
+    }
+
+    /// `statistic` of each resample of `units`, drawn with replacement; where it is defined.
+    pub(crate) fn of(&mut self, units: &[f64], statistic: impl Fn(&[f64]) -> Option<f64>) -> Vec<f64> {
+        let resample = |rng: &mut ChaCha8Rng| -> Vec<f64> {
+            units.iter().map(|_| units[rng.random_range(0..units.len())]).collect()
+        };
+        (0..self.resamples)
+            .filter_map(|_| statistic(&resample(&mut self.rng)))
+            .collect()
     }
 }

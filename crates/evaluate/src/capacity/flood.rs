@@ -1,0 +1,210 @@
+//! QoS 1 messages to an offline persistent session, and what of them comes out of it.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use mqtt::{Packet, PacketId};
+
+use super::client::{Client, acknowledge};
+use crate::generator::socket::Endpoint;
+
+const TOPIC: &str = "capacity/messages";
+const SUBSCRIBER: &str = "capacity-subscriber";
+/// Bytes at the start of a payload that hold the message's number.
+const NUMBER_BYTES: usize = 8;
+/// A publisher whose messages are not acknowledged for this long has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Once nothing came for this long, nothing will.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// Makes the session that messages are queued for, and leaves it offline.
+pub(super) fn open_session(endpoint: &Endpoint) -> io::Result<()> {
+    let mut client = Client::connect(endpoint, SUBSCRIBER, false)?;
+    client.subscribe(TOPIC)?;
+    client.disconnect()
+}
+
+/// When publishing ends.
+#[derive(Clone, Copy)]
+pub(super) enum Until {
+    /// After so many acknowledged messages.
+    Acknowledged(u64),
+    /// After this time, with messages in flight.
+    Elapsed(Duration),
+}
+
+/// What became of published messages. A message's number is its place in the order of sending.
+#[derive(Default)]
+pub(super) struct Published {
+    /// Time from sending to acknowledgement in µs, in the order of acknowledgement.
+    pub(super) latency_us: Vec<f64>,
+    /// Whether each message, by number, was acknowledged.
+    pub(super) acknowledged: Vec<bool>,
+    /// Seconds from the first sending to the end.
+    pub(super) wall_s: f64,
+}
+
+impl Published {
+    /// Messages acknowledged.
+    pub(super) fn count(&self) -> u64 {
+        self.latency_us.len() as u64
+    }
+}
+
+/// One publisher in a closed loop: `in_flight` messages out at once, the next sent when one is acknowledged.
+pub(super) struct Publisher {
+    client: Client,
+    in_flight: u64,
+    payload: Vec<u8>,
+    /// What the payload's numbers begin with.
+    first_number: u64,
+    /// Number and time of the message in flight under each packet identifier.
+    out: Vec<Option<(u64, Instant)>>,
+    published: Published,
+}
+
+impl Publisher {
+    pub(super) fn connect(endpoint: &Endpoint, in_flight: u16, payload_bytes: u32) -> io::Result<Publisher> {
+        Ok(Publisher {
+            client: Client::connect(endpoint, "capacity-publisher", true)?,
+            in_flight: u64::from(in_flight),
+            payload: vec![b'x'; (payload_bytes as usize).max(NUMBER_BYTES)],
+            out: vec![None; usize::from(u16::MAX) + 1],
+            first_number: 0,
+            published: Published::default(),
+        })
+    }
+
+    /// Numbers from `first_number` on, so that [`fetch`] tells these messages from those of another publisher.
+    pub(super) fn numbered_from(self, first_number: u64) -> Publisher {
+        Publisher { first_number, ..self }
+    }
+
+    /// Publishes, and keeps what the server has acknowledged.
+    ///
+    /// # Errors
+    /// The connection failed, or no acknowledgement came for 30 s.
+    pub(super) fn run(&mut self, until: Until) -> io::Result<()> {
+        let started = Instant::now();
+        while !self.is_done(until, started) {
+            self.fill(until)?;
+            if !self.take_acknowledgements(PATIENCE)? {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no acknowledgement for 30 s"));
+            }
+        }
+        self.published.wall_s = started.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Messages acknowledged so far.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.published.count()
+    }
+
+    /// What the server had acknowledged by its end, counting what was still on its way.
+    pub(super) fn after_the_end(mut self) -> Published {
+        // Ends by the end of the connection, whichever way the kernel words it.
+        while self.take_acknowledgements(QUIET).unwrap_or(false) {}
+        self.published
+    }
+
+    fn is_done(&self, until: Until, started: Instant) -> bool {
+        match until {
+            Until::Acknowledged(count) => self.published.count() >= count,
+            Until::Elapsed(limit) => started.elapsed() >= limit,
+        }
+    }
+
+    fn fill(&mut self, until: Until) -> io::Result<()> {
+        let most = match until {
+            Until::Acknowledged(count) => count,
+            Until::Elapsed(_) => u64::MAX,
+        };
+        loop {
+            let number = self.published.acknowledged.len() as u64;
+            if number >= most || number - self.published.count() >= self.in_flight {
+                return self.client.flush();
+            }
+            self.send(number)?;
+        }
+    }
+
+    fn send(&mut self, number: u64) -> io::Result<()> {
+        let id = packet_id(number);
+        let slot = &mut self.out[usize::from(id.get())];
+        if slot.is_some() {
+            return Err(io::Error::other(
+                "a message was passed over while 65,535 later ones were acknowledged",
+            ));
+        }
+        *slot = Some((number, Instant::now()));
+        self.payload[..NUMBER_BYTES].copy_from_slice(&(self.first_number + number).to_be_bytes());
+        self.published.acknowledged.push(false);
+        self.client.publish(id, TOPIC, &self.payload);
+        Ok(())
+    }
+
+    fn take_acknowledgements(&mut self, limit: Duration) -> io::Result<bool> {
+        let Publisher {
+            client, out, published, ..
+        } = self;
+        client.receive(limit, |packet, _| {
+            let Packet::PubAck(ack) = packet else { return };
+            if let Some((number, sent)) = out[usize::from(ack.packet_id.get())].take() {
+                published.acknowledged[number as usize] = true;
+                published.latency_us.push(sent.elapsed().as_secs_f64() * 1e6);
+            }
+        })
+    }
+}
+
+fn packet_id(number: u64) -> PacketId {
+    let id = (number % u64::from(u16::MAX)) as u16 + 1;
+    PacketId::new(id).unwrap_or(PacketId::MIN)
+}
+
+/// What came out of the session.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Fetched {
+    /// Messages that were acknowledged to the publisher and did not come.
+    pub(super) lost: u64,
+    /// Deliveries beyond the first of a message.
+    pub(super) duplicates: u64,
+}
+
+/// Connects the session again, takes all that it holds, and holds it against what was `acknowledged`, by number.
+pub(super) fn fetch(endpoint: &Endpoint, acknowledged: &[bool]) -> io::Result<Fetched> {
+    let mut client = Client::begin(endpoint, SUBSCRIBER, false)?;
+    let (mut came, mut fetched) = (vec![false; acknowledged.len()], Fetched::default());
+    while client.receive(QUIET, |packet, out| {
+        let Some((number, id)) = message(packet) else { return };
+        if let Some(seen) = came.get_mut(number as usize) {
+            fetched.duplicates += u64::from(std::mem::replace(seen, true));
+        }
+        acknowledge(id, out);
+    })? {}
+    let missing = acknowledged
+        .iter()
+        .zip(&came)
+        .filter(|(acked, came)| **acked && !**came);
+    fetched.lost = missing.count() as u64;
+    Ok(fetched)
+}
+
+/// Connects the session again until its first message comes, and leaves that unacknowledged.
+pub(super) fn first_message(endpoint: &Endpoint) -> io::Result<()> {
+    let mut client = Client::begin(endpoint, SUBSCRIBER, false)?;
+    let mut came = false;
+    while !came {
+        if !client.receive(PATIENCE, |packet, _| came |= message(packet).is_some())? {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no queued message for 30 s"));
+        }
+    }
+    Ok(())
+}
+
+fn message(packet: &Packet<'_>) -> Option<(u64, PacketId)> {
+    let Packet::Publish(publish) = packet else { return None };
+    let number = publish.payload.first_chunk::<NUMBER_BYTES>()?;
+    Some((u64::from_be_bytes(*number), publish.packet_id?))
+}

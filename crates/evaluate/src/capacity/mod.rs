@@ -1,0 +1,23 @@
+//! What a broker takes and holds: memory, time until ready, and acknowledged messages that survive `kill -9`.
+//!
+//! Selvedge beside Mosquitto with persistence on, in interleaved blocks of a seeded order (rule 9). Load is a closed loop
+//! (rule 1): one publisher with a fixed number of messages in flight.
+
+mod client;
+mod contender;
+mod durable;
+mod experiment;
+mod flood;
+mod memory;
+mod options;
+mod ready;
+mod record;
+mod summary;
+mod table;
+
+pub use contender::Contender;
+pub use experiment::run;
+pub use options::{Options, Part};
+pub use record::{About, CapacityRun, Figure, Sample};
+pub use summary::{Row, Verdict, summarise};
+pub use table::table;

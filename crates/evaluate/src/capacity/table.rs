@@ -1,0 +1,131 @@
+//! The terminal table: within 100 columns (rule 15).
+
+use std::fmt::Write as _;
+
+use super::record::{CapacityRun, Figure};
+use super::summary::{Promise, Row, Unit, Verdict};
+use crate::report::words;
+use crate::stats::{Outcome, median};
+
+use crate::report::words::count;
+
+/// Above this share of its core the generator may have been the limit (rule 10).
+const GENERATOR_LIMIT: f64 = 0.8;
+
+/// Every row, then what has to be known to read them.
+pub fn table(run: &CapacityRun, rows: &[Row]) -> String {
+    let mut out = String::new();
+    let method = rows
+        .iter()
+        .find_map(|row| row.ratio)
+        .map_or("", |ratio| ratio.interval.method.words());
+    line(
+        &mut out,
+        [
+            "",
+            "selvedge",
+            "mosquitto",
+            &format!("× mosquitto ({method})"),
+            "promise",
+        ],
+    );
+    for row in rows {
+        let figure = |estimate: Option<&_>| {
+            estimate.map_or_else(
+                || "–".to_owned(),
+                |estimate: &crate::stats::Estimate| shown(estimate.value, row.unit),
+            )
+        };
+        let ratio = row.ratio.as_ref().map(words::ratio).unwrap_or_default();
+        let promise = row
+            .verdict
+            .map(|verdict| promised(verdict, row.unit))
+            .unwrap_or_default();
+        let cells = [figure(row.selvedge.as_ref()), figure(row.mosquitto.as_ref())];
+        line(&mut out, [&row.label, &cells[0], &cells[1], &ratio, &promise]);
+    }
+    out.push('\n');
+    for note in notes(run) {
+        let _ = writeln!(out, "  {}", words::shortened(&note, 98));
+    }
+    out
+}
+
+fn line(out: &mut String, [label, selvedge, mosquitto, ratio, promise]: [&str; 5]) {
+    let text = format!("  {label:<38}{selvedge:>11}{mosquitto:>11}  {ratio:<17} {promise}");
+    let _ = writeln!(out, "{}", text.trim_end());
+}
+
+fn promised(verdict: Verdict, unit: Unit) -> String {
+    let bound = match verdict.promise {
+        Promise::AtMost(bound) => format!("≤ {}", shown(bound, unit)),
+        Promise::AtLeast(bound) => format!("≥ {}", shown(bound, unit)),
+    };
+    let outcome = match verdict.outcome {
+        Outcome::Pass => "kept",
+        Outcome::Fail => "BROKEN",
+        Outcome::Undecided => "undecided",
+    };
+    format!("{bound} {outcome}")
+}
+
+fn shown(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Megabytes => words::bytes(value),
+        Unit::Kibibytes => format!("{} KiB", words::round(value / 1024.0)),
+        Unit::Ms => words::duration(value * 1e3),
+        Unit::Us => words::duration(value),
+        Unit::PerS => format!("{}/s", count(value.round() as u64)),
+        Unit::Messages => count(value.round() as u64),
+    }
+}
+
+fn notes(run: &CapacityRun) -> Vec<String> {
+    let options = &run.options;
+    let mut notes: Vec<String> = run
+        .programs
+        .iter()
+        .map(|program| format!("{}: {}.", program.version, program.settings))
+        .collect();
+    notes.push(format!(
+        "Medians of {} blocks in random order, seed {}.",
+        options.blocks, run.seed
+    ));
+    notes.push(format!(
+        "Closed loop: {} QoS 1 messages in flight for {} ms, then kill -9.",
+        options.in_flight, options.duration_ms
+    ));
+    notes.push("Memory of the process alone; ready: from its start to the answer to the first CONNECT.".to_owned());
+    notes.extend(generator(run));
+    let (before, after) = (run.environment.before, run.environment.after);
+    notes.push(format!(
+        "Load of the machine {:.1} before, {:.1} after; {:.1} s stolen by its host.",
+        before.average_1m,
+        after.average_1m,
+        after.steal_s - before.steal_s
+    ));
+    if !run.environment.optimised {
+        notes.push("This program was built without optimisation: the figures are no results.".to_owned());
+    }
+    notes.extend(run.skipped.iter().cloned());
+    notes
+}
+
+fn generator(run: &CapacityRun) -> Option<String> {
+    let of_generator = run
+        .samples
+        .iter()
+        .filter(|sample| sample.figure == Figure::GeneratorCpuShare);
+    let shares: Vec<f64> = of_generator.filter_map(|sample| sample.value).collect();
+    let busiest = shares.iter().copied().fold(0.0, f64::max);
+    let verdict = if busiest > GENERATOR_LIMIT {
+        "; above 80 % it may have been the limit"
+    } else {
+        ""
+    };
+    Some(format!(
+        "The generator used {:.0} % of its core while it published, {:.0} % at most{verdict}.",
+        median(&shares)? * 100.0,
+        busiest * 100.0
+    ))
+}
