@@ -95,7 +95,7 @@ impl Journal {
         self.begin_meta(tenant, entry.kind());
         match entry {
             Entry::Tenant(text) | Entry::Twin(text) | Entry::TwinGone(text) => {
-                self.meta.extend_from_slice(text.as_bytes())
+                self.meta.extend_from_slice(text.as_bytes());
             }
             Entry::Broker(bytes) => self.meta.extend_from_slice(bytes),
         }

@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::websocket::{self, Answer, WebSocket};
 
 /// How a read of a ready socket ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// Bytes were appended, perhaps none (a false alarm, or TLS and WebSocket talking among themselves).
     Bytes,

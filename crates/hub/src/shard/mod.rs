@@ -255,7 +255,7 @@ impl Shard {
                     continue;
                 };
                 self.with_tenant(now, connection.tenant, |tenant, turn| {
-                    tenant.broker.writable(turn.now, conn, turn)
+                    tenant.broker.writable(turn.now, conn, turn);
                 });
             }
         }

@@ -102,7 +102,7 @@ impl Shard {
         match packet {
             Packet::Publish(publish) => {
                 self.with_tenant(now, tenant, |tenant, turn| {
-                    pipeline::publish(tenant, turn, conn, publish)
+                    pipeline::publish(tenant, turn, conn, publish);
                 });
             }
             Packet::Subscribe(subscribe) => {
@@ -117,19 +117,19 @@ impl Shard {
             }
             Packet::Unsubscribe(unsubscribe) => {
                 self.with_tenant(now, tenant, |tenant, turn| {
-                    tenant.broker.unsubscribe(turn.now, conn, unsubscribe, turn)
+                    tenant.broker.unsubscribe(turn.now, conn, unsubscribe, turn);
                 });
             }
             Packet::Disconnect(disconnect) => {
                 self.with_tenant(now, tenant, |tenant, turn| {
-                    tenant.broker.disconnect(turn.now, conn, disconnect, turn)
+                    tenant.broker.disconnect(turn.now, conn, disconnect, turn);
                 });
                 self.connections
                     .end(conn, ReasonCode::Success, now.monotonic_ms + LINGER_MS);
             }
             Packet::PubAck(_) | Packet::PubRec(_) | Packet::PubRel(_) | Packet::PubComp(_) | Packet::PingReq => {
                 self.with_tenant(now, tenant, |tenant, turn| {
-                    tenant.broker.handle(turn.now, conn, packet, turn)
+                    tenant.broker.handle(turn.now, conn, packet, turn);
                 });
             }
             _ => {

@@ -165,7 +165,7 @@ impl Shard {
     fn loaded(&mut self, now: broker::Now, position: Position, body: Option<&[u8]>) {
         if let Some(number) = self.journal.take_reader(position) {
             self.with_tenant(now, number, |tenant, turn| {
-                tenant.broker.loaded(now, position, body, turn)
+                tenant.broker.loaded(now, position, body, turn);
             });
         }
     }
