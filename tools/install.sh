@@ -37,10 +37,11 @@ install_rust() {
     }
 }
 
-# The brokers and clients that Selvedge is tested with and measured against.
+# The brokers and clients that Selvedge is tested with and measured against, and what counts its cost.
 install_system() {
     install_rust
     apt_for mosquitto mosquitto mosquitto_pub mosquitto-clients openssl openssl
+    apt_for strace strace valgrind valgrind
 }
 
 install_python() {

@@ -38,6 +38,8 @@ class Settings:
     durability: str | None = None
     arguments: list[str] = field(default_factory=list)
     configuration: str = ""
+    # The program that runs it and watches: strace, valgrind. It must leave the broker as the child of the test.
+    watcher: list[str] = field(default_factory=list)
 
 
 class Ports:
@@ -160,7 +162,7 @@ class Selvedge(Broker):
     def command(self) -> list[str]:
         """Flags alone, as the first five minutes have it."""
         settings = self.settings
-        words = [BINARY, "edge", "--data", str(self.data), "--mqtt", f"127.0.0.1:{self.port}"]
+        words = [*settings.watcher, BINARY, "edge", "--data", str(self.data), "--mqtt", f"127.0.0.1:{self.port}"]
         words += ["--allow-anonymous"] if settings.anonymous else []
         words += ["--mqtt-ws", f"127.0.0.1:{self.websocket_port}"] if settings.websocket else []
         words += ["--http", f"127.0.0.1:{self.http_port}"] if settings.http else []
