@@ -1,10 +1,11 @@
 //! Who subscribed to what: a tree with one node for each level of a filter. Finding the subscribers of a topic visits
 //! only nodes that match it, however many subscriptions there are.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hashbrown::HashTable;
 use mqtt::SubscriptionOptions;
+use mqtt::topic::split_level;
 
 use crate::ids::{GroupId, Slot};
 
@@ -41,6 +42,10 @@ struct Node {
 impl Node {
     fn is_unused(&self) -> bool {
         self.children == 0 && self.here.is_empty() && self.beneath.is_empty()
+    }
+
+    fn has_named_children(&self) -> bool {
+        self.children > u32::from(self.plus != ROOT)
     }
 }
 
@@ -119,19 +124,28 @@ impl SubscriptionTree {
         if wildcards && at.plus != ROOT {
             self.visit(at.plus, rest, true, visit);
         }
-        if let Some(child) = self.child(node, level) {
+        if at.has_named_children()
+            && let Some(child) = self.child(node, level)
+        {
             self.visit(child, rest, true, visit);
         }
     }
 
     fn child(&self, parent: NodeId, level: &str) -> Option<NodeId> {
-        let level_hash = self.hasher.hash_one(level);
+        let level_hash = self.hash(level);
         self.edges
             .find(edge_hash(parent, level_hash), |child| {
                 let child = &self.nodes[*child as usize];
                 child.parent == parent && child.level_hash == level_hash && &*child.level == level
             })
             .copied()
+    }
+
+    /// Without the byte that `str` puts behind itself: there is nothing else to tell it from.
+    fn hash(&self, level: &str) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(level.as_bytes());
+        hasher.finish()
     }
 
     fn find(&self, filter: &str) -> Option<(NodeId, End)> {
@@ -170,7 +184,7 @@ impl SubscriptionTree {
     }
 
     fn add_child(&mut self, parent: NodeId, level: &str) -> NodeId {
-        let level_hash = self.hasher.hash_one(level);
+        let level_hash = self.hash(level);
         let child = self.add_node(Node {
             parent,
             level: level.into(),
@@ -231,13 +245,6 @@ impl SubscriptionTree {
         } else {
             &mut node.beneath
         }
-    }
-}
-
-fn split_level(topic: &str) -> (&str, Option<&str>) {
-    match topic.split_once('/') {
-        Some((level, rest)) => (level, Some(rest)),
-        None => (topic, None),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display};
 
+use mqtt::topic::split_level;
+
 /// Longest device, method or call id, in bytes.
 pub const MAX_ID_BYTES: usize = 128;
 
@@ -53,37 +55,42 @@ impl<'a> DeviceTopic<'a> {
     /// Takes a topic name apart; `None` where it is not below `devices/{id}/`. Never allocates.
     #[must_use]
     pub fn parse(topic: &'a str) -> Option<Self> {
-        let (device, rest) = topic.strip_prefix("devices/")?.split_once('/')?;
-        (!device.is_empty()).then(|| DeviceTopic {
-            device,
-            channel: Channel::parse(rest),
-        })
+        let (device, rest) = split_level(topic.strip_prefix("devices/")?);
+        let channel = Channel::parse(rest?);
+        (!device.is_empty()).then_some(DeviceTopic { device, channel })
     }
 }
 
 impl<'a> Channel<'a> {
     fn parse(rest: &'a str) -> Self {
-        match rest {
-            "telemetry" => Channel::Telemetry,
-            "twin/reported" => Channel::TwinReported,
-            "twin/desired" => Channel::TwinDesired,
-            "twin/get" => Channel::TwinGet,
-            "twin/get/result" => Channel::TwinGetResult,
-            "twin/desired/set" => Channel::TwinDesiredSet,
-            "twin/desired/set/result" => Channel::TwinDesiredSetResult,
-            _ if rest.starts_with("telemetry/") => Channel::Telemetry,
-            _ => rest
-                .strip_prefix("methods/")
-                .map_or(Channel::Other, Channel::parse_method),
+        match split_level(rest) {
+            ("telemetry", _) => Channel::Telemetry,
+            ("methods", Some(rest)) => Channel::parse_method(rest),
+            ("twin", Some(rest)) => Channel::parse_twin(rest),
+            _ => Channel::Other,
         }
     }
 
     fn parse_method(rest: &'a str) -> Self {
-        let mut levels = rest.split('/');
-        match (levels.next(), levels.next(), levels.next(), levels.next()) {
-            (Some(name), Some(call), _, _) if name.is_empty() || call.is_empty() => Channel::Other,
-            (Some(name), Some(call), None, _) => Channel::MethodCall { name, call },
-            (Some(name), Some(call), Some("result"), None) => Channel::MethodResult { name, call },
+        let (name, Some(rest)) = split_level(rest) else {
+            return Channel::Other;
+        };
+        match split_level(rest) {
+            (call, _) if name.is_empty() || call.is_empty() => Channel::Other,
+            (call, None) => Channel::MethodCall { name, call },
+            (call, Some("result")) => Channel::MethodResult { name, call },
+            _ => Channel::Other,
+        }
+    }
+
+    fn parse_twin(rest: &str) -> Self {
+        match rest {
+            "reported" => Channel::TwinReported,
+            "desired" => Channel::TwinDesired,
+            "get" => Channel::TwinGet,
+            "get/result" => Channel::TwinGetResult,
+            "desired/set" => Channel::TwinDesiredSet,
+            "desired/set/result" => Channel::TwinDesiredSetResult,
             _ => Channel::Other,
         }
     }

@@ -51,25 +51,8 @@ impl Filter {
                 && self.text.ends_with("/#")
                 && topic.as_bytes() == &literal[..literal.len() - 1];
         }
-        // MQTT-4.7.2-1: a leading wildcard does not match topics that begin with `$`.
-        if literal.is_empty() && topic.starts_with('$') {
-            return false;
-        }
-        matches_levels(&self.text, topic)
+        mqtt::topic::matches(&self.text, topic)
     }
-}
-
-fn matches_levels(filter: &str, topic: &str) -> bool {
-    let mut topic = topic.split('/');
-    for level in filter.split('/') {
-        match (level, topic.next()) {
-            ("#", _) => return true,
-            ("+", Some(_)) => {}
-            (literal, Some(found)) if literal == found => {}
-            _ => return false,
-        }
-    }
-    topic.next().is_none()
 }
 
 /// MQTT-4.7.1-1 and MQTT-4.7.1-2: a wildcard stands alone in its level, `#` in the last one.
