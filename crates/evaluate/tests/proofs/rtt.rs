@@ -1,11 +1,9 @@
-//! Proofs that the instrument measures what it says, with servers that we did not write.
-
-mod bench;
+//! The round trip.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
-use bench::{Disturbance, Quiet, broker, measure, options};
+use super::bench::{Disturbance, Quiet, broker, measure, options};
 use evaluate::rtt::{ArmKind, Options, Plan};
 use evaluate::run::{Counters, LoadModel, Run};
 use rustix::process::Signal;
@@ -280,6 +278,6 @@ fn an_arm_that_is_not_installed_is_left_out_with_its_reason() {
         None,
     )
     .unwrap();
-    let error = evaluate::rtt::run(&wanted, &bench::helper(), &mut Quiet).unwrap_err();
+    let error = evaluate::rtt::run(&wanted, &super::bench::helper(), &mut Quiet).unwrap_err();
     assert!(error.to_string().contains("mosquitto"), "{error}");
 }
