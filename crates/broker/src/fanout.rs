@@ -27,6 +27,8 @@ const NO_ID: u32 = u32::MAX;
 /// The matches of one message, and what is needed to put them together.
 #[derive(Debug, Default)]
 pub(crate) struct Fanout {
+    /// The message was another member's of a shared subscription: nobody else has it.
+    pub(crate) is_inherited: bool,
     round: u64,
     pub(crate) matches: Vec<Match>,
     groups: Vec<GroupId>,

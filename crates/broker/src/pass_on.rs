@@ -84,6 +84,7 @@ impl Broker {
         };
         let qos = delivery.qos.min(heir.options.qos);
         let mut fanout = Fanout::to(heir.slot, qos, delivery.retain, heir.id, delivery.group);
+        fanout.is_inherited = true;
         self.dispatch(now, &message, held.expires_at_ms, &mut fanout, out);
     }
 }

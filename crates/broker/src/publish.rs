@@ -65,7 +65,8 @@ impl Broker {
             refused: promised.is_err(),
             addressee_reached: false,
         };
-        if published.refused && message.publish.qos == QoS::ExactlyOnce {
+        // It will come again, unless it is what another member left: that would be gone.
+        if published.refused && message.publish.qos == QoS::ExactlyOnce && !fanout.is_inherited {
             return published;
         }
         let mut sessions_reached = 0;
