@@ -1,4 +1,4 @@
-//! MQTT on sockets: the doors, authentication, limits, shards, and the way of a message in one file ([`pipeline`]).
+//! MQTT on sockets: the doors, authentication, limits, shards, and the way of a message in one file (`pipeline.rs`).
 //!
 //! Doors run on tokio: they accept, shake hands, read the CONNECT and check who it is. Then a client's socket, TLS
 //! state and leftover bytes go to the shard of its tenant: one thread, one epoll loop, no lock and no thread crossed

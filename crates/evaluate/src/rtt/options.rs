@@ -19,7 +19,7 @@ pub struct Options {
     /// Systems to measure, the baseline's second instance excepted
     #[arg(long, value_delimiter = ',', value_name = "ARM")]
     pub arms: Vec<ArmKind>,
-    /// Any broker that runs already, measured by publish and subscribe: mqtt://host[:port]
+    /// Any broker that runs already, measured by publish and subscribe: `mqtt://host[:port]`
     #[arg(long, value_name = "URL")]
     pub target: Vec<ArmKind>,
     /// The arm that the others are compared with
