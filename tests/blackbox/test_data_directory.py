@@ -118,6 +118,11 @@ def test_a_full_disk_refuses_promises_and_delivers_live_traffic(start, dial, cli
     assert own.alive()
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="known fault: after a restart on a full disk the log has no free segment for the session's record, and the "
+    "CONNECT that would fetch what was promised is refused with 0x97",
+)
 def test_an_edge_starts_on_a_disk_that_is_full(start, dial, small_disk):
     """The reserve suffices to open what is there, and to take up a session."""
     own = on(small_disk, start)
