@@ -7,6 +7,8 @@ FAST := target/fast/selvedge
 RELEASE := target/release/selvedge
 PYTHON := target/venv/bin/python
 FUZZ_SECONDS ?= 60
+# Real readings either way: of an office where the data set is there, else of this machine.
+READINGS ?= $(firstword $(wildcard ../shared/data/occupancy/datatest.txt) machine)
 
 help: ## show this help
 	@echo 'Selvedge: edge gateway, cloud end and measuring instrument in one program.'
@@ -17,7 +19,7 @@ help: ## show this help
 
 demo: build ## build, start an edge, measure its round trip beside Mosquitto and raw TCP, write a report
 	@tools/install.sh system
-	$(FAST) evaluate rtt --preset demo --out target/demo
+	$(FAST) evaluate rtt --preset demo --replay $(READINGS) --out target/demo
 
 build: ## build the program fast: target/fast/selvedge
 	@tools/install.sh rust
