@@ -39,11 +39,10 @@ test-blackbox: build ## tests of the running program; BROKER=mosquitto checks th
 bench: ## the promised figures, measured here beside Mosquitto, as ratios with intervals
 	@tools/install.sh rust system
 	cargo build --release -p selvedge
-	$(RELEASE) evaluate rtt --preset closed --runs 5 --out target/bench
-	$(RELEASE) evaluate capacity --out target/bench
+	$(RELEASE) evaluate promises --out target/bench
 
 lint: ## formatting, lints, licences and advisories, as CI has them
-	@tools/install.sh rust python shellcheck deny
+	@tools/install.sh lints python shellcheck deny
 	@tools/lint.sh
 
 fmt: ## put all sources into their form

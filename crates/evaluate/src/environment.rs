@@ -15,7 +15,7 @@ pub struct Environment {
     pub wall_s: f64,
     /// Version of this program.
     pub program_version: String,
-    /// Commit that it was built from, where the build said so.
+    /// Commit that it was built from; `build.rs` says when that is known.
     pub program_commit: Option<String>,
     /// Whether it was built with optimisation; figures of a debug build are not results.
     pub optimised: bool,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
@@ -32,7 +33,7 @@ impl Certificates {
         Ok(Certificates {
             certificate,
             key,
-            client: Arc::new(client_config(authority)?),
+            client: Arc::new(client_config([authority])?),
         })
     }
 
@@ -62,9 +63,25 @@ fn issue() -> Result<(String, String, CertificateDer<'static>), rcgen::Error> {
     ))
 }
 
-fn client_config(authority: CertificateDer<'static>) -> Result<ClientConfig, String> {
+/// What a client needs to trust the servers that the authorities in a PEM file vouch for.
+///
+/// # Errors
+/// In words: the file cannot be read, or holds no certificate.
+pub(super) fn trusting(authorities: &Path) -> Result<ClientConfig, String> {
+    let named = |error: &dyn std::fmt::Display| format!("--ca {}: {error}", authorities.display());
+    let certificates = CertificateDer::pem_file_iter(authorities).map_err(|error| named(&error))?;
+    let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(|error| named(&error))?;
+    if certificates.is_empty() {
+        return Err(named(&"it holds no certificate"));
+    }
+    client_config(certificates)
+}
+
+fn client_config(authorities: impl IntoIterator<Item = CertificateDer<'static>>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
-    roots.add(authority).map_err(|error| error.to_string())?;
+    for authority in authorities {
+        roots.add(authority).map_err(|error| error.to_string())?;
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| error.to_string())?;

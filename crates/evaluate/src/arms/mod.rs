@@ -18,6 +18,7 @@ pub(crate) use certificates::Certificates;
 pub use launch::Helper;
 pub(crate) use launch::{cpus_apart, launch, pin_to, raise_file_limit};
 pub(crate) use mosquitto::find as find_mosquitto;
+use mqtt::Version;
 pub(crate) use process::ServerProcess;
 pub(crate) use selvedge::find as find_selvedge;
 
@@ -33,6 +34,10 @@ pub(crate) struct Site {
     pub(crate) selvedge_program: Option<PathBuf>,
     pub(crate) mosquitto_program: Option<PathBuf>,
     pub(crate) certificates: Certificates,
+    /// Version of MQTT that every arm is measured with.
+    pub(crate) protocol: Version,
+    /// File of the authority that a target's certificate comes from.
+    pub(crate) authority: Option<PathBuf>,
 }
 
 /// An arm that is ready for its clients.
@@ -77,9 +82,17 @@ struct Recipe {
 /// # Errors
 /// It is not installed, cannot be set up or does not start, in words that say what would help.
 pub(crate) fn start(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningArm, String> {
-    if let ArmKind::Target(url) = kind {
-        return target::reach(url);
+    let mut running = match kind {
+        ArmKind::Target(target) => target::reach(target, site)?,
+        ours => set_up(ours, site, name)?,
+    };
+    if site.protocol == Version::V5 && matches!(running.access.protocol, Protocol::Mqtt { .. }) {
+        running.settings += ", MQTT 5.0";
     }
+    Ok(running)
+}
+
+fn set_up(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningArm, String> {
     let directory = site.directory.join(name);
     std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let address = free_address().map_err(|error| format!("no free port on loopback: {error}"))?;
@@ -91,7 +104,7 @@ pub(crate) fn start(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningAr
         ArmKind::MosquittoTls => mosquitto::prepare(site, &directory, address, true)?,
         ArmKind::Relay => own::relay(site, address),
         ArmKind::TcpEcho => own::echo(site, address),
-        ArmKind::Target(url) => return target::reach(url),
+        ArmKind::Target(target) => return target::reach(target, site),
     };
     launch_recipe(recipe, site, &directory, address)
 }

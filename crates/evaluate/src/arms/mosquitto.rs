@@ -6,6 +6,7 @@ use std::process::Command;
 
 use super::{Recipe, Site, find_program};
 use crate::generator::fleet::Protocol;
+use crate::generator::login::Login;
 
 /// The filter of a responder that no route serves.
 pub(super) const EVERY_TELEMETRY: &str = "devices/+/telemetry";
@@ -34,8 +35,9 @@ pub(super) fn prepare(site: &Site, directory: &Path, address: SocketAddr, tls: b
             if tls { ", TLS" } else { "" }
         ),
         protocol: Protocol::Mqtt {
+            version: site.protocol,
             responder_filter: EVERY_TELEMETRY.to_owned(),
-            password: None,
+            login: Login::Anonymous,
         },
         tls,
     })

@@ -3,12 +3,18 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+
+use serde::Deserialize;
 
 use super::{Helper, Recipe, Site, find_program};
-use crate::environment::hexadecimal;
 use crate::generator::device_id;
 use crate::generator::fleet::Protocol;
+use crate::generator::login::{Login, Passwords, RESPONDER_ID, Secret};
 use crate::rtt::ArmKind;
+
+/// Devices added by one command: a command line has its bounds.
+const DEVICES_AT_ONCE: usize = 1_000;
 
 /// Where the route brings telemetry to.
 const RESPONDER_FILTER: &str = "apps/responder/in/+";
@@ -36,8 +42,7 @@ pub(crate) fn find(named: Option<&PathBuf>, helper: &Helper) -> Result<(PathBuf,
 pub(super) fn prepare(kind: &ArmKind, site: &Site, directory: &Path, address: SocketAddr) -> Result<Recipe, String> {
     let (program, version) = find(site.selvedge_program.as_ref(), &site.helper)?;
     let data = directory.join("data");
-    let password = password()?;
-    set_up(&program, directory, &data, site.devices, &password)?;
+    let passwords = set_up(&program, directory, &data, site.devices)?;
     let tls = *kind == ArmKind::SelvedgeTls;
     Ok(Recipe {
         version,
@@ -45,8 +50,9 @@ pub(super) fn prepare(kind: &ArmKind, site: &Site, directory: &Path, address: So
         program,
         settings: settings(kind),
         protocol: Protocol::Mqtt {
+            version: site.protocol,
             responder_filter: RESPONDER_FILTER.to_owned(),
-            password: Some(password),
+            login: Login::Own(Arc::new(passwords)),
         },
         tls,
     })
@@ -61,30 +67,53 @@ fn settings(kind: &ArmKind) -> String {
     format!("passwords, ACL, a route, twins{more}")
 }
 
-/// Adds the devices and the responder, and applies the route, all before the hub starts.
-fn set_up(program: &Path, directory: &Path, data: &Path, devices: u32, password: &str) -> Result<(), String> {
-    let data = data.display().to_string();
-    for device in 0..devices {
-        output_of(
-            program,
-            &[
-                "device",
-                "add",
-                &device_id(device),
-                "--password",
-                password,
-                "--data",
-                &data,
-            ],
-        )?;
+/// Adds the devices and the responder, and applies the route, all before the hub starts. The passwords are made by
+/// Selvedge: they are checked fast enough for 10,000 devices that come back at once.
+fn set_up(program: &Path, directory: &Path, data: &Path, devices: u32) -> Result<Passwords, String> {
+    let ids: Vec<String> = (0..devices).map(device_id).collect();
+    let mut passwords = Vec::with_capacity(ids.len());
+    for some in ids.chunks(DEVICES_AT_ONCE) {
+        passwords.extend(add(program, "device", some, data)?);
     }
-    output_of(
-        program,
-        &["app", "add", "responder", "--password", password, "--data", &data],
-    )?;
+    let responder = add(program, "app", &[RESPONDER_ID.to_owned()], data)?;
     let route = directory.join("route.yaml");
     std::fs::write(&route, ROUTE).map_err(|error| format!("{}: {error}", route.display()))?;
-    output_of(program, &["apply", "-f", &route.display().to_string(), "--data", &data]).map(drop)
+    let data = data.display().to_string();
+    output_of(program, &["apply", "-f", &route.display().to_string(), "--data", &data])?;
+    Ok(Passwords {
+        devices: passwords,
+        responder: responder
+            .into_iter()
+            .next()
+            .ok_or("no password was made for the responder")?,
+    })
+}
+
+/// What `add --output json` prints of each.
+#[derive(Deserialize)]
+struct Added {
+    id: String,
+    issued: Issued,
+}
+
+#[derive(Deserialize)]
+struct Issued {
+    password: String,
+}
+
+/// Adds devices or apps; their passwords in the order of `ids`.
+fn add(program: &Path, kind: &str, ids: &[String], data: &Path) -> Result<Vec<Secret>, String> {
+    let data = data.display().to_string();
+    let before = [kind, "add", "--output", "json", "--data", &data];
+    let arguments: Vec<&str> = before.into_iter().chain(ids.iter().map(String::as_str)).collect();
+    let printed = output_of(program, &arguments)?;
+    // What was printed holds passwords, so that an error must not repeat it.
+    let added: Vec<Added> =
+        serde_json::from_str(&printed).map_err(|_| format!("`selvedge {kind} add --output json` printed no list"))?;
+    if !added.iter().map(|added| &added.id).eq(ids) {
+        return Err(format!("`selvedge {kind} add` added others than it was asked to"));
+    }
+    Ok(added.into_iter().map(|added| Secret(added.issued.password)).collect())
 }
 
 fn edge_arguments(kind: &ArmKind, site: &Site, data: &Path, address: SocketAddr) -> Vec<String> {
@@ -111,26 +140,18 @@ fn edge_arguments(kind: &ArmKind, site: &Site, data: &Path, address: SocketAddr)
 
 /// Runs a command to its end; what it printed.
 fn output_of(program: &Path, arguments: &[&str]) -> Result<String, String> {
-    let command = || format!("{} {}", program.display(), arguments.join(" "));
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let command = format!(
+        "{name} {}",
+        arguments.iter().take(2).copied().collect::<Vec<_>>().join(" ")
+    );
     let output = Command::new(program)
         .args(arguments)
         .output()
-        .map_err(|error| format!("{}: {error}", command()))?;
+        .map_err(|error| format!("{command}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(format!(
-        "`{}` failed ({}): {}",
-        command(),
-        output.status,
-        String::from_utf8_lossy(&output.stderr).trim()
-    ))
-}
-
-/// A password for this run alone.
-fn password() -> Result<String, String> {
-    let mut bytes = [0; 16];
-    let random = ring::rand::SystemRandom::new();
-    ring::rand::SecureRandom::fill(&random, &mut bytes).map_err(|_| "the kernel gives no random numbers".to_owned())?;
-    Ok(hexadecimal(&bytes))
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`{command}` failed ({}): {}", output.status, words.trim()))
 }

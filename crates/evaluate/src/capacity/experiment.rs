@@ -15,6 +15,7 @@ use super::record::{CapacityRun, FORMAT, Figure, Sample};
 use super::{durable, memory, ready};
 use crate::arms::{self, Helper};
 use crate::environment;
+use crate::privacy::without_paths;
 use crate::rtt::{Progress, Step};
 
 /// Files of this program beside its connections.
@@ -76,7 +77,7 @@ fn measure(
         site: &site,
         queues: Vec::new(),
         samples: Vec::new(),
-        skipped: missing,
+        skipped: missing.iter().map(|reason| without_paths(reason)).collect(),
         left_out: Vec::new(),
     };
     bench.fill_queues(progress);
@@ -227,7 +228,7 @@ impl Bench<'_> {
             job.part
         );
         progress.say(&words);
-        self.skipped.push(words);
+        self.skipped.push(without_paths(&words));
         self.left_out.push(job);
     }
 }

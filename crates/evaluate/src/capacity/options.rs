@@ -8,6 +8,14 @@ use serde::{Deserialize, Serialize};
 const QUICK_BLOCKS: u32 = 2;
 const QUICK_SHARE: u32 = 10;
 
+/// Where nothing else is said.
+const BLOCKS: u32 = 5;
+const CONNECTIONS: u32 = 10_000;
+const QUEUED: u32 = 1_000_000;
+const PAYLOAD_BYTES: [u32; 2] = [64, 128];
+const IN_FLIGHT: u16 = 1024;
+const DURATION_MS: u32 = 3_000;
+
 /// What is measured, and how much of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 pub struct Options {
@@ -15,22 +23,22 @@ pub struct Options {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL, value_name = "PART")]
     pub parts: Vec<Part>,
     /// Blocks: every part once for each system, in random order; five or more give an interval
-    #[arg(long, default_value_t = 5, value_name = "N")]
+    #[arg(long, default_value_t = BLOCKS, value_name = "N")]
     pub blocks: u32,
     /// Connections whose memory is measured
-    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    #[arg(long, default_value_t = CONNECTIONS, value_name = "N")]
     pub connections: u32,
     /// Messages that are queued when the time until ready is measured
-    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    #[arg(long, default_value_t = QUEUED, value_name = "N")]
     pub queued: u32,
     /// Sizes of the payloads that are published
-    #[arg(long = "payload", value_delimiter = ',', default_values_t = [64, 128], value_name = "BYTES")]
+    #[arg(long = "payload", value_delimiter = ',', default_values_t = PAYLOAD_BYTES, value_name = "BYTES")]
     pub payload_bytes: Vec<u32>,
     /// Messages out at once
-    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    #[arg(long, default_value_t = IN_FLIGHT, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16_384))]
     pub in_flight: u16,
     /// Milliseconds of publishing until the server is killed
-    #[arg(long, default_value_t = 3_000, value_name = "MS")]
+    #[arg(long, default_value_t = DURATION_MS, value_name = "MS")]
     pub duration_ms: u32,
     /// Two blocks, and a tenth of connections, queue and duration
     #[arg(long)]
@@ -71,6 +79,24 @@ impl Part {
         Part::ReadyQueued,
         Part::Durable,
     ];
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            parts: Part::ALL.to_vec(),
+            blocks: BLOCKS,
+            connections: CONNECTIONS,
+            queued: QUEUED,
+            payload_bytes: PAYLOAD_BYTES.to_vec(),
+            in_flight: IN_FLIGHT,
+            duration_ms: DURATION_MS,
+            quick: false,
+            seed: None,
+            selvedge_program: None,
+            mosquitto_program: None,
+        }
+    }
 }
 
 impl Options {

@@ -7,7 +7,7 @@ use super::options::{Options, Part};
 use crate::environment::Environment;
 
 /// Version of the layout, raised when a reader of the older one would misread it.
-pub(super) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// One run with all its blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

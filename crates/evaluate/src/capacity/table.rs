@@ -69,7 +69,8 @@ fn promised(verdict: Verdict, unit: Unit) -> String {
     format!("{bound} {outcome}")
 }
 
-fn shown(value: f64, unit: Unit) -> String {
+/// A value in its unit.
+pub(crate) fn shown(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Megabytes => words::bytes(value),
         Unit::Kibibytes => format!("{} KiB", words::round(value / 1024.0)),
@@ -80,7 +81,8 @@ fn shown(value: f64, unit: Unit) -> String {
     }
 }
 
-fn notes(run: &CapacityRun) -> Vec<String> {
+/// What has to be known to read the rows.
+pub(crate) fn notes(run: &CapacityRun) -> Vec<String> {
     let options = &run.options;
     let mut notes: Vec<String> = run
         .programs

@@ -1,13 +1,17 @@
 //! `selvedge evaluate capacity`: from options to one JSON file and a table.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::Failure;
 use super::rtt::progress;
 use crate::capacity::{self, CapacityRun, Options, Row};
-use crate::rtt::Helper;
+use crate::raw::Raw;
+use crate::rtt::{Helper, Progress};
+
+/// Name of the raw file.
+pub(super) const FILE: &str = "capacity.json";
 
 /// Measure what a broker takes and holds
 #[derive(Debug, clap::Args)]
@@ -21,24 +25,39 @@ pub struct Capacity {
 
 /// The file: what was seen, and what follows from it.
 #[derive(Serialize)]
-struct Report<'a> {
+struct File<'a> {
     run: &'a CapacityRun,
     rows: &'a [Row],
 }
 
 impl Capacity {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
-        std::fs::create_dir_all(&self.out).map_err(|error| format!("{}: {error}", self.out.display()))?;
-        let helper = Helper::this_program(prefix)?;
-        let mut progress = progress();
-        progress.say("Measuring memory, time until ready and acknowledged messages, Selvedge beside Mosquitto");
-        let run = capacity::run(&self.options, &helper, progress.as_mut())?;
-        let rows = capacity::summarise(&run);
-        let path = self.out.join("capacity.json");
-        let json = serde_json::to_string_pretty(&Report { run: &run, rows: &rows })?;
-        std::fs::write(&path, json).map_err(|error| format!("{}: {error}", path.display()))?;
-        print!("{}", capacity::table(&run, &rows));
-        println!("  Samples: {}", path.display());
+        let path = self.out.join(FILE);
+        let raw = measure(&self.options, &path, prefix, progress().as_mut())?;
+        if let Raw::Capacity(run) = raw {
+            print!("{}", capacity::table(&run, &capacity::summarise(&run)));
+        }
+        println!(
+            "  Samples: {0}\n  For a page: selvedge evaluate report {0}",
+            path.display()
+        );
         Ok(())
     }
+}
+
+/// Measures and writes the raw file to `path`.
+pub(super) fn measure(
+    options: &Options,
+    path: &Path,
+    prefix: &[&str],
+    progress: &mut dyn Progress,
+) -> Result<Raw, Failure> {
+    let named = |error: std::io::Error| format!("{}: {error}", path.display());
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(named)?;
+    progress.say("Measuring memory, time until ready and acknowledged messages, Selvedge beside Mosquitto");
+    let run = capacity::run(options, &Helper::this_program(prefix)?, progress)?;
+    let rows = capacity::summarise(&run);
+    let json = serde_json::to_string_pretty(&File { run: &run, rows: &rows })?;
+    std::fs::write(path, json).map_err(named)?;
+    Ok(Raw::Capacity(Box::new(run)))
 }

@@ -2,6 +2,8 @@
 
 mod capacity;
 mod outcome;
+mod promises;
+mod replay;
 mod rtt;
 
 use std::ffi::OsString;
@@ -18,8 +20,10 @@ pub enum Command {
     Rtt(Box<rtt::Rtt>),
     /// Memory, time until ready, and acknowledged messages that survive kill -9: Selvedge beside Mosquitto
     Capacity(Box<capacity::Capacity>),
+    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about 25 min
+    Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
-    Replay(rtt::Replay),
+    Replay(replay::Replay),
     /// Make the report of raw files again
     Report(outcome::Report),
     /// Run a program pinned to a CPU, ending with its parent
@@ -67,6 +71,7 @@ impl Command {
         match self {
             Command::Rtt(rtt) => rtt.run(prefix),
             Command::Capacity(capacity) => capacity.run(prefix),
+            Command::Promises(promises) => promises.run(prefix),
             Command::Replay(replay) => replay.run(prefix),
             Command::Report(report) => report.run(),
             Command::Launch { cpu, command } => {

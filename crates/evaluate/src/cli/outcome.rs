@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::Failure;
-use crate::report;
-use crate::run::Run;
+use crate::raw::Raw;
+use crate::report::{self, Findings};
 
 /// What is done with the runs.
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ enum Output {
     Json,
 }
 
-/// Make the report of raw files again; several are runs of one experiment
+/// Make the report of raw files again, of any experiments; several with the same options are runs of one
 #[derive(Debug, clap::Args)]
 pub struct Report {
     /// The raw files
@@ -38,24 +38,24 @@ pub struct Report {
 
 impl Report {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let runs: Vec<Run> = self
+        let raw: Vec<Raw> = self
             .raw_files
             .iter()
-            .map(|path| Run::read(path))
+            .map(|path| Raw::read(path))
             .collect::<Result<_, _>>()?;
-        self.outcome.report(&runs)
+        self.outcome.report(raw)
     }
 }
 
 impl Outcome {
     /// Writes the report as HTML, CSV and JSON, and prints it.
-    pub(super) fn report(&self, runs: &[Run]) -> Result<(), Failure> {
+    pub(super) fn report(&self, raw: Vec<Raw>) -> Result<(), Failure> {
         std::fs::create_dir_all(&self.out).map_err(|error| format!("{}: {error}", self.out.display()))?;
-        let summary = report::summarise(runs);
-        let json = report::json(&summary);
+        let findings = Findings::of(raw);
+        let json = report::json(&findings);
         for (name, text) in [
-            ("report.html", report::html(&summary)),
-            ("report.csv", report::csv(&summary)),
+            ("report.html", report::html(&findings)),
+            ("report.csv", report::csv(&findings)),
         ] {
             self.write(name, &text)?;
         }
@@ -63,7 +63,7 @@ impl Outcome {
         match self.output {
             Output::Json => println!("{json}"),
             Output::Table => {
-                print!("{}", report::table(&summary));
+                print!("{}", report::table(&findings));
                 println!("  Report with plots: {}", self.out.join("report.html").display());
             }
         }

@@ -1,11 +1,12 @@
 //! `selvedge evaluate rtt`: from options to raw files.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::Failure;
 use super::outcome::Outcome;
+use crate::raw::Raw;
 use crate::replay::{self, Machine, Pace, record};
 use crate::rtt::{Bar, Helper, Lines, Options, Plan, Progress, Trace, run};
 use crate::run::Run;
@@ -20,53 +21,38 @@ const MACHINE_READING_EVERY: Duration = Duration::from_millis(20);
 pub struct Rtt {
     #[command(flatten)]
     options: Options,
-    /// Whole runs, each with its servers started anew and the next seed; five or more give an interval
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    runs: u64,
-    #[command(flatten)]
-    outcome: Outcome,
-}
-
-/// Repeat a run from its raw file
-#[derive(Debug, clap::Args)]
-pub struct Replay {
-    /// The raw file of the run
-    raw_file: PathBuf,
     #[command(flatten)]
     outcome: Outcome,
 }
 
 impl Rtt {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
-        let mut progress = progress();
-        let trace = data_set(&self.options, progress.as_mut())?;
-        let plan = Plan::new(self.options, trace)?;
-        let mut runs = Vec::new();
-        for number in 0..self.runs {
-            let plan = plan.clone().with_seed(plan.seed().wrapping_add(number));
-            runs.push(measure(&plan, prefix, &self.outcome.out, progress.as_mut())?);
-        }
-        self.outcome.report(&runs)
+        let runs = measure_all(self.options, prefix, &self.outcome.out, progress().as_mut())?;
+        self.outcome.report(runs)
     }
 }
 
-impl Replay {
-    /// The same options and seed; says so where they no longer make the same schedule.
-    pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
-        let before = Run::read(&self.raw_file)?;
-        let mut progress = progress();
-        let trace = data_set(&before.options, progress.as_mut())?;
-        let plan = Plan::new(before.options, trace)?.with_seed(before.seed);
-        let again = measure(&plan, prefix, &self.outcome.out, progress.as_mut())?;
-        if again.schedule_hash != before.schedule_hash {
-            return Err("the schedule differs from the first run's: it was made by another version".into());
-        }
-        self.outcome.report(&[again])
+/// Every run that the options ask for, each with its raw file.
+pub(super) fn measure_all(
+    options: Options,
+    prefix: &[&str],
+    out: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Raw>, Failure> {
+    let trace = data_set(&options, progress)?;
+    let plan = Plan::new(options, trace)?;
+    progress.say(&announcement(&plan));
+    let mut runs = Vec::new();
+    for number in 0..plan.runs() {
+        let plan = plan.clone().with_seed(plan.seed().wrapping_add(u64::from(number)));
+        let run = measure(&plan, prefix, out, progress)?;
+        runs.push(Raw::RoundTrip(Box::new(run)));
     }
+    Ok(runs)
 }
 
 /// The data set that the options name, if any.
-fn data_set(options: &Options, progress: &mut dyn Progress) -> Result<Option<Trace>, Failure> {
+pub(super) fn data_set(options: &Options, progress: &mut dyn Progress) -> Result<Option<Trace>, Failure> {
     let Some(path) = &options.replay else { return Ok(None) };
     let pace = Pace {
         devices: options.most_devices(),
@@ -100,10 +86,9 @@ fn data_set(options: &Options, progress: &mut dyn Progress) -> Result<Option<Tra
 }
 
 /// One run and its raw file.
-fn measure(plan: &Plan, prefix: &[&str], out: &Path, progress: &mut dyn Progress) -> Result<Run, Failure> {
+pub(super) fn measure(plan: &Plan, prefix: &[&str], out: &Path, progress: &mut dyn Progress) -> Result<Run, Failure> {
     let helper = Helper::this_program(prefix)?;
     std::fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
-    progress.say(&announcement(plan));
     let run = run(plan, &helper, progress)?;
     let stamp = run.environment.started_at.replace([':', '-'], "");
     let path = out.join(format!("rtt-{stamp}-{:016x}.json", run.seed));
@@ -124,7 +109,19 @@ pub(super) fn progress() -> Box<dyn Progress> {
 }
 
 fn announcement(plan: &Plan) -> String {
-    let (cells, arms, blocks) = (plan.cells().len(), plan.arms().len() + 1, plan.blocks());
-    let seconds = plan.estimate().as_secs();
-    format!("Measuring the full-stack round trip: {cells} cells, {arms} arms, {blocks} blocks, about {seconds} s")
+    let (cells, arms, blocks, runs) = (plan.cells().len(), plan.arms().len() + 1, plan.blocks(), plan.runs());
+    let seconds = plan.estimate().as_secs() * u64::from(runs);
+    let time = if seconds < 180 {
+        format!("{seconds} s")
+    } else {
+        format!("{} min", seconds.div_ceil(60))
+    };
+    let size = [
+        (cells, "load"),
+        (arms, "arm"),
+        (blocks as usize, "block"),
+        (runs as usize, "run"),
+    ];
+    let size = size.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
+    format!("Measuring the full-stack round trip: {}, about {time}", size.join(", "))
 }

@@ -54,8 +54,12 @@ pub(crate) fn run_block(
         if due_ns.is_none() && deadline_ns.is_none() {
             break;
         }
-        fleet.turn(due_ns, deadline_ns)?;
-        client_ns += take_answers(fleet, pacer, recorder, tag);
+        for event in 0..fleet.wait(due_ns, deadline_ns)? {
+            fleet.take(event);
+            client_ns += take_answers(fleet, pacer, recorder, tag);
+            // Of some hundred sockets that are ready, none may delay a message that has become due.
+            send_due(fleet, pacer, recorder, payloads, tag);
+        }
     }
     Ok(GeneratorUsage {
         wall_s: fleet.clock.now_ns() as f64 / 1e9,

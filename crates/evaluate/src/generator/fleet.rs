@@ -2,9 +2,10 @@
 
 use std::io;
 
-use mqtt::QoS;
+use mqtt::{QoS, Version};
 
 use super::clock::Clock;
+use super::login::{Login, RESPONDER_ID};
 use super::poller::{Poller, Ready};
 use super::role::{Answer, Role, device_id};
 use super::session::Identity;
@@ -16,15 +17,15 @@ const CONNECTING_AT_ONCE: usize = 64;
 const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
 /// Bytes taken by one read.
 const READ_BYTES: usize = 256 << 10;
-const RESPONDER_ID: &str = "responder";
 
 /// What the clients of an arm speak.
 #[derive(Clone, Debug)]
 pub(crate) enum Protocol {
     /// MQTT through a broker. The responder subscribes `responder_filter`.
     Mqtt {
+        version: Version,
         responder_filter: String,
-        password: Option<String>,
+        login: Login,
     },
     /// Frames through a relay to a responder.
     Relay,
@@ -109,18 +110,25 @@ impl Fleet {
         let key = self.links.len();
         let device = key.checked_sub(self.responders).map(|device| device as u32);
         let role = match (&access.protocol, device) {
-            (Protocol::Mqtt { .. }, Some(device)) => Role::mqtt_device(device, qos),
-            (Protocol::Mqtt { responder_filter, .. }, None) => Role::mqtt_responder(qos, responder_filter),
+            (Protocol::Mqtt { version, .. }, Some(device)) => Role::mqtt_device(device, *version, qos),
+            (
+                Protocol::Mqtt {
+                    version,
+                    responder_filter,
+                    ..
+                },
+                None,
+            ) => Role::mqtt_responder(*version, qos, responder_filter),
             (Protocol::Relay | Protocol::Echo, Some(device)) => Role::FrameDevice { device, ready: false },
             (Protocol::Relay | Protocol::Echo, None) => Role::FrameResponder { ready: false },
         };
-        let password = match &access.protocol {
-            Protocol::Mqtt { password, .. } => password.clone(),
+        let login = match &access.protocol {
+            Protocol::Mqtt { login, .. } => login.of(device),
             Protocol::Relay | Protocol::Echo => None,
         };
         let identity = Identity {
             client_id: device.map_or_else(|| RESPONDER_ID.to_owned(), device_id),
-            password,
+            login,
         };
         let socket = Socket::connect(&access.endpoint)?;
         self.poller.add(&socket, key)?;
@@ -160,14 +168,27 @@ impl Fleet {
     ///
     /// # Errors
     /// The wait itself failed. Failures of connections are kept in `failure`.
-    pub(crate) fn turn(&mut self, due_ns: Option<u64>, deadline_ns: Option<u64>) -> io::Result<()> {
-        self.poller.wait(&self.clock, due_ns, deadline_ns)?;
-        for event in 0..self.poller.event_count() {
-            if let Some(ready) = self.poller.ready(event) {
-                self.handle(ready);
-            }
+    fn turn(&mut self, due_ns: Option<u64>, deadline_ns: Option<u64>) -> io::Result<()> {
+        for event in 0..self.wait(due_ns, deadline_ns)? {
+            self.take(event);
         }
         Ok(())
+    }
+
+    /// Waits as [`Poller::wait`] does; how many events there are to [`Fleet::take`].
+    ///
+    /// # Errors
+    /// The wait itself failed.
+    pub(crate) fn wait(&mut self, due_ns: Option<u64>, deadline_ns: Option<u64>) -> io::Result<usize> {
+        self.poller.wait(&self.clock, due_ns, deadline_ns)?;
+        Ok(self.poller.event_count())
+    }
+
+    /// Takes what came with one event and writes what follows from it.
+    pub(crate) fn take(&mut self, event: usize) {
+        if let Some(ready) = self.poller.ready(event) {
+            self.handle(ready);
+        }
     }
 
     fn handle(&mut self, ready: Ready) {

@@ -5,6 +5,7 @@ pub(crate) mod block;
 mod clock;
 pub(crate) mod fleet;
 pub(crate) mod frame;
+pub(crate) mod login;
 pub(crate) mod payload;
 mod poller;
 mod role;

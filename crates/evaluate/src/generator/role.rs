@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use mqtt::{Publish, QoS};
+use mqtt::{Publish, QoS, Version};
 
 use super::clock::Clock;
 use super::frame::{self, Frame, RESPONDER};
@@ -49,9 +49,9 @@ pub(crate) fn device_id(device: u32) -> String {
 }
 
 impl Role {
-    pub(crate) fn mqtt_device(device: u32, qos: QoS) -> Role {
+    pub(crate) fn mqtt_device(device: u32, version: Version, qos: QoS) -> Role {
         let id = device_id(device);
-        let session = Session::new(qos, format!("devices/{id}/methods/echo/+"));
+        let session = Session::new(version, qos, format!("devices/{id}/methods/echo/+"));
         Role::MqttDevice {
             session,
             telemetry: format!("devices/{id}/telemetry"),
@@ -59,9 +59,9 @@ impl Role {
         }
     }
 
-    pub(crate) fn mqtt_responder(qos: QoS, filter: &str) -> Role {
+    pub(crate) fn mqtt_responder(version: Version, qos: QoS, filter: &str) -> Role {
         Role::MqttResponder {
-            session: Session::new(qos, filter.to_owned()),
+            session: Session::new(version, qos, filter.to_owned()),
             call: String::new(),
         }
     }
@@ -178,7 +178,7 @@ fn send_call(session: &mut Session, topic: &mut String, telemetry: &Publish<'_>,
     topic.clear();
     // Writing to a string does not fail.
     let _ = write!(topic, "devices/{}/methods/echo/{number:x}", device_of(telemetry.topic));
-    session.publish(topic, &answer_payload(number, server_ns), out);
+    session.publish_later(topic, &answer_payload(number, server_ns), out);
 }
 
 /// The device in `devices/{id}/telemetry` or in the `apps/responder/in/{id}` that a route made of it.
@@ -191,7 +191,7 @@ fn send_result(session: &mut Session, topic: &mut String, call: &Publish<'_>, ou
     topic.clear();
     topic.push_str(call.topic);
     topic.push_str("/result");
-    session.publish(topic, RESULT, out);
+    session.publish_later(topic, RESULT, out);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ArmResult, CellSummary, Summary, words};
+use super::{ArmResult, CellSummary, Findings, Summary, words};
 use crate::stats::Estimate;
 
 const COLUMNS: &str = "arm,load,interval_us,payload_bytes,devices,qos,concurrency,blocks,valid,\
@@ -10,18 +10,21 @@ const COLUMNS: &str = "arm,load,interval_us,payload_bytes,devices,qos,concurrenc
     p50_us,p50_low_us,p50_high_us,p95_us,p95_low_us,p95_high_us,p99_us,p99_low_us,p99_high_us,\
     p999_us,p999_low_us,p999_high_us,interval_method,send_lag_p99_us,offered_per_s,answered_per_s,\
     server_cpu_us_per_round_trip,server_rss_bytes,slope_ms_per_message,deterministic,\
-    p50_ratio,p50_ratio_low,p50_ratio_high,p50_verdict,p99_ratio,p99_ratio_low,p99_ratio_high,p99_verdict";
+    p50_ratio,p50_ratio_low,p50_ratio_high,p50_verdict,p99_ratio,p99_ratio_low,p99_ratio_high,p99_verdict,\
+    server_cpu_ratio,server_cpu_ratio_low,server_cpu_ratio_high,server_cpu_verdict";
 
 /// RFC 4180 with a header; empty where there is no value, `inf` where it is among the losses.
-pub fn csv(summary: &Summary) -> String {
+pub fn csv(findings: &Findings) -> String {
     let mut out = format!("{COLUMNS}\r\n");
-    for cell in &summary.cells {
-        for result in &cell.arms {
-            let fields: Vec<String> = fields(summary, cell, result)
-                .iter()
-                .map(|field| quoted(field))
-                .collect();
-            let _ = write!(out, "{}\r\n", fields.join(","));
+    for summary in &findings.experiments {
+        for cell in &summary.cells {
+            for result in &cell.arms {
+                let fields: Vec<String> = fields(summary, cell, result)
+                    .iter()
+                    .map(|field| quoted(field))
+                    .collect();
+                let _ = write!(out, "{}\r\n", fields.join(","));
+            }
         }
     }
     out
@@ -74,6 +77,7 @@ fn fields(summary: &Summary, cell: &CellSummary, result: &ArmResult) -> Vec<Stri
     for comparison in [
         result.against.map(|against| against.p50),
         result.against.map(|against| against.p99),
+        result.against.and_then(|against| against.server_cpu),
     ] {
         fields.extend(figure(comparison.and_then(|comparison| comparison.ratio)));
         fields.push(comparison.map_or(String::new(), |comparison| words::verdict(&comparison.verdict)));

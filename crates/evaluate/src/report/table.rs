@@ -4,24 +4,33 @@ use std::fmt::Write as _;
 
 use super::sentences::sentences;
 use super::words::{self, count};
-use super::{ArmFacts, ArmResult, CellSummary, Summary};
+use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, promises};
+use crate::capacity;
 use crate::stats::Comparison;
 
 /// Width of the arms' labels.
-const LABEL: usize = 41;
+const LABEL: usize = 34;
 /// Width of the label and the figures beside it.
-const FIGURES: usize = LABEL + 24;
+const FIGURES: usize = LABEL + 31;
 
-/// Every load with its arms, then what follows in sentences.
-pub fn table(summary: &Summary) -> String {
+/// Every load with its arms, capacity, what follows in sentences, then the promises.
+pub fn table(findings: &Findings) -> String {
     let mut out = String::new();
-    for cell in &summary.cells {
-        cell_table(&mut out, summary, cell);
+    for summary in &findings.experiments {
+        for cell in &summary.cells {
+            cell_table(&mut out, summary, cell);
+            out.push('\n');
+        }
+        for line in sentences(summary) {
+            push_wrapped(&mut out, &line);
+        }
         out.push('\n');
     }
-    for line in sentences(summary) {
-        push_wrapped(&mut out, &line);
+    for capacity in &findings.capacity {
+        out.push_str(&capacity::table(&capacity.run, &capacity.rows));
+        out.push('\n');
     }
+    out.push_str(&promises::table(&findings.promises));
     out
 }
 
@@ -32,8 +41,8 @@ fn cell_table(out: &mut String, summary: &Summary, cell: &CellSummary) {
     line(
         out,
         "",
-        ["p50 µs", "p99 µs", "lost"],
-        words::shortened(&format!("{against} ({method})"), 30).as_str(),
+        ["p50 µs", "p99 µs", "CPU µs", "lost"],
+        words::shortened(&format!("{against} ({method})"), 32).as_str(),
     );
     for result in &cell.arms {
         let arm = &summary.arms[result.arm];
@@ -42,42 +51,58 @@ fn cell_table(out: &mut String, summary: &Summary, cell: &CellSummary) {
         }
     }
     if let Some(noise) = cell.noise {
-        let label = format!(
-            "noise of this machine ({} against itself)",
-            summary.arms[noise.other].name
-        );
-        let ratio = |comparison: &Comparison| {
-            let ratio = comparison.ratio.as_ref();
-            ratio.map_or_else(|| words::verdict(&comparison.verdict), words::ratio)
-        };
-        let _ = writeln!(
-            out,
-            "  {:<FIGURES$}  p50 {}",
-            words::shortened(&label, FIGURES),
-            ratio(&noise.p50)
-        );
-        line(out, "", ["", "", ""], &format!("p99 {}", ratio(&noise.p99)));
+        noise_rows(out, summary, &noise);
     }
 }
 
+fn noise_rows(out: &mut String, summary: &Summary, noise: &Against) {
+    let label = format!(
+        "noise of this machine ({} against itself)",
+        summary.arms[noise.other].name
+    );
+    let ratio = |comparison: &Comparison| {
+        let ratio = comparison.ratio.as_ref();
+        ratio.map_or_else(|| words::verdict(&comparison.verdict), words::ratio)
+    };
+    let label = words::shortened(&label, FIGURES);
+    let _ = writeln!(out, "  {label:<FIGURES$}  p50 {}", ratio(&noise.p50));
+    line(out, "", [""; 4], &format!("p99 {}", ratio(&noise.p99)));
+    if let Some(cpu) = &noise.server_cpu {
+        line(out, "", [""; 4], &format!("CPU {}", ratio(cpu)));
+    }
+}
+
+/// Up to three lines: label and figures, and beside them a ratio each.
 fn arm_rows(out: &mut String, arm: &ArmFacts, result: &ArmResult) {
     let (p50, p99) = (
         words::micros(result.response.p50.as_ref()),
         words::micros(result.response.p99.as_ref()),
     );
+    let cpu = result.load.server_cpu_us.map_or(String::new(), words::number);
     let lost = count(result.counts.lost + result.counts.unsent);
     let mark = if result.is_valid() { "" } else { "INVALID " };
     let (label, rest) = folded(&format!("{mark}{}", arm.label));
-    let [first, second] = match &result.against {
-        Some(against) => {
-            [("p50", &against.p50), ("p99", &against.p99)].map(|(q, c)| format!("{q} {}", words::comparison(c)))
-        }
-        None if arm.baseline => ["1".to_owned(), String::new()],
-        None => [String::new(), String::new()],
-    };
-    line(out, &label, [&p50, &p99, &lost], &first);
+    let mut ratios = Vec::new();
+    if let Some(against) = &result.against {
+        ratios.push(format!("p50 {}", words::comparison(&against.p50)));
+        ratios.push(format!("p99 {}", words::comparison(&against.p99)));
+        ratios.extend(against.server_cpu.map(|cpu| format!("CPU {}", words::cost(&cpu))));
+    } else if arm.baseline {
+        ratios.push("1".to_owned());
+    }
+    let mut ratios = ratios.into_iter();
+    line(
+        out,
+        &label,
+        [&p50, &p99, &cpu, &lost],
+        &ratios.next().unwrap_or_default(),
+    );
+    let second = ratios.next().unwrap_or_default();
     if !rest.is_empty() || !second.is_empty() {
-        line(out, &rest, ["", "", ""], &second);
+        line(out, &rest, [""; 4], &second);
+    }
+    for more in ratios {
+        line(out, "", [""; 4], &more);
     }
 }
 
@@ -92,8 +117,8 @@ fn folded(label: &str) -> (String, String) {
     (label[..at].to_owned(), words::shortened(&format!("  {rest}"), LABEL))
 }
 
-fn line(out: &mut String, label: &str, [p50, p99, lost]: [&str; 3], rest: &str) {
-    let text = format!("  {label:<LABEL$}{p50:>9}{p99:>9}{lost:>6}  {rest}");
+fn line(out: &mut String, label: &str, [p50, p99, cpu, lost]: [&str; 4], rest: &str) {
+    let text = format!("  {label:<LABEL$}{p50:>9}{p99:>9}{cpu:>7}{lost:>6}  {rest}");
     let _ = writeln!(out, "{}", text.trim_end());
 }
 

@@ -16,6 +16,22 @@ fn summarise(runs: &[Run]) -> Summary {
     )
 }
 
+fn found(summary: &Summary) -> Findings {
+    Findings::new(vec![summary.clone()], Vec::new())
+}
+
+fn table(summary: &Summary) -> String {
+    super::table(&found(summary))
+}
+
+fn html(summary: &Summary) -> String {
+    super::html(&found(summary))
+}
+
+fn csv(summary: &Summary) -> String {
+    super::csv(&found(summary))
+}
+
 fn arm<'a>(summary: &'a Summary, name: &str) -> &'a ArmResult {
     let number = summary.arms.iter().position(|arm| arm.name == name).unwrap();
     summary.cells[0].arm(number).unwrap()
@@ -108,6 +124,93 @@ fn littles_law_is_tested_in_a_closed_loop_and_holds() {
         .find(|law| law.law == "Little's law")
         .unwrap();
     assert_eq!((law.tested, law.broken), (6, 0), "{}", law.detail);
+}
+
+#[test]
+fn the_generators_cpu_is_judged_over_all_blocks_and_not_by_one_that_the_machine_disturbed() {
+    let busy = |blocks: std::ops::Range<usize>, share: f64| {
+        let mut run = run(1, vec![closed()], &behaviours(), 6);
+        let ours = run.blocks.iter_mut().filter(|block| block.arm == 2).collect::<Vec<_>>();
+        for (number, block) in ours.into_iter().enumerate() {
+            let share = if blocks.contains(&number) { share } else { 0.7 };
+            block.usage.generator_spin_s = 0.1 * block.usage.wall_s;
+            block.usage.generator_cpu_s = (share + 0.1) * block.usage.wall_s;
+        }
+        arm(&summarise(&[run]), "selvedge").is_valid()
+    };
+    assert!(busy(0..1, 0.95), "one block of six, the generator's spin apart");
+    assert!(!busy(0..6, 0.85));
+}
+
+/// The load that the figures of the closed loop are promised for.
+fn promised() -> Cell {
+    Cell { qos: 0, ..closed() }
+}
+
+fn outcome(summary: &Summary, promise: &str) -> Option<Outcome> {
+    let lines = found(summary).promises;
+    let line = lines.iter().find(|line| line.promise == promise);
+    line.unwrap_or_else(|| panic!("no {promise} among {lines:?}")).outcome
+}
+
+#[test]
+fn a_promise_is_met_or_missed_by_the_interval_of_its_ratio() {
+    let summary = |base_us: f64| {
+        let ours = with("selvedge", |behaviour| behaviour.base_us = base_us);
+        summarise(&[run(1, vec![promised()], &ours, 8)])
+    };
+    let p50 = "selvedge: p50 × mosquitto";
+    assert_eq!(outcome(&summary(80.0), p50), Some(Outcome::Pass));
+    assert_eq!(outcome(&summary(120.0), p50), Some(Outcome::Fail));
+    assert_eq!(outcome(&summary(95.0), p50), Some(Outcome::Undecided));
+    let cpu = "selvedge: server CPU × mosquitto";
+    assert_eq!(
+        outcome(&summary(80.0), cpu),
+        Some(Outcome::Undecided),
+        "all arms cost the same"
+    );
+}
+
+#[test]
+fn promises_are_judged_only_under_the_load_that_they_were_made_for() {
+    let summary = summarise(&[run(1, vec![cell()], &behaviours(), 6)]);
+    assert_eq!(found(&summary).promises, []);
+    assert!(!html(&summary).contains("id=\"promises\""));
+}
+
+#[test]
+fn what_a_crowd_loses_breaks_its_promise() {
+    let crowd = Cell {
+        interval_us: Some(1_000_000),
+        devices: 10_000,
+        duration_us: 20_000,
+        ..cell()
+    };
+    let lossy = with("selvedge", |behaviour| behaviour.lost = 0.01);
+    for (behaviours, expected) in [(behaviours(), Outcome::Pass), (lossy, Outcome::Fail)] {
+        let summary = summarise(&[run(1, vec![crowd.clone()], &behaviours, 5)]);
+        assert_eq!(outcome(&summary, "selvedge: messages lost"), Some(expected));
+    }
+}
+
+#[test]
+fn a_report_of_several_experiments_has_a_part_for_each_and_no_id_twice() {
+    let experiment = |cell| summarise(&[run(1, vec![cell], &behaviours(), 5)]);
+    let findings = Findings::new(vec![experiment(promised()), experiment(cell())], Vec::new());
+    let page = super::html(&findings);
+    let ids: Vec<&str> = page
+        .split(" id=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    let mut once = ids.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), ids.len(), "{ids:?}");
+    assert!(ids.contains(&"part-2") && ids.contains(&"results-2") && ids.contains(&"promises"));
+    let table = super::table(&findings);
+    let widest = table.lines().max_by_key(|line| line.chars().count()).unwrap();
+    assert!(widest.chars().count() <= 100, "{widest}");
 }
 
 #[test]
@@ -219,7 +322,7 @@ fn the_terminal_table_fits_100_columns_and_names_every_arm() {
     let widest = table.lines().max_by_key(|line| line.chars().count()).unwrap();
     assert!(widest.chars().count() <= 100, "{widest}");
     for label in [
-        "mosquitto 2.0.11, nothing switched on",
+        "mosquitto 2.0.11, nothing",
         "selvedge 0.1.0, passwords",
         "noise of this machine",
     ] {
@@ -254,7 +357,7 @@ fn the_report_is_a_pure_function_of_the_raw_files() {
     let read: crate::run::Run = serde_json::from_str(&serde_json::to_string(&runs[0]).unwrap()).unwrap();
     let (first, second) = (summarise(&runs), summarise(&[read]));
     assert_eq!(html(&first), html(&second));
-    assert_eq!(json(&first), json(&second));
+    assert_eq!(json(&found(&first)), json(&found(&second)));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Numbers and loads as a person reads them.
 
+use clap::ValueEnum;
+
 use super::{ArmFacts, ArmResult, Summary, Swept};
 use crate::run::{Cell, LoadModel};
 use crate::stats::{Comparison, Estimate, Knee, Method, Outcome, Trend, Undecided, Verdict};
@@ -118,6 +120,24 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
     }
 }
 
+/// The same of a cost.
+pub(crate) fn cost(comparison: &Comparison) -> String {
+    let word = cost_verdict(&comparison.verdict);
+    match &comparison.ratio {
+        Some(estimate) => format!("{} {word}", ratio(estimate)),
+        None => word,
+    }
+}
+
+/// One word, or two, on a cost.
+pub(crate) fn cost_verdict(judged: &Verdict) -> String {
+    match judged {
+        Verdict::Faster => "less".to_owned(),
+        Verdict::Slower => "more".to_owned(),
+        other => verdict(other),
+    }
+}
+
 /// One word, or two.
 pub(crate) fn verdict(verdict: &Verdict) -> String {
     match verdict {
@@ -187,6 +207,21 @@ pub(crate) fn slope_figures(trend: &Trend) -> String {
     };
     let Estimate { value, interval } = trend.slope_per_message;
     format!("{} ({} … {})", ms(value), ms(interval.low), ms(interval.high))
+}
+
+/// What was measured, and by which preset.
+pub(crate) fn experiment(summary: &Summary) -> String {
+    match summary.experiment.as_str() {
+        "rtt" => {
+            let preset = summary
+                .runs
+                .first()
+                .and_then(|run| run.options.preset.to_possible_value());
+            let preset = preset.map_or(String::new(), |preset| format!(", preset {}", preset.get_name()));
+            format!("Full-stack round trip{preset}")
+        }
+        other => other.to_owned(),
+    }
 }
 
 /// The load in words: `64 B, QoS 1, every 10 ms, 20 devices`.

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::target::Target;
+
 /// A system under test, as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -24,7 +26,7 @@ pub enum ArmKind {
     /// A TCP server that answers by itself, two hops: the first paper's socket baseline.
     TcpEcho,
     /// Any broker that runs already: `mqtt://host[:port]`.
-    Target(String),
+    Target(Target),
 }
 
 /// Names of the arms that need no address.
@@ -42,8 +44,8 @@ impl FromStr for ArmKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(address) = text.strip_prefix("mqtt://") {
-            return target(address);
+        if Target::is_meant_by(text) {
+            return text.parse().map(ArmKind::Target);
         }
         let known = NAMED.into_iter().find(|(name, _)| *name == text);
         known.map(|(_, kind)| kind).ok_or_else(|| {
@@ -53,20 +55,10 @@ impl FromStr for ArmKind {
     }
 }
 
-fn target(address: &str) -> Result<ArmKind, String> {
-    let (host, port) = address.rsplit_once(':').unwrap_or((address, "1883"));
-    match port.parse::<u16>() {
-        Ok(port) if port > 0 && !host.is_empty() => Ok(ArmKind::Target(format!("mqtt://{host}:{port}"))),
-        _ => Err(format!(
-            "`mqtt://{address}` is no broker's address: write mqtt://host[:port]"
-        )),
-    }
-}
-
 impl fmt::Display for ArmKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ArmKind::Target(address) => f.write_str(address),
+            ArmKind::Target(target) => target.fmt(f),
             named => f.write_str(
                 NAMED
                     .iter()
@@ -100,20 +92,14 @@ mod tests {
         for name in NAMED
             .map(|(name, _)| name)
             .into_iter()
-            .chain(["mqtt://broker.example:1884"])
+            .chain(["mqtt://broker.example:1884", "mqtts://ann@broker.example:1884"])
         {
             assert_eq!(name.parse::<ArmKind>().unwrap().to_string(), name);
         }
-        assert_eq!(
-            "mqtt://localhost".parse::<ArmKind>().unwrap().to_string(),
-            "mqtt://localhost:1883"
-        );
     }
 
     #[test]
     fn an_unknown_arm_is_told_what_there_is() {
         assert!("mosqitto".parse::<ArmKind>().unwrap_err().contains("mosquitto-tls"));
-        assert!("mqtt://:1883".parse::<ArmKind>().is_err());
-        assert!("mqtt://host:port".parse::<ArmKind>().is_err());
     }
 }

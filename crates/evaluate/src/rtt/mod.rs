@@ -12,14 +12,16 @@ pub(crate) mod recorder;
 mod runner;
 mod schedule;
 mod stand;
+mod target;
 mod trace;
 mod units;
 
 pub use arm_kind::ArmKind;
-pub use options::{Options, Preset};
+pub use options::{Options, Preset, Protocol};
 pub use plan::{Plan, PlanError};
 pub use progress::{Bar, Lines, Progress, Step};
 pub use runner::{RunError, run};
+pub use target::Target;
 pub use trace::{Reading, Trace};
 
 pub use crate::arms::Helper;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use mqtt::Version;
 use serde::{Deserialize, Serialize};
 
 use super::arm_kind::ArmKind;
@@ -19,9 +20,16 @@ pub struct Options {
     /// Systems to measure, the baseline's second instance excepted
     #[arg(long, value_delimiter = ',', value_name = "ARM")]
     pub arms: Vec<ArmKind>,
-    /// Any broker that runs already, measured by publish and subscribe: `mqtt://host[:port]`
+    /// Any broker that runs already, by publish and subscribe: `mqtt[s]://[user[:password]@]host[:port]`. Without a
+    /// password, that of the environment's SELVEDGE_TARGET_PASSWORD is taken
     #[arg(long, value_name = "URL")]
     pub target: Vec<ArmKind>,
+    /// The authority, in PEM, that the certificates of targets with `mqtts` come from
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Version of MQTT that is spoken
+    #[arg(long, value_enum, default_value_t)]
+    pub protocol: Protocol,
     /// The arm that the others are compared with
     #[arg(long, value_name = "ARM")]
     pub baseline: Option<ArmKind>,
@@ -46,7 +54,10 @@ pub struct Options {
     /// Time from an answer to the next message, in a closed loop
     #[arg(long = "think", value_parser = units::duration_us, value_name = "DURATION")]
     pub think_us: Option<u64>,
-    /// Blocks of every arm and cell
+    /// Whole runs, each with its servers started anew and the next seed; five or more give an interval over runs
+    #[arg(long, value_name = "N")]
+    pub runs: Option<u32>,
+    /// Blocks of every arm and cell in a run
     #[arg(long, value_name = "N")]
     pub blocks: Option<u32>,
     /// Length of a block's sending
@@ -86,17 +97,46 @@ impl Options {
     }
 }
 
+/// A version of MQTT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub enum Protocol {
+    /// Version 3.1.1, as in the papers
+    #[default]
+    #[serde(rename = "3.1.1")]
+    #[value(name = "3.1.1")]
+    V311,
+    /// Version 5.0
+    #[serde(rename = "5")]
+    #[value(name = "5")]
+    V5,
+}
+
+impl From<Protocol> for Version {
+    fn from(protocol: Protocol) -> Version {
+        match protocol {
+            Protocol::V311 => Version::V311,
+            Protocol::V5 => Version::V5,
+        }
+    }
+}
+
 /// Experiments that need no further option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
     /// 20 devices every 10 ms at QoS 1, about 90 s
     Demo,
-    /// One device in a closed loop at QoS 0, 1 and 2, many short blocks: the floor of the round trip
+    /// One device in a closed loop at QoS 0, 1 and 2, many short blocks: the floor of the round trip, about 5 min
     Closed,
+    /// The same under TLS, about 3 min
+    ClosedTls,
+    /// 200 devices, each 10 messages a second at QoS 1, about 4 min
+    Fleet,
+    /// 10,000 devices, each a message a second at QoS 1, about 5 min
+    Crowd,
     /// A look in some seconds; too little for a verdict
     #[default]
     Quick,
-    /// The first paper's sweeps over interval, payload, devices and QoS, about an hour
+    /// The first paper's sweeps over interval, payload, devices and QoS, about 70 min
     Paper,
 }

@@ -32,6 +32,7 @@ pub struct Plan {
     arms: Vec<ArmKind>,
     baseline: usize,
     cells: Vec<Cell>,
+    runs: u32,
     blocks: u32,
     trace: Option<Trace>,
 }
@@ -44,12 +45,17 @@ impl Plan {
     pub fn new(options: Options, trace: Option<Trace>) -> Result<Plan, PlanError> {
         let defaults = defaults(options.preset);
         let arms = arms(&options, &defaults);
-        let baseline = baseline(&options, &arms);
+        let baseline = baseline(&options, &defaults, &arms);
         check_trace(&options, trace.as_ref())?;
         let cells = cells(&options, &defaults, trace.as_ref())?;
-        let blocks = options.blocks.unwrap_or(defaults.blocks);
-        if blocks == 0 {
-            return Err(refused("--blocks 0 measures nothing: at least 1"));
+        let (runs, blocks) = (
+            options.runs.unwrap_or(defaults.runs),
+            options.blocks.unwrap_or(defaults.blocks),
+        );
+        for (name, count) in [("--runs", runs), ("--blocks", blocks)] {
+            if count == 0 {
+                return Err(refused(format!("{name} 0 measures nothing: at least 1")));
+            }
         }
         let seed = options.seed.unwrap_or_else(rand::random);
         Ok(Plan {
@@ -58,6 +64,7 @@ impl Plan {
             arms,
             baseline,
             cells,
+            runs,
             blocks,
             trace,
         })
@@ -99,7 +106,12 @@ impl Plan {
         &self.cells
     }
 
-    /// Blocks of every arm and cell.
+    /// Whole runs, each with its servers started anew and the next seed.
+    pub fn runs(&self) -> u32 {
+        self.runs
+    }
+
+    /// Blocks of every arm and cell in a run.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
@@ -117,7 +129,7 @@ impl Plan {
         )
     }
 
-    /// About how long a run takes.
+    /// About how long one of the runs takes.
     pub fn estimate(&self) -> Duration {
         let round: Duration = self
             .cells
@@ -148,9 +160,9 @@ fn arms(options: &Options, defaults: &Defaults) -> Vec<ArmKind> {
     arms
 }
 
-/// The arm asked for, else Mosquitto, else the first.
-fn baseline(options: &Options, arms: &[ArmKind]) -> usize {
-    let wanted = options.baseline.as_ref().unwrap_or(&ArmKind::Mosquitto);
+/// The arm asked for, else the preset's, else the first.
+fn baseline(options: &Options, defaults: &Defaults, arms: &[ArmKind]) -> usize {
+    let wanted = options.baseline.as_ref().unwrap_or(&defaults.baseline);
     arms.iter().position(|kind| kind == wanted).unwrap_or(0)
 }
 

@@ -22,7 +22,9 @@ pub(crate) struct Sweep {
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
     pub(crate) arms: Vec<ArmKind>,
+    pub(crate) baseline: ArmKind,
     pub(crate) sweeps: Vec<Sweep>,
+    pub(crate) runs: u32,
     pub(crate) blocks: u32,
     pub(crate) duration_us: u64,
 }
@@ -37,25 +39,69 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
         qos: vec![1],
         concurrency: vec![1],
     };
+    let every_qos = |one: Sweep| Sweep {
+        load: LoadModel::Closed,
+        qos: vec![0, 1, 2],
+        ..one
+    };
+    let usual = Defaults {
+        arms: with_broker(ArmKind::TcpEcho),
+        baseline: ArmKind::Mosquitto,
+        sweeps: Vec::new(),
+        runs: 1,
+        blocks: 5,
+        duration_us: 2 * S,
+    };
     match preset {
         Preset::Demo => Defaults {
-            arms: with_broker(ArmKind::TcpEcho),
             sweeps: vec![Sweep {
                 devices: vec![20],
                 ..one
             }],
-            blocks: 5,
             duration_us: 4 * S,
+            ..usual
         },
+        // The noise of a machine comes and goes within seconds: the shorter the blocks, the more of it is common to
+        // those that are compared. A block still holds the messages that its p99 needs.
         Preset::Closed => Defaults {
-            arms: with_broker(ArmKind::Relay),
+            arms: [with_broker(ArmKind::Relay), vec![ArmKind::SelvedgeLowLatency]].concat(),
+            sweeps: vec![every_qos(one)],
+            runs: 8,
+            blocks: 10,
+            duration_us: 150 * MS,
+            ..usual
+        },
+        Preset::ClosedTls => Defaults {
+            arms: vec![ArmKind::MosquittoTls, ArmKind::SelvedgeTls],
+            baseline: ArmKind::MosquittoTls,
+            sweeps: vec![every_qos(one)],
+            runs: 8,
+            blocks: 10,
+            duration_us: 150 * MS,
+        },
+        Preset::Fleet => Defaults {
+            arms: vec![ArmKind::Mosquitto, ArmKind::Selvedge],
             sweeps: vec![Sweep {
-                load: LoadModel::Closed,
-                qos: vec![0, 1, 2],
+                interval_us: vec![100 * MS],
+                devices: vec![200],
                 ..one
             }],
-            blocks: 40,
-            duration_us: 200 * MS,
+            runs: 8,
+            blocks: 8,
+            duration_us: S,
+            ..usual
+        },
+        Preset::Crowd => Defaults {
+            arms: vec![ArmKind::Mosquitto, ArmKind::Selvedge],
+            sweeps: vec![Sweep {
+                interval_us: vec![S],
+                devices: vec![10_000],
+                ..one
+            }],
+            runs: 5,
+            blocks: 3,
+            duration_us: 3 * S,
+            ..usual
         },
         Preset::Quick => Defaults {
             arms: with_broker(ArmKind::Relay),
@@ -65,12 +111,11 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
             }],
             blocks: 3,
             duration_us: S,
+            ..usual
         },
         Preset::Paper => Defaults {
-            arms: with_broker(ArmKind::TcpEcho),
             sweeps: paper_sweeps(&one),
-            blocks: 5,
-            duration_us: 4 * S,
+            ..usual
         },
     }
 }

@@ -18,6 +18,7 @@ use crate::arms::{Helper, RunningArm};
 use crate::environment::{self, Environment, hexadecimal};
 use crate::generator::block::{self, GeneratorUsage, WARM_UP_TAGS};
 use crate::generator::payload::Payloads;
+use crate::privacy::without_paths;
 use crate::proc;
 use crate::run::{Block, Cell, FORMAT, Run, Skipped, Usage};
 
@@ -103,7 +104,7 @@ impl<'a> Runner<'a> {
             progress.block(&self.step(arm, index));
             match self.measure_block(cell, arm, index, dues.clone(), progress)? {
                 Ok(block) => self.blocks.push(block),
-                Err(reason) => self.leave_out(arm, reason, progress),
+                Err(reason) => self.leave_out(arm, &reason, progress),
             }
         }
         Ok(())
@@ -121,13 +122,13 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn leave_out(&mut self, arm: usize, reason: String, progress: &mut dyn Progress) {
+    fn leave_out(&mut self, arm: usize, reason: &str, progress: &mut dyn Progress) {
         let standing = &mut self.stand.standing[arm];
         standing.out = true;
         progress.say(&format!("{}: left out from here on: {reason}", standing.about.name));
         self.stand.skipped.push(Skipped {
             arm: standing.about.name.clone(),
-            reason,
+            reason: without_paths(reason),
         });
     }
 
@@ -178,7 +179,7 @@ impl<'a> Runner<'a> {
             samples,
             counters,
             usage,
-            failure,
+            failure: failure.as_deref().map(without_paths),
         }))
     }
 

@@ -12,6 +12,7 @@ use super::progress::Progress;
 use super::runner::RunError;
 use crate::arms::{self, Certificates, Helper, RunningArm, Site};
 use crate::generator::fleet::{Access, Fleet};
+use crate::privacy::without_paths;
 use crate::run::{Arm, Cell, Skipped};
 
 /// MQTT's qualities of service by their number.
@@ -100,7 +101,10 @@ impl Stand {
             }
             Err(reason) => {
                 progress.say(&format!("{name}: left out: {reason}"));
-                self.skipped.push(Skipped { arm: name, reason });
+                self.skipped.push(Skipped {
+                    arm: name,
+                    reason: without_paths(&reason),
+                });
                 false
             }
         }
@@ -187,6 +191,8 @@ fn site(plan: &Plan, helper: &Helper, cpu: Option<usize>, directory: &TempDir) -
         selvedge_program,
         mosquitto_program,
         certificates: Certificates::create(directory.path()).map_err(RunError::Certificates)?,
+        protocol: plan.options().protocol.into(),
+        authority: plan.options().ca.clone(),
     })
 }
 

@@ -90,11 +90,24 @@ pub fn ratio(runs: &[Vec<(&[f64], &[f64])>], q: f64, bootstrap: &mut Bootstrap) 
             .collect::<Option<Vec<_>>>()
     };
     let units: Option<Vec<_>> = runs.iter().filter(|run| !run.is_empty()).map(&mut ratios_of).collect();
-    let mut units = units.ok_or(Undecided::LostInBoth)?;
-    if let [_] = units[..] {
-        units = units.remove(0).into_iter().map(|block| vec![block]).collect();
-    }
-    estimate(&units, bootstrap).ok_or(Undecided::LostInBoth)
+    estimate(units.ok_or(Undecided::LostInBoth)?, bootstrap).ok_or(Undecided::LostInBoth)
+}
+
+/// The ratio of a cost that each block has once, of arm to baseline; over runs and blocks as [`ratio`].
+///
+/// # Errors
+/// There is no block with both.
+pub fn ratio_of_costs(runs: &[Vec<(f64, f64)>], bootstrap: &mut Bootstrap) -> Result<Estimate, Undecided> {
+    let block = |(arm, baseline): &(f64, f64)| {
+        let value = defined(arm / baseline)?;
+        Some(BlockRatio {
+            value,
+            resampled: vec![value],
+        })
+    };
+    let ratios_of = |run: &Vec<_>| run.iter().filter_map(block).collect::<Vec<_>>();
+    let units: Vec<_> = runs.iter().map(ratios_of).filter(|run| !run.is_empty()).collect();
+    estimate(units, bootstrap).ok_or(Undecided::TooFewBlocks)
 }
 
 fn block_ratio((arm, baseline): (&[f64], &[f64]), q: f64, rng: &mut impl Rng) -> Option<BlockRatio> {
@@ -112,13 +125,17 @@ fn defined(ratio: f64) -> Option<f64> {
     (!ratio.is_nan()).then_some(ratio)
 }
 
-fn estimate(units: &[Vec<BlockRatio>], bootstrap: &mut Bootstrap) -> Option<Estimate> {
+/// Over the runs, or over the blocks of the only one.
+fn estimate(mut units: Vec<Vec<BlockRatio>>, bootstrap: &mut Bootstrap) -> Option<Estimate> {
+    if let [_] = units[..] {
+        units = units.remove(0).into_iter().map(|block| vec![block]).collect();
+    }
     let of = |blocks: &[BlockRatio]| log_median(&blocks.iter().map(|block| block.value).collect::<Vec<_>>());
     let each = units.iter().map(|unit| of(unit)).collect::<Option<Vec<f64>>>()?;
     let all: Vec<f64> = units.iter().flatten().map(|block| block.value).collect();
     let value = log_median(&all)?;
     let resampled = (0..bootstrap.resamples)
-        .map(|_| log_median(&draw(units, &mut bootstrap.rng)))
+        .map(|_| log_median(&draw(&units, &mut bootstrap.rng)))
         .collect::<Option<Vec<f64>>>()?;
     Some(Estimate::over_units(value, &each, || resampled))
 }
@@ -171,14 +188,39 @@ fn verdict(ratio: &Estimate, values: (f64, f64), conditions: &Conditions) -> Ver
             within: conditions.margin,
         };
     }
-    let noise = conditions.noise.map_or(0.0, |noise| {
-        noise.interval.low.ln().abs().max(noise.interval.high.ln().abs())
-    });
     match ratio.value.ln() {
-        difference if difference.abs() <= noise => Verdict::Undecided(Undecided::Noise),
+        difference if difference.abs() <= noise(conditions) => Verdict::Undecided(Undecided::Noise),
         difference if difference < 0.0 => Verdict::Faster,
         _ => Verdict::Slower,
     }
+}
+
+/// Whether a ratio is at most `aim`: decided as a verdict is, with `aim` in the place of 1.
+///
+/// # Errors
+/// Why that cannot be said.
+pub fn keeps(ratio: &Estimate, aim: f64, values: (f64, f64), conditions: &Conditions) -> Result<bool, Undecided> {
+    let Estimate { value, interval } = *ratio;
+    if interval.method == super::Method::Range {
+        return Err(Undecided::TooFewBlocks);
+    }
+    if interval.low <= aim && interval.high > aim {
+        return Err(Undecided::Interval);
+    }
+    if lag_hides((value - aim).abs() * values.1, values, conditions) {
+        return Err(Undecided::SendLag);
+    }
+    if (value / aim).ln().abs() <= noise(conditions) {
+        return Err(Undecided::Noise);
+    }
+    Ok(interval.high <= aim)
+}
+
+/// How far the machine is from itself, as the logarithm of a ratio.
+fn noise(conditions: &Conditions) -> f64 {
+    conditions.noise.map_or(0.0, |noise| {
+        noise.interval.low.ln().abs().max(noise.interval.high.ln().abs())
+    })
 }
 
 /// Rule 2: below 1 ms a send lag over a quarter of the claimed difference leaves the comparison undecided.

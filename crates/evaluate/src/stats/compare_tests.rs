@@ -165,3 +165,56 @@ fn below_a_millisecond_a_lag_over_a_quarter_of_the_difference_is_undecided() {
         "above a millisecond rule 2's other bound judges the lag"
     );
 }
+
+#[test]
+fn an_aim_is_kept_by_the_whole_interval_beyond_the_noise_and_with_a_punctual_generator() {
+    let ratio = |low: f64, value: f64, high: f64| Estimate {
+        value,
+        interval: Interval {
+            low,
+            high,
+            method: Method::Bootstrap,
+        },
+    };
+    let quiet = Conditions::default();
+    let values = (80.0, 100.0);
+    assert_eq!(keeps(&ratio(0.78, 0.8, 0.82), 0.9, values, &quiet), Ok(true));
+    assert_eq!(keeps(&ratio(0.92, 0.95, 0.97), 0.9, values, &quiet), Ok(false));
+    assert_eq!(
+        keeps(&ratio(0.85, 0.88, 0.91), 0.9, values, &quiet),
+        Err(Undecided::Interval)
+    );
+    let noisy = Conditions {
+        noise: Some(ratio(0.85, 1.0, 1.1)),
+        ..quiet
+    };
+    assert_eq!(
+        keeps(&ratio(0.78, 0.8, 0.82), 0.9, values, &noisy),
+        Err(Undecided::Noise)
+    );
+    assert_eq!(keeps(&ratio(0.48, 0.5, 0.52), 0.9, values, &noisy), Ok(true));
+    let late = |lag| Conditions {
+        send_lag_p99: Some(lag),
+        fine_below: 1000.0,
+        ..quiet
+    };
+    assert_eq!(
+        keeps(&ratio(0.78, 0.8, 0.82), 0.9, values, &late(3.0)),
+        Err(Undecided::SendLag)
+    );
+    assert_eq!(keeps(&ratio(0.78, 0.8, 0.82), 0.9, values, &late(2.0)), Ok(true));
+}
+
+#[test]
+fn costs_have_one_ratio_a_block_and_an_interval_over_them() {
+    let blocks: Vec<(f64, f64)> = (1..=9)
+        .map(|level| (0.8 * f64::from(level), f64::from(level)))
+        .collect();
+    let found = ratio_of_costs(&[blocks], &mut Bootstrap::new(1, 0, 200)).unwrap();
+    assert_close(found.value, 0.8, 1e-12);
+    assert_eq!(found.interval.method, Method::Bootstrap);
+    assert_eq!(
+        ratio_of_costs(&[Vec::new()], &mut Bootstrap::new(1, 0, 200)),
+        Err(Undecided::TooFewBlocks)
+    );
+}

@@ -22,7 +22,7 @@ mod trend;
 mod units;
 
 pub use bootstrap::Bootstrap;
-pub use compare::{Comparison, Conditions, Undecided, Verdict, compare, ratio};
+pub use compare::{Comparison, Conditions, Undecided, Verdict, compare, keeps, ratio, ratio_of_costs};
 pub use determinism::{Determinism, Thresholds, determinism};
 pub use estimate::{Estimate, Interval, Method, log_median, median};
 pub use knee::{Knee, LoadPoint, bounded_latency, optimum_load};

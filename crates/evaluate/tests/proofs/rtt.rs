@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::bench::{Disturbance, Quiet, broker, measure, options};
-use evaluate::rtt::{ArmKind, Options, Plan};
+use evaluate::rtt::{ArmKind, Options, Plan, Protocol};
 use evaluate::run::{Counters, LoadModel, Run};
 use rustix::process::Signal;
 
@@ -74,24 +74,25 @@ fn a_round_trip_is_measured_through_relay_and_echo() {
 }
 
 #[test]
-fn mosquitto_answers_every_message_at_every_qos_plain_and_under_tls() {
+fn mosquitto_answers_every_message_at_every_qos_plain_and_under_tls_in_both_versions() {
     if broker::missing() {
         return;
     }
     let arms = vec![ArmKind::Mosquitto, ArmKind::MosquittoTls];
-    let run = measure(
-        Options {
-            arms,
+    for protocol in [Protocol::V311, Protocol::V5] {
+        let options = Options {
+            arms: arms.clone(),
+            protocol,
             qos: vec![0, 1, 2],
             devices: vec![3],
             ..options()
-        },
-        &mut Quiet,
-    );
-    assert_eq!((run.skipped.as_slice(), run.blocks.len()), (&[][..], 9));
-    all_laws_hold(&run);
-    everything_was_answered(&run);
-    assert!(run.arms[0].version.contains("mosquitto"), "{}", run.arms[0].version);
+        };
+        let run = measure(options, &mut Quiet);
+        assert_eq!((run.skipped.as_slice(), run.blocks.len()), (&[][..], 9));
+        all_laws_hold(&run);
+        everything_was_answered(&run);
+        assert!(run.arms[0].version.contains("mosquitto"), "{}", run.arms[0].version);
+    }
 }
 
 #[test]
@@ -266,7 +267,7 @@ fn an_arm_that_is_not_installed_is_left_out_with_its_reason() {
         ("mosquitto", "tcp-echo")
     );
     assert!(
-        run.skipped[0].reason.contains("/nonexistent/mosquitto"),
+        run.skipped[0].reason.starts_with("--mosquitto mosquitto: no such file"),
         "{}",
         run.skipped[0].reason
     );
@@ -280,4 +281,43 @@ fn an_arm_that_is_not_installed_is_left_out_with_its_reason() {
     .unwrap();
     let error = evaluate::rtt::run(&wanted, &super::bench::helper(), &mut Quiet).unwrap_err();
     assert!(error.to_string().contains("mosquitto"), "{error}");
+}
+
+#[test]
+fn a_target_is_reached_with_its_password_under_tls_and_in_version_5_and_the_password_is_written_nowhere() {
+    let Some(broker) = broker::start_secure("ann", "p@ss:word") else {
+        return;
+    };
+    let options = Options {
+        arms: vec![
+            format!("mqtts://ann:p@ss:word@localhost:{}", broker.port())
+                .parse()
+                .unwrap(),
+        ],
+        ca: Some(broker.authority()),
+        protocol: Protocol::V5,
+        qos: vec![1, 2],
+        devices: vec![3],
+        ..options()
+    };
+    let run = measure(options.clone(), &mut Quiet);
+    all_laws_hold(&run);
+    everything_was_answered(&run);
+    assert!(run.arms[0].settings.ends_with("MQTT 5.0"), "{}", run.arms[0].settings);
+    let text = serde_json::to_string(&run).unwrap();
+    assert!(text.contains("mqtts://ann@localhost") && !text.contains("p@ss"));
+    let wrong = Options {
+        arms: vec![
+            format!("mqtts://ann:wrong@localhost:{}", broker.port())
+                .parse()
+                .unwrap(),
+        ],
+        ..options
+    };
+    let run = measure(wrong, &mut Quiet);
+    assert!(
+        run.blocks.is_empty() && run.skipped[0].reason.contains("refused"),
+        "{:?}",
+        run.skipped
+    );
 }

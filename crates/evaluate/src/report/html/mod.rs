@@ -1,68 +1,115 @@
 //! One HTML file that needs nothing else: no script, no font, no network.
 
+mod capacity;
 mod distributions;
 mod page;
 mod papers;
+mod promises;
 mod record;
 mod results;
 mod verdicts;
 
 use super::plot::escaped;
 use super::sentences::sentences;
-use super::{Summary, words};
+use super::{Findings, Summary, words};
+use crate::environment::Environment;
+use page::Page;
 
 /// The whole page.
-pub fn html(summary: &Summary) -> String {
-    let mut page = page::Page::new();
-    page.raw(&head(summary));
-    results::sections(&mut page, summary);
-    distributions::sections(&mut page, summary);
-    verdicts::sections(&mut page, summary);
-    papers::section(&mut page, summary);
-    record::section(&mut page, summary);
-    page.finish(&format!("Selvedge: {}", title(summary)))
+pub fn html(findings: &Findings) -> String {
+    let mut page = Page::new();
+    let title = title(findings);
+    head(&mut page, findings, &title);
+    promises::section(&mut page, &findings.promises);
+    for (number, summary) in findings.experiments.iter().enumerate() {
+        if findings.experiments.len() > 1 {
+            page.part(number + 1, &words::experiment(summary));
+        }
+        experiment(&mut page, summary);
+    }
+    for (number, found) in findings.capacity.iter().enumerate() {
+        page.number_ids(number);
+        capacity::section(&mut page, found);
+    }
+    page.finish(&format!("Selvedge: {title}"))
 }
 
-fn title(summary: &Summary) -> &str {
-    match summary.experiment.as_str() {
-        "rtt" => "Full-stack round trip, device → hub → application → hub → device",
-        other => other,
+fn title(findings: &Findings) -> String {
+    match (findings.experiments.as_slice(), findings.capacity.as_slice()) {
+        ([only], []) => words::experiment(only),
+        ([], _) => "What a broker takes and holds".to_owned(),
+        _ => "Round trips and capacity".to_owned(),
     }
 }
 
-fn head(summary: &Summary) -> String {
-    let environment = &summary.runs[0].environment;
-    let machine = [environment.cpu_model.as_deref(), environment.kernel.as_deref()];
+fn head(page: &mut Page, findings: &Findings, title: &str) {
+    let round_trips = findings.experiments.iter().flat_map(|summary| &summary.runs);
+    let environments: Vec<&Environment> = round_trips
+        .map(|run| &run.environment)
+        .chain(findings.capacity.iter().map(|capacity| &capacity.run.environment))
+        .collect();
+    let Some(first) = environments.first() else { return };
+    let machine = [first.cpu_model.as_deref(), first.kernel.as_deref()];
     let machine = machine.into_iter().flatten().collect::<Vec<_>>().join(", Linux ");
-    let runs = if summary.runs.len() == 1 {
-        "one run".to_owned()
-    } else {
-        format!("{} runs", summary.runs.len())
+    let runs = match environments.len() {
+        1 => "one run".to_owned(),
+        several => format!("{several} runs"),
     };
-    let mut out = format!(
+    page.raw(&format!(
         "<h1>{}</h1><p class=\"soft\">{} on {} CPUs of {}; {runs}, {:.0} s.</p>",
-        escaped(title(summary)),
-        escaped(&environment.started_at),
-        environment.cpus,
+        escaped(title),
+        escaped(&first.started_at),
+        first.cpus,
         escaped(&machine),
-        summary.runs.iter().map(|run| run.environment.wall_s).sum::<f64>(),
-    );
-    if !summary.runs.iter().all(|run| run.environment.optimised) {
-        out.push_str("<p class=\"alert\">Built without optimisation: these figures say nothing about the program.</p>");
+        environments.iter().map(|environment| environment.wall_s).sum::<f64>(),
+    ));
+    if !environments.iter().all(|environment| environment.optimised) {
+        page.raw("<p class=\"alert\">Built without optimisation: these figures say nothing about the program.</p>");
     }
-    out.push_str("<nav>");
-    for (id, name) in page::CONTENTS {
-        out.push_str(&format!("<a href=\"#{id}\">{name}</a> "));
+    contents(page, findings);
+}
+
+/// Links to what is on the page.
+fn contents(page: &mut Page, findings: &Findings) {
+    let mut links: Vec<(String, String)> = Vec::new();
+    let mut link = |id: &str, name: &str| links.push((id.to_owned(), name.to_owned()));
+    if !findings.promises.is_empty() {
+        link("promises", "Promises");
     }
-    out.push_str("</nav><h2 id=\"short\">In short</h2><ul>");
-    for line in sentences(summary) {
+    match findings.experiments.as_slice() {
+        [_] => page::CONTENTS.iter().for_each(|(id, name)| link(id, name)),
+        several => {
+            for (number, summary) in several.iter().enumerate() {
+                link(&format!("part-{}", number + 1), &words::experiment(summary));
+            }
+        }
+    }
+    if !findings.capacity.is_empty() {
+        link("capacity", "Capacity");
+    }
+    let links = links
+        .iter()
+        .map(|(id, name)| format!("<a href=\"#{id}\">{}</a> ", escaped(name)));
+    page.raw(&format!("<nav>{}</nav>", links.collect::<String>()));
+}
+
+fn experiment(page: &mut Page, summary: &Summary) {
+    page.heading("short", "In short");
+    let item = |line: &String| {
         let alert = if line.starts_with("Invalid") {
             " class=\"invalid\""
         } else {
             ""
         };
-        out.push_str(&format!("<li{alert}>{}</li>", escaped(&line)));
-    }
-    out.push_str("</ul>");
-    out
+        format!("<li{alert}>{}</li>", escaped(line))
+    };
+    page.raw(&format!(
+        "<ul>{}</ul>",
+        sentences(summary).iter().map(item).collect::<String>()
+    ));
+    results::sections(page, summary);
+    distributions::sections(page, summary);
+    verdicts::sections(page, summary);
+    papers::section(page, summary);
+    record::section(page, summary);
 }

@@ -20,11 +20,34 @@ pub(super) const CONTENTS: [(&str, &str); 10] = [
 /// The page under way.
 pub(super) struct Page {
     body: String,
+    /// Behind every id, so that those of several parts differ; empty in the first and only one.
+    suffix: String,
 }
 
 impl Page {
     pub(super) fn new() -> Page {
-        Page { body: String::new() }
+        Page {
+            body: String::new(),
+            suffix: String::new(),
+        }
+    }
+
+    /// Begins one of several parts.
+    pub(super) fn part(&mut self, number: usize, title: &str) {
+        self.number_ids(number);
+        self.raw(&format!(
+            "<h1 class=\"part\" id=\"part-{number}\">{}</h1>",
+            escaped(title)
+        ));
+    }
+
+    /// Sets ids of the `number`th apart from those of the first, 0.
+    pub(super) fn number_ids(&mut self, number: usize) {
+        self.suffix = if number == 0 {
+            String::new()
+        } else {
+            format!("-{number}")
+        };
     }
 
     /// Markup as it is.
@@ -34,7 +57,7 @@ impl Page {
     }
 
     pub(super) fn heading(&mut self, id: &str, text: &str) {
-        self.raw(&format!("<h2 id=\"{id}\">{}</h2>", escaped(text)));
+        self.raw(&format!("<h2 id=\"{id}{}\">{}</h2>", self.suffix, escaped(text)));
     }
 
     pub(super) fn subheading(&mut self, text: &str) {

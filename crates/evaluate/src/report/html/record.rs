@@ -2,6 +2,7 @@
 
 use super::page::{Cell, Page};
 use super::words;
+use crate::capacity::CapacityRun;
 use crate::environment::Environment;
 use crate::report::{RunFacts, Summary};
 
@@ -28,13 +29,25 @@ pub(super) fn section(page: &mut Page, summary: &Summary) {
 }
 
 fn run_table(page: &mut Page, run: &RunFacts) {
-    let environment = &run.environment;
-    let mut rows = vec![
-        ("started", environment.started_at.clone()),
+    let rows = vec![
         ("seed of schedules and order", run.seed.to_string()),
         ("hash of the schedules", run.schedule_hash.clone()),
         ("options", serde_json::to_string(&run.options).unwrap_or_default()),
     ];
+    environment_table(page, rows, &run.environment);
+}
+
+/// The record of a run of capacity.
+pub(super) fn capacity(page: &mut Page, run: &CapacityRun) {
+    let rows = vec![
+        ("seed of the order", run.seed.to_string()),
+        ("options", serde_json::to_string(&run.options).unwrap_or_default()),
+    ];
+    environment_table(page, rows, &run.environment);
+}
+
+fn environment_table(page: &mut Page, mut rows: Vec<(&'static str, String)>, environment: &Environment) {
+    rows.insert(0, ("started", environment.started_at.clone()));
     rows.extend(machine(environment));
     let pairs = |pairs: &[(String, String)]| {
         pairs
@@ -63,7 +76,11 @@ fn machine(environment: &Environment) -> Vec<(&'static str, String)> {
     vec![
         (
             "program",
-            format!("{} {}", environment.program_version, text(&environment.program_commit)),
+            format!(
+                "{}, commit {}",
+                environment.program_version,
+                environment.program_commit.as_deref().unwrap_or("unknown")
+            ),
         ),
         (
             "CPU",

@@ -62,8 +62,10 @@ fn cell_table(page: &mut Page, summary: &Summary, cell: &CellSummary) {
         "p99 µs",
         "p99.9 µs",
         "lost",
+        "CPU µs",
         &format!("p50 {against}"),
         &format!("p99 {against}"),
+        &format!("CPU {against}"),
     ];
     let mut rows: Vec<Vec<Cell>> = cell
         .arms
@@ -116,24 +118,41 @@ fn row(summary: &Summary, result: &ArmResult) -> Vec<Cell> {
     let mut cells = vec![Cell::arm(result.arm, &arm.label)];
     cells.extend([response.p50, response.p95, response.p99, response.p999].map(figure));
     cells.push(Cell::number(count(result.counts.lost + result.counts.unsent)));
-    let compared = |comparison: Option<Comparison>| match comparison {
-        Some(comparison) => compared(&comparison),
+    cells.push(Cell::number(
+        result.load.server_cpu_us.map_or(String::new(), words::number),
+    ));
+    if !result.is_valid() {
+        cells.extend([
+            Cell::judged("invalid", "invalid", ""),
+            Cell::text("see Verdicts"),
+            Cell::text(""),
+        ]);
+        return cells;
+    }
+    let shown = |comparison: Option<Comparison>, verdict: fn(&Verdict) -> String| match comparison {
+        Some(comparison) => compared(&comparison, verdict),
         None => Cell::text(if arm.baseline { "1" } else { "" }),
     };
-    if result.is_valid() {
-        cells.extend([result.against.map(|a| a.p50), result.against.map(|a| a.p99)].map(compared));
-    } else {
-        cells.extend([Cell::judged("invalid", "invalid", ""), Cell::text("see Verdicts")]);
-    }
+    let against = result.against;
+    cells.push(shown(against.map(|against| against.p50), words::verdict));
+    cells.push(shown(against.map(|against| against.p99), words::verdict));
+    cells.push(shown(
+        against.and_then(|against| against.server_cpu),
+        words::cost_verdict,
+    ));
     cells
 }
 
 fn noise_row(summary: &Summary, noise: &Against) -> Vec<Cell> {
     let name = &summary.arms[noise.other].name;
     let mut cells = vec![Cell::text(format!("noise of this machine ({name} against itself)"))];
-    cells.extend((0..5).map(|_| Cell::text("")));
-    let ratio = |comparison: Comparison| comparison.ratio.as_ref().map_or(String::new(), words::ratio);
-    cells.extend([noise.p50, noise.p99].map(|comparison| Cell::judged("interval", &ratio(comparison), "")));
+    cells.extend((0..6).map(|_| Cell::text("")));
+    let ratio = |comparison: Comparison| comparison.ratio.as_ref().map(words::ratio);
+    let ratios = [Some(noise.p50), Some(noise.p99), noise.server_cpu];
+    cells.extend(ratios.map(|comparison| {
+        let ratio = comparison.and_then(ratio).unwrap_or_default();
+        Cell::judged("interval", &ratio, "")
+    }));
     cells
 }
 
@@ -149,7 +168,7 @@ fn figure(estimate: Option<Estimate>) -> Cell {
     Cell::figure(&words::micros_of(value), &interval)
 }
 
-fn compared(comparison: &Comparison) -> Cell {
+fn compared(comparison: &Comparison, verdict: fn(&Verdict) -> String) -> Cell {
     let ratio = comparison.ratio.as_ref().map_or(String::new(), words::ratio);
     let class = match comparison.verdict {
         Verdict::Faster => "faster",
@@ -157,7 +176,7 @@ fn compared(comparison: &Comparison) -> Cell {
         Verdict::Equivalent { .. } => "",
         Verdict::Undecided(_) => "undecided",
     };
-    Cell::judged_below(class, &words::verdict(&comparison.verdict), &ratio)
+    Cell::judged_below(class, &verdict(&comparison.verdict), &ratio)
 }
 
 fn ratio_section(page: &mut Page, summary: &Summary) {
@@ -183,8 +202,8 @@ fn ratio_section(page: &mut Page, summary: &Summary) {
 fn caption(summary: &Summary) -> String {
     let name = words::baseline(&summary.arms).map_or("the baseline", |arm| arm.name.as_str());
     format!(
-        "Median of the ratios to {name} within blocks measured together, with its interval. An interval left of 1 and \
-         a dot outside the shaded noise is faster; within ±{} % of 1 is the same.",
+        "Median of the ratios to {name} within blocks measured together, with its interval; CPU is the server's time a \
+         round trip. An interval left of 1 and a dot outside the shaded noise is faster; within ±{} % of 1 is the same.",
         words::round(summary.judging.equivalence_margin * 100.0)
     )
 }
@@ -194,21 +213,21 @@ fn bars(summary: &Summary, cell: &CellSummary, result: &ArmResult) -> Vec<Bar> {
     let Some(against) = result.against.filter(|_| arm.again_of.is_none()) else {
         return Vec::new();
     };
-    let noise = |of: fn(&Against) -> Comparison| {
-        cell.noise
-            .and_then(|noise| of(&noise).ratio)
-            .map(|ratio| ratio.interval)
-    };
-    let bar = |quantile: &str, comparison: Comparison, noise| {
+    let bar = |name: &str, of: fn(&Against) -> Option<Comparison>, verdict: fn(&Verdict) -> String| {
+        let comparison = of(&against)?;
+        let noise = cell.noise.as_ref().and_then(of).and_then(|noise| noise.ratio);
         comparison.ratio.map(|ratio| Bar {
-            label: format!("{} {quantile}", arm.name),
+            label: format!("{} {name}", arm.name),
             class: class(result.arm),
             ratio,
-            verdict: words::verdict(&comparison.verdict),
-            noise,
+            verdict: verdict(&comparison.verdict),
+            noise: noise.map(|ratio| ratio.interval),
         })
     };
-    let p50 = bar("p50", against.p50, noise(|against| against.p50));
-    let p99 = bar("p99", against.p99, noise(|against| against.p99));
-    p50.into_iter().chain(p99).collect()
+    let bars = [
+        bar("p50", |against| Some(against.p50), words::verdict),
+        bar("p99", |against| Some(against.p99), words::verdict),
+        bar("CPU", |against| against.server_cpu, words::cost_verdict),
+    ];
+    bars.into_iter().flatten().collect()
 }

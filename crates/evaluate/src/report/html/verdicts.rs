@@ -149,6 +149,12 @@ fn sanity(page: &mut Page, summary: &Summary) {
         0 => format!("All hold in all {all} results: each is a result."),
         invalid => format!("{invalid} of {all} results break a law and are no results."),
     });
+    page.paragraph(
+        "Each block has to account for all its messages, with clocks that run forward and, in a closed loop, by \
+         Little's law. Over all blocks of a load together, p99 of the send lag has to stay within the larger of 100 µs \
+         and a tenth of p50, and the generator busy for less than 80 % of the time: busy is the CPU time of its \
+         thread without what it spent spinning for a due time.",
+    );
     let laws = results().flat_map(|(cell, result)| result.laws.iter().map(move |law| (cell, result, law)));
     let (broken, kept): (Vec<_>, Vec<_>) = laws.partition(|(_, _, law)| law.broken > 0);
     let rows = |laws: Vec<(&CellSummary, &ArmResult, &LawResult)>| -> Vec<Vec<Cell>> {
@@ -159,12 +165,12 @@ fn sanity(page: &mut Page, summary: &Summary) {
     if !broken.is_empty() {
         page.table(
             "",
-            &["load", "arm", "law", "verdict", "the first block that breaks it"],
+            &["load", "arm", "law", "verdict", "the first that breaks it"],
             &rows(broken),
         );
     }
     page.folded(&format!("{} laws that hold", kept.len()), false, |page| {
-        page.table("", &["load", "arm", "law", "verdict", "the first block"], &rows(kept));
+        page.table("", &["load", "arm", "law", "verdict", "the first"], &rows(kept));
     });
 }
 
@@ -174,12 +180,17 @@ fn law_row(summary: &Summary, cell: &CellSummary, result: &ArmResult, law: &LawR
     } else {
         ("no", "broken")
     };
-    let blocks = if law.broken == 0 { law.tested } else { law.broken };
+    let times = if law.broken == 0 { law.tested } else { law.broken };
+    let where_ = if law.tested == 1 {
+        "over all blocks".to_owned()
+    } else {
+        format!("in {times} of {} blocks", law.tested)
+    };
     vec![
         Cell::text(words::cell(&cell.cell)),
         Cell::arm(result.arm, &summary.arms[result.arm].name),
         Cell::text(law.law),
-        Cell::judged(class, word, &format!("in {blocks} of {}", law.tested)),
+        Cell::judged(class, word, &where_),
         Cell::text(&law.detail),
     ]
 }

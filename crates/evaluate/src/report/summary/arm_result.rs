@@ -1,15 +1,14 @@
 //! One arm under one cell: figures, verdicts and what the plots draw.
 
+use super::against::Pair;
 use super::gather::{Gathered, Group, durations_us};
 use super::{
-    Against, ArmFacts, ArmResult, CellSummary, Figures, Judging, Latency, Load, RequirementVerdict, laws, shapes,
+    Against, ArmFacts, ArmResult, CellSummary, Figures, Judging, Latency, Load, RequirementVerdict, laws, promises,
+    shapes,
 };
 use crate::figures::Requirement;
 use crate::run::{Block, Cell, Counters};
-use crate::stats::{self, Bootstrap, Comparison, Conditions, Estimate, Pool, Undecided, Units, Verdict, at_most};
-
-/// Comparisons of durations below this are held against the send lag (rule 2), in µs.
-const FINE_BELOW_US: f64 = 1000.0;
+use crate::stats::{self, Bootstrap, Pool, Units, at_most};
 
 /// All arms of a cell; `number` is that of the cell.
 pub(super) fn cell(
@@ -28,25 +27,28 @@ pub(super) fn cell(
         .iter()
         .map(|group| arm_result(gathered.cell, group, requirements, judging, &mut draws.next()))
         .collect();
-    let compare = |ours: usize, theirs: usize, noise: Option<Against>, bootstrap: &mut Bootstrap| {
-        let groups = (&gathered.groups[ours], &gathered.groups[theirs]);
-        against(
-            groups,
-            (&results[ours], &results[theirs]),
-            gathered.cell,
-            noise,
-            judging,
-            bootstrap,
-        )
+    let pair = |ours: usize, theirs: usize, noise: Option<Against>| Pair {
+        groups: (&gathered.groups[ours], &gathered.groups[theirs]),
+        results: (&results[ours], &results[theirs]),
+        cell: gathered.cell,
+        noise,
     };
     let noise = pair_of(gathered, |arm| arms[arm].again_of)
-        .map(|(again, original)| compare(again, original, None, &mut draws.next()));
+        .map(|(again, original)| pair(again, original, None).against(judging, &mut draws.next()));
     let compared: Vec<Option<Against>> = (0..results.len())
         .map(|ours| {
             let theirs = gathered.groups.iter().position(|group| arms[group.arm].baseline)?;
-            (ours != theirs).then(|| compare(ours, theirs, noise, &mut draws.next()))
+            (ours != theirs).then(|| pair(ours, theirs, noise).against(judging, &mut draws.next()))
         })
         .collect();
+    let place_of = |name: &str| gathered.groups.iter().position(|group| arms[group.arm].name == name);
+    let promises = promises::judged(
+        gathered.cell,
+        |name| Some(&results[place_of(name)?]),
+        |ours, theirs| Some(pair(place_of(ours)?, place_of(theirs)?, noise)),
+        judging,
+        &mut draws.next(),
+    );
     for (result, against) in results.iter_mut().zip(compared) {
         result.against = against;
     }
@@ -54,6 +56,7 @@ pub(super) fn cell(
         cell: gathered.cell.clone(),
         arms: results,
         noise,
+        promises,
     }
 }
 
@@ -224,51 +227,5 @@ fn verdict(requirement: &Requirement, response: &Latency, pool: &Pool) -> Requir
         outcome: at_most(response.p99.as_ref(), bound_us),
         missed: pool.sorted().filter(|sample| *sample > bound_us).count(),
         messages: pool.len(),
-    }
-}
-
-fn against(
-    groups: (&Group<'_>, &Group<'_>),
-    results: (&ArmResult, &ArmResult),
-    cell: &Cell,
-    noise: Option<Against>,
-    judging: &Judging,
-    bootstrap: &mut Bootstrap,
-) -> Against {
-    let (ours, theirs) = results;
-    let lag = (!cell.load.is_closed()).then(|| ours.send_lag_p99_us.max(theirs.send_lag_p99_us));
-    let pairs = groups.0.paired(groups.1);
-    let mut at = |q: f64, values: (Option<Estimate>, Option<Estimate>), noise: Option<Comparison>| {
-        if !ours.is_valid() || !theirs.is_valid() {
-            return Comparison {
-                ratio: None,
-                verdict: Verdict::Undecided(Undecided::Invalid),
-            };
-        }
-        let conditions = Conditions {
-            margin: judging.equivalence_margin,
-            noise: noise.and_then(|noise| noise.ratio),
-            send_lag_p99: lag,
-            fine_below: FINE_BELOW_US,
-        };
-        let value = |estimate: Option<Estimate>| estimate.map_or(f64::INFINITY, |estimate| estimate.value);
-        stats::compare(
-            stats::ratio(&pairs, q, bootstrap),
-            (value(values.0), value(values.1)),
-            &conditions,
-        )
-    };
-    Against {
-        other: groups.1.arm,
-        p50: at(
-            0.5,
-            (ours.response.p50, theirs.response.p50),
-            noise.map(|noise| noise.p50),
-        ),
-        p99: at(
-            0.99,
-            (ours.response.p99, theirs.response.p99),
-            noise.map(|noise| noise.p99),
-        ),
     }
 }

@@ -38,18 +38,39 @@ impl Group<'_> {
             .collect()
     }
 
-    /// Pairs of blocks measured together, by run: this arm's and the other's response times.
+    /// Response times of blocks measured together, by run: this arm's and the other's.
     pub(super) fn paired<'a>(&'a self, other: &'a Group<'_>) -> Vec<Vec<(&'a [f64], &'a [f64])>> {
-        let partner = |run: &'a [Measured<'_>], index: u32| run.iter().find(|measured| measured.block.index == index);
-        let pairs = |(ours, theirs): (&'a Vec<Measured<'_>>, &'a Vec<Measured<'_>>)| {
-            let pair = |measured: &'a Measured<'_>| {
-                let partner = partner(theirs, measured.block.index)?;
-                Some((measured.response_us.as_slice(), partner.response_us.as_slice()))
-            };
-            ours.iter().filter_map(pair).collect()
-        };
-        self.runs.iter().zip(&other.runs).map(pairs).collect()
+        self.pairs(other, |ours, theirs| {
+            Some((ours.response_us.as_slice(), theirs.response_us.as_slice()))
+        })
     }
+
+    /// CPU seconds of the servers an answered message, of blocks measured together, by run: this arm's and the other's.
+    pub(super) fn paired_costs(&self, other: &Group<'_>) -> Vec<Vec<(f64, f64)>> {
+        self.pairs(other, |ours, theirs| cost(ours.block).zip(cost(theirs.block)))
+    }
+
+    fn pairs<'a, T>(
+        &'a self,
+        other: &'a Group<'_>,
+        of: impl Fn(&'a Measured<'_>, &'a Measured<'_>) -> Option<T>,
+    ) -> Vec<Vec<T>> {
+        let pair = |ours: &'a Measured<'_>, theirs: &'a [Measured<'_>]| {
+            let partner = theirs
+                .iter()
+                .find(|measured| measured.block.index == ours.block.index)?;
+            of(ours, partner)
+        };
+        let runs = self.runs.iter().zip(&other.runs);
+        runs.map(|(ours, theirs)| ours.iter().filter_map(|block| pair(block, theirs)).collect())
+            .collect()
+    }
+}
+
+fn cost(block: &Block) -> Option<f64> {
+    let answered = block.counters.answered;
+    let cpu_s = block.usage.server_cpu_s.filter(|_| answered > 0)?;
+    Some(cpu_s / answered as f64)
 }
 
 /// Durations of a block in µs, message by message; those that never ended are infinite.

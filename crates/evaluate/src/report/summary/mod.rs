@@ -1,9 +1,11 @@
 //! What raw files say, before anything is drawn.
 
+mod against;
 mod arm_result;
 mod gather;
 mod judging;
 mod laws;
+mod promises;
 mod shapes;
 mod sweep;
 mod types;
@@ -11,7 +13,9 @@ mod types;
 use crate::figures;
 use crate::run::Run;
 
+pub use against::{Against, Quantity};
 pub use judging::Judging;
+pub use promises::{Aim, Promised};
 pub use types::*;
 
 /// Judges raw files by the default thresholds.

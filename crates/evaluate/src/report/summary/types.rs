@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::Judging;
+use super::{Against, Judging, Promised};
 use crate::environment::Environment;
 use crate::figures::{Beside, ClaimVerdict, Requirement};
 use crate::rtt::Options;
 use crate::run::{Cell, Counters, Run, Skipped};
-use crate::stats::{Check, Comparison, Determinism, Estimate, Interval, Knee, LoadPoint, Outcome, Trend};
+use crate::stats::{Check, Determinism, Estimate, Interval, Knee, LoadPoint, Outcome, Trend};
 
 /// All that raw files of one experiment say.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -83,6 +83,8 @@ pub struct CellSummary {
     pub arms: Vec<ArmResult>,
     /// The noise of the machine: an arm against itself; absent without an A/A arm.
     pub noise: Option<Against>,
+    /// What was promised under this load.
+    pub promises: Vec<Promised>,
 }
 
 impl CellSummary {
@@ -192,16 +194,16 @@ pub struct RequirementVerdict {
     pub messages: usize,
 }
 
-/// A sanity law over all blocks.
+/// A sanity law over all blocks: tested in each, or once over all together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LawResult {
     /// Which.
     pub law: &'static str,
-    /// Blocks in which it was tested.
+    /// How often it was tested: as often as there are blocks, or once.
     pub tested: usize,
-    /// Blocks in which it does not hold.
+    /// How often it does not hold.
     pub broken: usize,
-    /// The values of the first block that breaks it, else of the first.
+    /// The values of the first test that it fails, else of the first.
     pub detail: String,
 }
 
@@ -217,17 +219,6 @@ impl LawResult {
             detail: shown.detail.clone(),
         })
     }
-}
-
-/// An arm as a multiple of another.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Against {
-    /// Index of the other arm.
-    pub other: usize,
-    /// By p50.
-    pub p50: Comparison,
-    /// By p99.
-    pub p99: Comparison,
 }
 
 /// What the plots draw of an arm's response times, in µs.

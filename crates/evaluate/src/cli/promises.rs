@@ -1,0 +1,104 @@
+//! `selvedge evaluate promises`: every experiment that a promised figure comes from, and one list of what became of them.
+
+use std::path::PathBuf;
+
+use super::Failure;
+use super::capacity::{FILE, measure};
+use super::outcome::Outcome;
+use super::rtt::{measure_all, progress};
+use crate::capacity;
+use crate::raw::Raw;
+use crate::rtt::{Options, Preset, Progress};
+
+/// Blocks of the only run where `--quick` is given: enough to see that everything works, not for an interval.
+const QUICK_BLOCKS: u32 = 2;
+
+/// Measure every promised figure
+#[derive(Debug, clap::Args)]
+pub struct Promises {
+    /// Experiments to do
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Experiment::ALL, value_name = "EXPERIMENT")]
+    only: Vec<Experiment>,
+    /// One run of two blocks each: to see that everything works
+    #[arg(long)]
+    quick: bool,
+    /// Path of the `selvedge` program, if it is not this one
+    #[arg(long = "selvedge", value_name = "PATH")]
+    selvedge_program: Option<PathBuf>,
+    /// Path of the `mosquitto` program, if it is not found
+    #[arg(long = "mosquitto", value_name = "PATH")]
+    mosquitto_program: Option<PathBuf>,
+    #[command(flatten)]
+    outcome: Outcome,
+}
+
+/// Where promised figures come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Experiment {
+    /// Round trips in a closed loop
+    Closed,
+    /// The same under TLS
+    ClosedTls,
+    /// 200 devices
+    Fleet,
+    /// 10,000 devices
+    Crowd,
+    /// Memory, time until ready, durability
+    Capacity,
+}
+
+impl Experiment {
+    const ALL: [Experiment; 5] = [
+        Experiment::Closed,
+        Experiment::ClosedTls,
+        Experiment::Fleet,
+        Experiment::Crowd,
+        Experiment::Capacity,
+    ];
+
+    fn preset(self) -> Option<Preset> {
+        match self {
+            Experiment::Closed => Some(Preset::Closed),
+            Experiment::ClosedTls => Some(Preset::ClosedTls),
+            Experiment::Fleet => Some(Preset::Fleet),
+            Experiment::Crowd => Some(Preset::Crowd),
+            Experiment::Capacity => None,
+        }
+    }
+}
+
+impl Promises {
+    pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
+        let mut progress = progress();
+        let mut raw = Vec::new();
+        for experiment in &self.only {
+            match experiment.preset() {
+                Some(preset) => raw.extend(self.round_trips(preset, prefix, progress.as_mut())?),
+                None => raw.push(self.capacity(prefix, progress.as_mut())?),
+            }
+        }
+        self.outcome.report(raw)
+    }
+
+    fn round_trips(&self, preset: Preset, prefix: &[&str], progress: &mut dyn Progress) -> Result<Vec<Raw>, Failure> {
+        let options = Options {
+            preset,
+            runs: self.quick.then_some(1),
+            blocks: self.quick.then_some(QUICK_BLOCKS),
+            selvedge_program: self.selvedge_program.clone(),
+            mosquitto_program: self.mosquitto_program.clone(),
+            ..Options::default()
+        };
+        measure_all(options, prefix, &self.outcome.out, progress)
+    }
+
+    fn capacity(&self, prefix: &[&str], progress: &mut dyn Progress) -> Result<Raw, Failure> {
+        let options = capacity::Options {
+            quick: self.quick,
+            selvedge_program: self.selvedge_program.clone(),
+            mosquitto_program: self.mosquitto_program.clone(),
+            ..capacity::Options::default()
+        };
+        measure(&options, &self.outcome.out.join(FILE), prefix, progress)
+    }
+}

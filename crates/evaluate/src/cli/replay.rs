@@ -1,0 +1,52 @@
+//! `selvedge evaluate replay`: the same again.
+
+use std::path::PathBuf;
+
+use super::Failure;
+use super::capacity::measure as measure_capacity;
+use super::outcome::Outcome;
+use super::rtt::{data_set, measure, progress};
+use crate::capacity::{self, CapacityRun};
+use crate::raw::Raw;
+use crate::rtt::Plan;
+use crate::run::Run;
+
+/// Repeat a run from its raw file
+#[derive(Debug, clap::Args)]
+pub struct Replay {
+    /// The raw file of the run
+    raw_file: PathBuf,
+    #[command(flatten)]
+    outcome: Outcome,
+}
+
+impl Replay {
+    pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
+        let again = match Raw::read(&self.raw_file)? {
+            Raw::RoundTrip(before) => self.round_trip(*before, prefix)?,
+            Raw::Capacity(before) => self.capacity(*before, prefix)?,
+        };
+        self.outcome.report(vec![again])
+    }
+
+    /// The same options and seed; says so where they no longer make the same schedule.
+    fn round_trip(&self, before: Run, prefix: &[&str]) -> Result<Raw, Failure> {
+        let mut progress = progress();
+        let trace = data_set(&before.options, progress.as_mut())?;
+        let plan = Plan::new(before.options, trace)?.with_seed(before.seed);
+        let again = measure(&plan, prefix, &self.outcome.out, progress.as_mut())?;
+        if again.schedule_hash != before.schedule_hash {
+            return Err("the schedule differs from the first run's: it was made by another version".into());
+        }
+        Ok(Raw::RoundTrip(Box::new(again)))
+    }
+
+    fn capacity(&self, before: CapacityRun, prefix: &[&str]) -> Result<Raw, Failure> {
+        let options = capacity::Options {
+            seed: Some(before.seed),
+            ..before.options
+        };
+        let path = self.outcome.out.join("capacity-again.json");
+        measure_capacity(&options, &path, prefix, progress().as_mut())
+    }
+}

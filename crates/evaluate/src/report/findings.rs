@@ -1,0 +1,67 @@
+//! All that raw files say, by experiment.
+
+use serde::Serialize;
+
+use super::promises::{Line, lines};
+use super::summary::{Summary, summarise};
+use crate::capacity::{self, CapacityRun};
+use crate::raw::Raw;
+use crate::rtt::Options;
+use crate::run::Run;
+
+/// What is reported.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Findings {
+    /// Promised figures, of all experiments.
+    pub promises: Vec<Line>,
+    /// Experiments on the round trip, each with all its runs.
+    pub experiments: Vec<Summary>,
+    /// Experiments on memory, time until ready and durability.
+    pub capacity: Vec<Capacity>,
+}
+
+/// One experiment on capacity.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Capacity {
+    /// What was seen.
+    pub run: CapacityRun,
+    /// What follows from it.
+    pub rows: Vec<capacity::Row>,
+}
+
+impl Findings {
+    /// Judges raw files. Runs with the same options are runs of one experiment.
+    pub fn of(raw: Vec<Raw>) -> Findings {
+        let mut experiments: Vec<Vec<Run>> = Vec::new();
+        let mut capacity = Vec::new();
+        for file in raw {
+            match file {
+                Raw::RoundTrip(run) => match experiments.iter_mut().find(|runs| is_of_one(&runs[0], &run)) {
+                    Some(runs) => runs.push(*run),
+                    None => experiments.push(vec![*run]),
+                },
+                Raw::Capacity(run) => capacity.push(Capacity {
+                    rows: capacity::summarise(&run),
+                    run: *run,
+                }),
+            }
+        }
+        Findings::new(experiments.iter().map(|runs| summarise(runs)).collect(), capacity)
+    }
+
+    pub(super) fn new(experiments: Vec<Summary>, capacity: Vec<Capacity>) -> Findings {
+        Findings {
+            promises: lines(&experiments, &capacity),
+            experiments,
+            capacity,
+        }
+    }
+}
+
+fn is_of_one(first: &Run, other: &Run) -> bool {
+    let options = |run: &Run| Options {
+        seed: None,
+        ..run.options.clone()
+    };
+    first.experiment == other.experiment && options(first) == options(other)
+}
