@@ -51,6 +51,9 @@ pub(crate) trait Sink {
 /// The largest Variable Byte Integer, section 1.5.5.
 pub(crate) const VARINT_MAX: usize = 0x0FFF_FFFF;
 
+/// A packet's first byte and the longest Remaining Length, section 2.1.1.
+pub(crate) const FIXED_HEADER_MAX_LEN: usize = 5;
+
 impl Sink for Vec<u8> {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {

@@ -11,7 +11,7 @@ mod subscribe;
 
 use crate::header::{fixed_header, packet_type};
 use crate::read::Reader;
-use crate::write::{Count, Sink};
+use crate::write::{Count, FIXED_HEADER_MAX_LEN, Sink};
 use crate::{Ack, Auth, ConnAck, Connect, Disconnect, Publish, SubAck, Subscribe, Unsubscribe};
 use crate::{DecodeError, Packet, PacketType, Version};
 
@@ -72,11 +72,14 @@ impl<'a> Packet<'a> {
     /// # Panics
     /// If a string or binary field is longer than 65,535 bytes, or the packet than 268,435,460: no packet can carry it.
     pub fn encode(&self, version: Version, out: &mut Vec<u8>) {
+        if let Packet::Publish(publish) = self {
+            return publish.encode(version, out);
+        }
         if !self.exists_in(version) {
             return;
         }
         let body_len = self.body_len(version);
-        out.reserve(body_len + 5);
+        out.reserve(body_len + FIXED_HEADER_MAX_LEN);
         out.put_u8(self.first_byte());
         out.put_varint(body_len);
         self.put_body(version, out);

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use crate::property::{self, Properties, PropertySink, PutProperties, not_allowed};
 use crate::read::Reader;
 use crate::topic;
-use crate::write::Sink;
+use crate::write::{Count, FIXED_HEADER_MAX_LEN, Sink};
 use crate::{DecodeError, PacketId, PacketType, Publish, PublishProperties, QoS, Version};
 
 impl<'a> Publish<'a> {
@@ -21,6 +21,20 @@ impl<'a> Publish<'a> {
             properties,
             payload,
         }
+    }
+
+    /// Appends the packet's bytes to `out`, as [`Packet::encode`] does, without a copy of the packet.
+    ///
+    /// # Panics
+    /// Where [`Packet::encode`] does.
+    #[inline]
+    pub fn encode(&self, version: Version, out: &mut Vec<u8>) {
+        let mut body = Count::default();
+        self.put_body(version, &mut body);
+        out.reserve(body.0 + FIXED_HEADER_MAX_LEN);
+        out.put_u8((PacketType::Publish as u8) << 4 | self.flags());
+        out.put_varint(body.0);
+        self.put_body(version, out);
     }
 
     #[inline]
