@@ -22,7 +22,8 @@ pub struct RouteError {
 /// A route that was checked and is ready to be evaluated.
 #[derive(Clone, Debug)]
 pub struct CompiledRoute {
-    pub(crate) name: Box<str>,
+    /// What it was made of.
+    pub(crate) source: Box<Route>,
     pub(crate) filter: Filter,
     pub(crate) condition: Option<Condition>,
     pub(crate) targets: Vec<Target>,
@@ -54,7 +55,7 @@ impl CompiledRoute {
             targets.map(|(i, target)| compile_target(target, &format!("spec.to[{i}]"), &filter, condition.is_none()));
         let targets = targets.collect::<Compile<_>>()?;
         Ok(CompiledRoute {
-            name: route.name.as_str().into(),
+            source: Box::new(route.clone()),
             filter,
             condition,
             targets,
@@ -64,7 +65,7 @@ impl CompiledRoute {
     /// The route's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.source.name
     }
 }
 

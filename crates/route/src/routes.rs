@@ -105,7 +105,7 @@ struct Buffers {
 }
 
 impl Routes {
-    /// Adds a route, or replaces the one of its name, whose counters begin anew.
+    /// Adds a route, or replaces the one of its name, whose counters begin anew unless the new one is the same.
     ///
     /// # Errors
     /// There are too many.
@@ -116,6 +116,7 @@ impl Routes {
             last_failure: None,
         };
         match self.find(route.name()) {
+            Ok(at) if self.entries[at].route.source == route.source => {}
             Ok(at) => self.entries[at] = entry(route),
             Err(_) if self.entries.len() == MAX_ROUTES => return Err(Full),
             Err(at) => self.entries.insert(at, entry(route)),
@@ -208,7 +209,7 @@ impl Entry {
                 Ok(action) => {
                     self.counters.delivered += 1;
                     deliver(Delivery {
-                        route: &self.route.name,
+                        route: self.route.name(),
                         hops: message.hops + 1,
                         action,
                     });

@@ -234,6 +234,20 @@ fn routes_are_replaced_by_name_and_removed() {
 }
 
 #[test]
+fn a_route_that_is_put_again_as_it_was_goes_on_counting() {
+    let mut routes = routes(&["{from: a, to: [{topic: b}]}"]);
+    deliveries(&mut routes, "a", "", 0);
+    let same = manifest::Route {
+        name: "r0".into(),
+        ..route("{from: a, to: [{topic: b}]}")
+    };
+    routes.put(CompiledRoute::compile(&same).unwrap()).unwrap();
+    deliveries(&mut routes, "a", "", 0);
+    let (counters, _) = routes.status("r0").unwrap();
+    assert_eq!((counters.matched, counters.delivered), (2, 2));
+}
+
+#[test]
 fn a_tenant_has_a_bounded_number_of_routes() {
     let mut routes = Routes::default();
     let compiled = |i: usize| {
