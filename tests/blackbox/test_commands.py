@@ -12,6 +12,7 @@ import wire
 from credentials import add
 from raw import PATIENCE_S
 from test_operation import get
+from wire import Kind
 
 pytestmark = pytest.mark.contract
 
@@ -238,3 +239,99 @@ def test_a_log_in_json_is_an_object_a_line(start, dial):
     dial(to=own).send(wire.connect("x")).verdict()
     lines = [line for line in own.log.read_text().splitlines() if not line.startswith("edge")]
     assert lines and all("fields" in json.loads(line) for line in lines)
+
+
+def test_tenants_are_added_listed_set_and_removed_on_a_running_edge_and_a_stopped_one(own, client):
+    """`selvedge tenant`; what it may use and what it uses."""
+
+    def shown(name: str) -> dict:
+        return json.loads(own.run("tenant", "show", name, "--output", "json").stdout)
+
+    added = json.loads(own.run("tenant", "add", "plant-b", "--connections", "5", "--output", "json").stdout)
+    assert added["quotas"]["connections"] == 5 and added["quotas"]["messages_per_s"] is None
+    client(to=own, **add(own, "app", "dash", tenant="plant-b").login())
+    assert shown("plant-b")["uses"]["connections"] == 1
+    own.run("tenant", "set", "plant-b", "--bytes", "64MiB", "--messages-per-s", "100", "--connections", "none")
+    quotas = shown("plant-b")["quotas"]
+    assert (quotas["stored_bytes"], quotas["messages_per_s"], quotas["connections"]) == (64 << 20, 100, None)
+    table = own.run("tenant", "list").stdout
+    assert "1 of 20000" in next(line for line in table.splitlines() if line.startswith("plant-b"))
+    assert [tenant["name"] for tenant in json.loads(own.run("tenant", "list", "--output", "json").stdout)] == [
+        "default",
+        "plant-b",
+    ]
+    refused = own.run("tenant", "remove", "plant-b", check=False)
+    assert refused.returncode == 1 and "still has devices or apps" in refused.stderr
+    own.stop()
+    own.run("tenant", "set", "plant-b", "--bytes-per-s", "1MiB")
+    assert shown("plant-b")["quotas"]["bytes_per_s"] == 1 << 20
+    own.run("app", "remove", "dash", "--tenant", "plant-b")
+    own.run("tenant", "remove", "plant-b")
+    lines = [json.loads(line) for line in (own.data / "audit.log").read_text().splitlines()]
+    done = [(line["action"], line["what"]) for line in lines if line["event"] == "tenant"]
+    assert done == [
+        ("added", "tenant connections=5"),
+        ("changed", "quotas connections=none messages_per_s=100 stored_bytes=67108864"),
+        ("changed", "quotas bytes_per_s=1048576"),
+        ("removed", "tenant"),
+    ]
+
+
+def test_a_tenant_or_quota_that_cannot_be_is_refused_with_what_would_be_right(own):
+    """Errors name the value and what would be right."""
+    own.run("tenant", "add", "plant-b")
+    for words, hint in (
+        (("add", "plant-b"), "exists"),
+        (("add", "a/b"), "tenant"),
+        (("show", "plant-c"), 'did you mean "plant-b"'),
+        (("set", "plant-b"), "--connections 100"),
+        (("set", "plant-b", "--bytes", "1.5MiB"), "a whole number"),
+        (("remove", "default"), "cannot be removed"),
+    ):
+        done = own.run("tenant", *words, check=False)
+        assert done.returncode != 0 and hint in done.stderr, done
+
+
+def test_a_route_that_stays_as_it_was_goes_on_counting(own, client):
+    """Another route is applied, and this one again."""
+    account = add(own, "device", "pump-7")
+    pump = client(to=own, **account.login())
+    apply(own, BY_LABEL)
+    pump.publish("devices/pump-7/telemetry", b"x")
+    apply(own, BY_LABEL)
+    apply(own, BY_LABEL.replace("pumps", "others"))
+    pump.publish("devices/pump-7/telemetry", b"x")
+    routes = json.loads(own.run("get", "routes", "--output", "json").stdout)
+    assert [(route["name"], route["matched"]) for route in routes] == [("others", 1), ("pumps", 2)]
+
+
+def test_a_hangup_takes_over_what_clients_are_told_and_names_what_needs_a_restart(start, dial):
+    """Packet size, receive maximum, aliases and in-flight hold for those that connect from then on."""
+    limits = "packet_bytes = {}\nreceive_maximum = {}\ntopic_alias_maximum = {}\nin_flight = {}"
+    file = f'[limits]\n{limits}\n[log]\nlevel = "{{}}"\n'
+    own = start(configuration=file.format(2000, 5, 3, 2, "info"), http=True)
+    path = own.directory / "selvedge.toml"
+    before = dial(to=own).open("before")
+    path.write_text("shards = 7\n" + file.format(1000, 6, 4, 1, "debug") + "[store]\nlimit_bytes = 5\n")
+    own.signal(signal.SIGHUP)
+    eventually(lambda: "reloaded" in own.log.read_text())
+    after = dial(to=own).open("after")
+
+    def told(connection) -> list[int]:
+        of = dict(connection.connack.properties)
+        return [of["maximum_packet_size"], of["receive_maximum"], of["topic_alias_maximum"]]
+
+    assert (told(before), told(after)) == ([2000, 5, 3], [1000, 6, 4])
+    before.publish("a", bytes(1500)).publish("a", b"x", properties=[("topic_alias", 3)]).ping()
+    after.publish("a", bytes(1500))
+    assert after.verdict() == 0x95
+    again = dial(to=own).open("again")
+    again.subscribe([("in-flight", 1)])
+    for number in (1, 2):
+        before.publish("in-flight", b"x", qos=1, packet_id=number)
+        before.expect(Kind.PUBACK)
+    again.expect(Kind.PUBLISH)
+    again.ping()
+    warned = [line for line in own.log.read_text().splitlines() if "started again" in line]
+    assert len(warned) == 2 and "shards" in warned[0] and "store.limit_bytes" in warned[1]
+    assert "DEBUG" in own.log.read_text()

@@ -201,3 +201,63 @@ def test_secrets_are_in_no_log(own, client, dial):
         path.read_text(errors="replace") for path in own.data.rglob("*") if path.is_file() and path.stat().st_size < 1e7
     )
     assert "zebra-crossing-42" not in said and "giraffe-crossing-43" not in said
+
+
+def test_a_credential_that_is_rotated_ends_the_old_one_and_its_connections(own, client):
+    """Contract of the commands: password, token and certificate, whatever it had before."""
+    old = add(own, "device", "pump-7")
+    pump = client(to=own, **old.login())
+    said = json.loads(own.run("device", "rotate", "pump-7", "--output", "json").stdout)
+    pump.end()
+    reason_of(lambda: client(to=own, **old.login()))
+    made = {"user": "pump-7", "password": said["issued"]["password"]}
+    pump = client(to=own, **made)
+    own.run("device", "passwd", "pump-7", "--password", "battery staple")
+    pump.end()
+    reason_of(lambda: client(to=own, **made))
+    chosen = {"user": "pump-7", "password": "battery staple"}
+    client(to=own, **chosen)
+    token = json.loads(own.run("device", "rotate", "pump-7", "--token", "--output", "json").stdout)["issued"]["token"]
+    reason_of(lambda: client(to=own, **chosen))
+    client(to=own, user="pump-7", password=token)
+    own.run("device", "rotate", "pump-7", "--token")
+    reason_of(lambda: client(to=own, user="pump-7", password=token))
+    missing = own.run("device", "rotate", "pump-8", check=False)
+    assert missing.returncode == 1 and 'did you mean "pump-7"' in missing.stderr
+
+
+def test_a_credential_is_rotated_on_a_stopped_edge(own, client):
+    """Its session stays, with what waits in it."""
+    old = add(own, "device", "pump-7")
+    lasting = {"clean": False, "SessionExpiryInterval": 600}
+    client("p", to=own, **lasting, **old.login()).subscribe("devices/pump-7/echo", 1)
+    own.stop()
+    own.run("device", "rotate", "pump-7", "--password", "battery staple")
+    own.start()
+    reason_of(lambda: client("p", to=own, **lasting, **old.login()))
+    client("p", to=own, user="pump-7", password="battery staple", **lasting)
+    assert '"action":"changed"' in (own.data / "audit.log").read_text()
+
+
+def test_a_device_that_is_removed_leaves_nothing_to_one_of_its_name(own, client):
+    """Its session, its twin and the desired state that was retained for it are gone."""
+    account = add(own, "device", "pump-7")
+    lasting = {"clean": False, "SessionExpiryInterval": 600, **account.login()}
+    pump = client("p", to=own, **lasting)
+    pump.subscribe("devices/pump-7/#", 1)
+    pump.publish("devices/pump-7/twin/reported", b'{"level": 0.5}')
+    own.run("twin", "set", "pump-7", '{"interval_s": 10}')
+    own.run("device", "remove", "pump-7")
+    pump.end()
+    add(own, "device", "pump-7")
+    twin = json.loads(own.run("twin", "get", "pump-7").stdout)
+    assert "level" not in twin["reported"] and "interval_s" not in twin["desired"]
+    heir = client("p", to=own, **lasting)
+    assert not heir.session_present
+    dash = client(to=own, **add(own, "app", "dash").login())
+    dash.subscribe("devices/pump-7/#", 1)
+    dash.nothing_arrives()
+    own.stop()
+    own.start()
+    twin = json.loads(own.run("twin", "get", "pump-7").stdout)
+    assert "level" not in twin["reported"] and "interval_s" not in twin["desired"]

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use identity::{
-    Action, Client, ClientCertificate, ClientKind, ClientName, Issued, MAX_PAGE, NewClient, Quotas, Secret,
-};
+use identity::{Action, Client, ClientCertificate, ClientKind, ClientName, MAX_PAGE, NewClient, Quotas};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::credentials;
 use crate::desk::Desk;
-use crate::types::{Add, Added, ClientInfo, Credential, IssuedCredential, Page, Patch};
+use crate::types::{Add, Added, ClientInfo, Page, Patch};
 use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
 
@@ -48,7 +47,7 @@ pub(crate) async fn add(
 ) -> Done<(StatusCode, Json<Vec<Added>>)> {
     let kind = ClientKind::from(kinds);
     let names = checked_names(&tenant, kind, &add.ids)?;
-    let what = format!("{kind} with {}", described(&add.credential));
+    let what = format!("{kind} with {}", credentials::described(&add.credential));
     let new: Vec<NewClient> = names.iter().map(|name| new_client(name, kind, &add)).collect();
     let (is_new_tenant, issued) = desk
         .with_identity(move |identity| {
@@ -62,12 +61,8 @@ pub(crate) async fn add(
     }
     desk.settle().await?;
     let added = names.iter().zip(issued).map(|(name, issued)| Added {
-        kind: kind.to_string(),
-        tenant: name.tenant().to_string(),
         is_new_tenant,
-        id: name.id().to_string(),
-        user_name: name.user_name(),
-        issued: issued_credential(issued),
+        ..credentials::handed_out(name, kind, issued)
     });
     Ok((StatusCode::CREATED, Json(added.collect())))
 }
@@ -85,7 +80,7 @@ fn new_client(name: &ClientName, kind: ClientKind, add: &Add) -> NewClient {
         name: name.clone(),
         kind,
         labels: add.labels.clone(),
-        credential: credential(&add.credential),
+        credential: credentials::wanted(&add.credential),
     }
 }
 
@@ -102,40 +97,6 @@ fn add_missing_tenant(registry: &identity::Registry, tenant: &str) -> Result<boo
         Ok(()) => Ok(true),
         Err(identity::RegistryError::TenantExists(_)) => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-fn credential(credential: &Credential) -> identity::Credential {
-    match credential {
-        Credential::Password(password) => identity::Credential::Password(Secret::new(password.clone())),
-        Credential::GeneratedPassword => identity::Credential::GeneratedPassword,
-        Credential::Token { valid_s } => identity::Credential::Token { valid_s: *valid_s },
-        Credential::Certificate { valid_s } => identity::Credential::Certificate { valid_s: *valid_s },
-        Credential::TrustedCertificate => identity::Credential::TrustedSubject,
-    }
-}
-
-fn described(credential: &Credential) -> &'static str {
-    match credential {
-        Credential::Password(_) | Credential::GeneratedPassword => "password",
-        Credential::Token { .. } => "token",
-        Credential::Certificate { .. } => "certificate",
-        Credential::TrustedCertificate => "certificate of a trusted authority",
-    }
-}
-
-fn issued_credential(issued: Issued) -> IssuedCredential {
-    match issued {
-        Issued::Nothing => IssuedCredential::Nothing,
-        Issued::Password(password) => IssuedCredential::Password(password.expose().to_owned()),
-        Issued::Token(token) => IssuedCredential::Token(token.expose().to_owned()),
-        Issued::Certificate {
-            certificate_pem,
-            key_pem,
-        } => IssuedCredential::Certificate {
-            certificate_pem,
-            key_pem: key_pem.expose().to_owned(),
-        },
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use hub::Hub;
-use identity::{Action, Audit, ClientName, Event, Identity, Registry, What};
+use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, What};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::log_tail::LogTail;
@@ -165,6 +165,17 @@ impl Desk {
         self.audit.record(&event, unix_now_s());
     }
 
+    /// Accounts for a change of a tenant.
+    pub(crate) fn account_for_tenant(&self, action: Action, tenant: &str, what: &str) {
+        let event = Event::Tenant {
+            action,
+            tenant,
+            what,
+            by: OPERATOR,
+        };
+        self.audit.record(&event, unix_now_s());
+    }
+
     /// Accounts for a call.
     pub(crate) fn account_for_call(&self, device: &ClientName, method: &str) {
         let event = Event::CallMade {
@@ -176,20 +187,48 @@ impl Desk {
         self.audit.record(&event, unix_now_s());
     }
 
-    /// Has a running hub follow what changed in the registry: sessions and connections end, labels are read anew.
+    /// Has a running hub follow what changed in the registry: sessions and connections end, labels and quotas are read
+    /// anew.
     pub(crate) async fn settle(&self) -> Done<()> {
         let Some(hub) = self.hub.get() else { return Ok(()) };
         let mut settled = self.settled.lock().await;
         let registry = self.identity.registry();
-        for change in registry.changes_since(*settled).unwrap_or_default() {
-            *settled = change.number;
-            let Some(id) = &change.id else { continue };
-            match change.what {
-                What::Removed => hub.forget(&change.tenant, id).await,
-                what if what.ends_connections() => hub.disconnect(&change.tenant, id).await,
-                _ => {}
+        let last = registry.last_change();
+        if let Some(changes) = registry.changes_since(*settled) {
+            follow(hub, &changes).await;
+            *settled = changes.last().map_or(*settled, |change| change.number);
+        } else {
+            self.look_at_everybody(hub).await?;
+            *settled = last;
+        }
+        Ok(hub.refresh().await?)
+    }
+
+    /// So much has changed that it is forgotten what: sessions of nobody end, all others' connections begin anew.
+    async fn look_at_everybody(&self, hub: &Hub) -> Done<()> {
+        for tenant in self.with_registry(Registry::tenants).await? {
+            for session in hub.sessions(&tenant.name).await.unwrap_or_default() {
+                let Ok(name) = ClientName::new(&tenant.name, &session.owner) else {
+                    continue;
+                };
+                let client = self.with_registry(move |registry| registry.client(&name)).await?;
+                match client {
+                    Some(_) => hub.disconnect(&tenant.name, &session.owner).await,
+                    None => hub.forget(&tenant.name, &session.owner).await,
+                }
             }
         }
-        Ok(hub.refresh_labels()?)
+        Ok(())
+    }
+}
+
+async fn follow(hub: &Hub, changes: &[Change]) {
+    for change in changes {
+        let Some(id) = &change.id else { continue };
+        match change.what {
+            What::Removed => hub.forget(&change.tenant, id).await,
+            what if what.ends_connections() => hub.disconnect(&change.tenant, id).await,
+            _ => {}
+        }
     }
 }

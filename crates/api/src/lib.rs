@@ -9,6 +9,7 @@ mod applying;
 mod calling;
 mod client;
 mod clients;
+mod credentials;
 mod desk;
 mod doors;
 mod health;
@@ -21,6 +22,7 @@ mod process;
 mod routers;
 mod routes;
 mod sessions;
+mod tenants;
 mod twins;
 mod types;
 mod wrong;
@@ -32,8 +34,8 @@ pub use log_tail::LogTail;
 pub use manifests::Manifests;
 pub use routers::{control_router, public_router};
 pub use types::{
-    Add, Added, Applied, Apply, ClientInfo, Credential, EdgeInfo, IssuedCredential, LastFailureInfo, Page, Patch,
-    RouteInfo, SessionInfo,
+    Add, AddTenant, Added, Applied, Apply, ClientInfo, Credential, EdgeInfo, IssuedCredential, LastFailureInfo, Page,
+    Patch, QuotaChanges, Replace, RouteInfo, SessionInfo, TenantInfo, TenantUse,
 };
 
 /// Name of the control socket in the data directory.

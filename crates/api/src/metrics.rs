@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use broker::{Dropped, Statistics};
-use hub::{DoorFigures, Observation};
+use broker::Dropped;
+use hub::{DoorFigures, Observation, Refused, TenantFigures};
 
 use crate::desk::Desk;
 use crate::page::MetricsPage;
@@ -20,14 +20,14 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     let hub = desk.hub().await?;
     let shards = hub.observe().await;
     let mut routes = Vec::new();
-    for (tenant, _) in shards.iter().flat_map(|shard| &shard.tenants) {
-        routes.extend(routes_of(&desk, tenant).await?);
+    for tenant in shards.iter().flat_map(|shard| &shard.tenants) {
+        routes.extend(routes_of(&desk, &tenant.name).await?);
     }
     let mut page = MetricsPage::default();
     page.gauge("build_info", "Always 1; the version is its label.")
         .value(&[("version", &desk.about.edge.version)], 1);
     write_process(&mut page);
-    write_doors(&mut page, &hub.doors());
+    write_doors(&mut page, &hub.doors(), &shards);
     write_shards(&mut page, &shards);
     write_logs(&mut page, &shards);
     write_tenants(&mut page, &shards);
@@ -48,24 +48,20 @@ fn write_process(page: &mut MetricsPage) {
         .value(&[], process.open_descriptors);
 }
 
-fn write_doors(page: &mut MetricsPage, doors: &DoorFigures) {
+fn write_doors(page: &mut MetricsPage, doors: &DoorFigures, shards: &[Observation]) {
     page.counter("connections_accepted_total", "Sockets accepted at the doors.")
         .value(&[], doors.accepted);
-    page.counter(
-        "connections_refused_total",
-        "Clients turned away at the doors, by reason.",
-    )
-    .value(&[("reason", "unfinished")], doors.abandoned)
-    .value(&[("reason", "malformed")], doors.malformed)
-    .value(&[("reason", "login_refused")], doors.refused_logins)
-    .value(&[("reason", "login_throttled")], doors.throttled_logins)
-    .value(&[("reason", "limit")], doors.over_limit);
+    page.counter("connections_refused_total", "Clients that were not let in, by reason.");
+    for (number, why) in Refused::ALL.iter().enumerate() {
+        let by_shards: u64 = shards.iter().map(|shard| shard.counters.refused[number]).sum();
+        page.value(&[("reason", why.label())], doors.refused[number] + by_shards);
+    }
 }
 
 type OfShard = fn(&Observation) -> u64;
 
 /// What shards count, all of them together.
-const TOTALS: [(&str, &str, OfShard); 11] = [
+const TOTALS: [(&str, &str, OfShard); 15] = [
     ("connects_total", "Clients that came in.", |s| s.counters.connects),
     ("disconnects_total", "Connections that ended.", |s| {
         s.counters.disconnects
@@ -88,6 +84,26 @@ const TOTALS: [(&str, &str, OfShard); 11] = [
         "publishes_refused_total",
         "PUBLISH packets to topics that their sender may not publish to.",
         |s| s.counters.refused_publishes,
+    ),
+    (
+        "subscriptions_refused_total",
+        "Topic filters that their sender may not subscribe to.",
+        |s| s.counters.refused_subscriptions,
+    ),
+    (
+        "log_refusals_total",
+        "Promises refused because the log had no room for them.",
+        |s| s.counters.refused_by_log,
+    ),
+    (
+        "twin_changes_refused_total",
+        "Changes of twins refused: no room for them, or no patch that can be understood.",
+        |s| s.counters.refused_twins,
+    ),
+    (
+        "calls_refused_total",
+        "Method calls refused: as many waited for their results as may.",
+        |s| s.counters.refused_calls,
     ),
     (
         "route_copies_over_limit_total",
@@ -161,43 +177,77 @@ fn write_logs(page: &mut MetricsPage, shards: &[Observation]) {
     }
 }
 
-type OfTenant = fn(&Statistics) -> u64;
+type OfTenant = fn(&TenantFigures) -> u64;
 
-/// What is said of each tenant.
-const TENANTS: [(&str, &str, OfTenant); 9] = [
-    ("sessions", "Sessions, connected or not.", |s| s.sessions as u64),
+/// What is said of each tenant at the moment.
+const TENANTS: [(&str, &str, OfTenant); 11] = [
+    ("sessions", "Sessions, connected or not.", |s| s.broker.sessions as u64),
     ("sessions_connected", "Sessions with a connection.", |s| {
-        s.connected as u64
+        s.broker.connected as u64
     }),
-    ("subscriptions", "Subscriptions.", |s| s.subscriptions as u64),
+    ("subscriptions", "Subscriptions.", |s| s.broker.subscriptions as u64),
     ("retained_messages", "Retained messages.", |s| {
-        s.retained_messages as u64
+        s.broker.retained_messages as u64
     }),
-    ("retained_bytes", "Bytes of retained messages.", |s| s.retained_bytes),
+    ("retained_bytes", "Bytes of retained messages.", |s| {
+        s.broker.retained_bytes
+    }),
     ("queued_messages", "Messages that wait in sessions.", |s| {
-        s.queued_messages as u64
+        s.broker.queued_messages as u64
     }),
     (
         "queued_bytes",
         "Bytes of messages that wait, counted for each session.",
-        |s| s.queued_bytes,
+        |s| s.broker.queued_bytes,
     ),
     ("in_flight_messages", "Messages sent and not acknowledged.", |s| {
-        s.in_flight as u64
+        s.broker.in_flight as u64
     }),
     (
         "message_memory_bytes",
         "Bytes of messages held in memory, each counted once.",
-        |s| s.memory_bytes,
+        |s| s.broker.memory_bytes,
+    ),
+    (
+        "stored_bytes",
+        "Bytes of messages that wait or are retained, in memory or in the log, each counted once.",
+        |s| s.broker.kept_bytes,
+    ),
+    (
+        "connections_paused",
+        "Connections whose next PUBLISH waits until their tenant's rate lets it pass.",
+        |s| s.paused as u64,
+    ),
+];
+
+/// What is said of each tenant since the start.
+const TENANT_TOTALS: [(&str, &str, OfTenant); 2] = [
+    (
+        "tenant_connections_refused_total",
+        "Connections refused because the tenant had as many as its quota allows.",
+        |s| s.refused_connections,
+    ),
+    (
+        "tenant_pauses_total",
+        "Times that a PUBLISH had to wait until its tenant's rate let it pass.",
+        |s| s.pauses,
     ),
 ];
 
 fn write_tenants(page: &mut MetricsPage, shards: &[Observation]) {
     for (name, help, of) in TENANTS {
         page.gauge(name, help);
-        for (tenant, statistics) in shards.iter().flat_map(|shard| &shard.tenants) {
-            page.value(&[("tenant", tenant)], of(statistics));
-        }
+        write_of_tenants(page, shards, of);
+    }
+    for (name, help, of) in TENANT_TOTALS {
+        page.counter(name, help);
+        write_of_tenants(page, shards, of);
+    }
+}
+
+fn write_of_tenants(page: &mut MetricsPage, shards: &[Observation], of: OfTenant) {
+    for tenant in shards.iter().flat_map(|shard| &shard.tenants) {
+        page.value(&[("tenant", &tenant.name)], of(tenant));
     }
 }
 

@@ -2,6 +2,14 @@
 
 use identity::{ClientKind, ClientName};
 
+/// All tenants.
+pub const TENANTS: &str = "/v1/tenants";
+
+/// One tenant.
+pub fn tenant(name: &str) -> String {
+    format!("{TENANTS}/{name}")
+}
+
 /// All devices or apps of a tenant.
 pub fn clients(tenant: &str, kind: ClientKind) -> String {
     format!("/v1/tenants/{tenant}/{kind}s")
@@ -10,6 +18,11 @@ pub fn clients(tenant: &str, kind: ClientKind) -> String {
 /// One device or app.
 pub fn client(name: &ClientName, kind: ClientKind) -> String {
     format!("{}/{}", clients(name.tenant(), kind), name.id())
+}
+
+/// What a device or app proves itself by.
+pub fn credential(name: &ClientName, kind: ClientKind) -> String {
+    format!("{}/credential", client(name, kind))
 }
 
 /// A device's twin.

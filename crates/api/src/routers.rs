@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use crate::desk::Desk;
 use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
-use crate::{applying, calling, clients, health, metrics, routes, sessions, twins};
+use crate::{applying, calling, clients, credentials, health, metrics, routes, sessions, tenants, twins};
 
 /// Bytes of a request's body: a manifest of the longest kind, as a JSON string.
 const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -18,6 +18,7 @@ const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// All that operators ask, under `/v1`; for the control socket alone, since whoever reaches it may do anything.
 pub fn control_router(desk: Arc<Desk>) -> Router {
     let tenant = Router::new()
+        .route("/", get(tenants::show).patch(tenants::change).delete(tenants::remove))
         .route("/sessions", get(sessions::list))
         .route("/routes", get(routes::list))
         .route("/routes/{name}", get(routes::show).delete(routes::remove))
@@ -27,11 +28,13 @@ pub fn control_router(desk: Arc<Desk>) -> Router {
         .route(
             "/{kinds}/{id}",
             get(clients::show).patch(clients::change).delete(clients::remove),
-        );
+        )
+        .route("/{kinds}/{id}/credential", post(credentials::replace));
     let control = Router::new()
         .route("/v1/edge", get(edge))
         .route("/v1/configuration", get(configuration))
         .route("/v1/log", get(log))
+        .route("/v1/tenants", get(tenants::list).post(tenants::add))
         .route("/v1/apply", post(applying::apply))
         .nest("/v1/tenants/{tenant}", tenant);
     control

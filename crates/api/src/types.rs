@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use identity::Quotas;
 use serde::{Deserialize, Serialize};
 
 /// Which edge this is.
@@ -107,6 +108,52 @@ pub struct ClientInfo {
     pub credentials: Vec<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+}
+
+/// A credential to have in place of all others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replace {
+    /// What it shall prove itself by from now on.
+    pub credential: Credential,
+}
+
+/// Quotas to set, by their names in [`Quotas`]; `None` takes the limit away.
+pub type QuotaChanges = BTreeMap<String, Option<u64>>;
+
+/// A tenant to be added.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddTenant {
+    /// Its name.
+    pub name: String,
+    /// Its quotas, as far as they are not the defaults.
+    #[serde(default)]
+    pub quotas: QuotaChanges,
+}
+
+/// A tenant, as listings show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantInfo {
+    /// Its name.
+    pub name: String,
+    /// What it may use.
+    pub quotas: Quotas,
+    /// Its devices and apps.
+    pub devices: u64,
+    /// What it uses now; `None` where no edge runs.
+    pub uses: Option<TenantUse>,
+}
+
+/// What a tenant uses at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantUse {
+    /// Open connections.
+    pub connections: u64,
+    /// Sessions, connected or not.
+    pub sessions: u64,
+    /// Bytes of messages that wait or are retained.
+    pub stored_bytes: u64,
 }
 
 /// A page of a list; the next one is asked for with `?after=` the last id of this.

@@ -70,6 +70,11 @@ impl Broker {
         Some(slot)
     }
 
+    /// What the connection sends waits for its caller: its keep alive begins anew.
+    pub fn keep_alive(&mut self, now: Now, conn: ConnId) {
+        self.heard(now, conn);
+    }
+
     /// Tells the timers when the session has something to do.
     pub(crate) fn arm(&mut self, slot: Slot) {
         let session = self.sessions.get_mut(slot);

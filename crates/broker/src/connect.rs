@@ -124,6 +124,8 @@ impl Broker {
                 .receive_maximum
                 .map_or(u16::MAX, NonZeroU16::get)
                 .min(self.limits.in_flight.get()),
+            receive_maximum: self.limits.receive_maximum.get(),
+            topic_alias_maximum: self.limits.topic_alias_maximum,
             maximum_packet_size: connect.maximum_packet_size,
             aliases_in: IncomingAliases::default(),
             aliases_out: OutgoingAliases::new(aliases),

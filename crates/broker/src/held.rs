@@ -61,6 +61,7 @@ pub(crate) struct HeldMessages {
     /// What is being read back from the log, and the sessions that wait for it.
     loading: IdMap<u64, (HeldId, Vec<Slot>)>,
     memory_bytes: u64,
+    bytes: u64,
 }
 
 impl HeldMessages {
@@ -69,8 +70,14 @@ impl HeldMessages {
         self.memory_bytes
     }
 
+    /// Bytes of all messages, in memory or not.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(crate) fn insert(&mut self, held: Held) -> HeldId {
         self.memory_bytes += memory_of(&held);
+        self.bytes += u64::from(held.len);
         let index = self.slab.insert(held);
         HeldId(NonZeroU32::new(index + 1).expect("counts from one"))
     }
@@ -100,6 +107,7 @@ impl HeldMessages {
         }
         let held = self.slab.take(index(id));
         self.memory_bytes -= memory_of(&held);
+        self.bytes -= u64::from(held.len);
         self.loading.remove(&held.position.0);
         true
     }

@@ -35,6 +35,9 @@ pub struct Limits {
     pub retained_messages: usize,
     /// Their bytes.
     pub retained_bytes: u64,
+    /// Bytes of all messages that wait or are retained, in memory or in the log, each counted once. What would go
+    /// beyond is dropped, or delivered but not retained, and counted.
+    pub kept_bytes: u64,
     /// Longest Session Expiry Interval in seconds that is granted; `u32::MAX` is for ever.
     pub session_expiry_s: u32,
     /// Longest Keep Alive in seconds; a client of version 5 that asks for more, or none, is told this one.
@@ -42,8 +45,8 @@ pub struct Limits {
 }
 
 impl Broker {
-    /// Other limits from now on. What exceeds a lowered one stays; what connected clients were told (receive maximum,
-    /// maximum packet size, topic alias maximum) is for the caller to leave as it was.
+    /// Other limits from now on. What exceeds a lowered one stays; what clients were told when they connected (receive
+    /// maximum, topic alias maximum; in-flight, too) holds for them until they connect again.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
@@ -66,6 +69,7 @@ impl Default for Limits {
             topic_aliases_outgoing: 16,
             retained_messages: 100_000,
             retained_bytes: 64 << 20,
+            kept_bytes: u64::MAX,
             session_expiry_s: u32::MAX,
             keep_alive_s: None,
         }

@@ -129,7 +129,7 @@ impl Broker {
             if one.qos == QoS::AtMostOnce {
                 continue;
             }
-            if let Some(why) = self.refusal(one.slot, len, passing, out) {
+            if let Some(why) = self.refusal(one.slot, len, passing, fanout.is_inherited, out) {
                 out.dropped(why);
                 continue;
             }
@@ -147,7 +147,14 @@ impl Broker {
     }
 
     /// Why a session cannot take another message that may have to wait.
-    fn refusal(&self, slot: Slot, len: usize, passing: &Passing<'_>, out: &dyn Sink) -> Option<Dropped> {
+    fn refusal(
+        &self,
+        slot: Slot,
+        len: usize,
+        passing: &Passing<'_>,
+        is_inherited: bool,
+        out: &dyn Sink,
+    ) -> Option<Dropped> {
         let session = self.sessions.get(slot);
         if session.takes_now(session.outgoing.next_seq(), |conn| out.has_room(conn)) {
             return None;
@@ -157,7 +164,12 @@ impl Broker {
         }
         let bytes = session.outgoing.waiting_bytes() + len as u64;
         let is_full = session.outgoing.waiting_len() >= self.limits.queue_messages || bytes > self.limits.queue_bytes;
-        is_full.then_some(Dropped::QueueFull)
+        if is_full {
+            return Some(Dropped::QueueFull);
+        }
+        // What is inherited is counted already.
+        let is_kept_out = !is_inherited && self.held.bytes() + len as u64 > self.limits.kept_bytes;
+        is_kept_out.then_some(Dropped::TenantFull)
     }
 
     /// One record for all persistent sessions; after what they are safe to get the message.

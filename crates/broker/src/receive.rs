@@ -49,12 +49,12 @@ impl Broker {
                 Ok(None)
             };
         };
-        if alias.get() > self.limits.topic_alias_maximum {
-            return Err(ReasonCode::TopicAliasInvalid);
-        }
         let Some(live) = &mut self.sessions.get_mut(slot).live else {
             return Ok(None);
         };
+        if alias.get() > live.topic_alias_maximum {
+            return Err(ReasonCode::TopicAliasInvalid);
+        }
         if publish.topic.is_empty() {
             return live.aliases_in.get(alias).map(Some).ok_or(ReasonCode::ProtocolError);
         }
@@ -75,7 +75,8 @@ impl Broker {
             );
             return false;
         }
-        if session.incoming.len() >= usize::from(self.limits.receive_maximum.get()) {
+        let receive_maximum = session.live.as_ref().map_or(0, |live| live.receive_maximum);
+        if session.incoming.len() >= usize::from(receive_maximum) {
             self.abort(now, slot, ReasonCode::ReceiveMaximumExceeded, out);
             return false;
         }

@@ -25,8 +25,8 @@ impl Broker {
         }
         let mut body = Vec::new();
         encode_body(publish, &mut body);
-        if !self.has_room_to_retain(publish.topic, body.len()) {
-            out.dropped(Dropped::RetainedFull);
+        if let Err(why) = self.check_room_to_retain(passing, body.len()) {
+            out.dropped(why);
             return Ok(Position(0));
         }
         let position = self.log_retained(now, passing, &body, out)?;
@@ -45,11 +45,21 @@ impl Broker {
         Ok(position)
     }
 
-    fn has_room_to_retain(&self, topic: &str, len: usize) -> bool {
+    fn check_room_to_retain(&self, passing: &Passing<'_>, len: usize) -> Result<(), Dropped> {
         let (count, bytes) = (self.retained.len(), self.retained.bytes());
-        let (old_count, old_bytes) = self.retained.get(topic).map_or((0, 0), |old| (1, u64::from(old.len)));
-        count - old_count < self.limits.retained_messages
-            && bytes - old_bytes + len as u64 <= self.limits.retained_bytes
+        let old = self.retained.get(passing.message.publish.topic);
+        let (old_count, old_bytes) = old.map_or((0, 0), |old| (1, u64::from(old.len)));
+        if count - old_count >= self.limits.retained_messages
+            || bytes - old_bytes + len as u64 > self.limits.retained_bytes
+        {
+            return Err(Dropped::RetainedFull);
+        }
+        // What the caller itself says is bounded by the caller.
+        let is_from_client = passing.message.keep == Keep::Always;
+        if is_from_client && self.held.bytes() - old_bytes + len as u64 > self.limits.kept_bytes {
+            return Err(Dropped::TenantFull);
+        }
+        Ok(())
     }
 
     fn log_retained(

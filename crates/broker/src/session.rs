@@ -84,6 +84,9 @@ pub(crate) struct Live {
     pub(crate) heard_at_ms: u64,
     /// Messages of QoS 1 and 2 that may be in flight to it.
     pub(crate) window: u16,
+    /// Receive Maximum and Topic Alias Maximum that it was told.
+    pub(crate) receive_maximum: u16,
+    pub(crate) topic_alias_maximum: u16,
     /// Bytes of the largest packet that it takes.
     pub(crate) maximum_packet_size: Option<u32>,
     pub(crate) aliases_in: IncomingAliases,

@@ -76,11 +76,13 @@ pub enum Dropped {
     SessionEnded,
     /// A retained message over the bound on their number or bytes.
     RetainedFull,
+    /// All messages that wait or are retained are at the bound on their bytes.
+    TenantFull,
 }
 
 impl Dropped {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Dropped; 9] = [
+    pub const ALL: [Dropped; 10] = [
         Dropped::SlowReader,
         Dropped::Offline,
         Dropped::QueueFull,
@@ -90,6 +92,7 @@ impl Dropped {
         Dropped::Damaged,
         Dropped::SessionEnded,
         Dropped::RetainedFull,
+        Dropped::TenantFull,
     ];
 
     /// The reason as a metric's label.
@@ -104,6 +107,7 @@ impl Dropped {
             Dropped::Damaged => "damaged",
             Dropped::SessionEnded => "session_ended",
             Dropped::RetainedFull => "retained_full",
+            Dropped::TenantFull => "tenant_full",
         }
     }
 }

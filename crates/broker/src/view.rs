@@ -58,6 +58,8 @@ pub struct Statistics {
     pub in_flight: usize,
     /// Bytes of messages held in memory, each counted once.
     pub memory_bytes: u64,
+    /// Bytes of messages that wait or are retained, in memory or in the log, each counted once.
+    pub kept_bytes: u64,
 }
 
 impl Broker {
@@ -69,6 +71,17 @@ impl Broker {
     /// The session of a connection.
     pub fn session(&self, conn: ConnId) -> Option<SessionView<'_>> {
         self.sessions.by_conn(conn).map(|slot| view(self.sessions.get(slot)))
+    }
+
+    /// Sessions with a connection.
+    pub fn connected(&self) -> usize {
+        self.sessions.connected()
+    }
+
+    /// Whether this session is there and has a connection.
+    pub fn is_connected(&self, owner: &str, client_id: &str) -> bool {
+        let found = self.sessions.find(owner, client_id);
+        found.is_some_and(|slot| self.sessions.get(slot).live.is_some())
     }
 
     /// The subscriptions of a session, by filter.
@@ -92,6 +105,7 @@ impl Broker {
             retained_messages: self.retained.len(),
             retained_bytes: self.retained.bytes(),
             memory_bytes: self.held.memory_bytes(),
+            kept_bytes: self.held.bytes(),
             ..Statistics::default()
         };
         for session in self.sessions() {

@@ -32,6 +32,7 @@ pub(crate) fn start(
         waits: reply_to(publish),
     };
     if let Err(error) = tenant.calls.start(id, caller, until_ms) {
+        turn.counters.refused_calls += 1;
         answer(tenant, turn, id, CallFailure::NotStarted(error), reply_to(publish));
         return Outcome::now(ReasonCode::QuotaExceeded);
     }
@@ -97,6 +98,7 @@ pub(crate) fn start_unattended(tenant: &mut Tenant, turn: &mut Turn<'_>, device:
 fn begin(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, payload: &[u8], caller: Caller) {
     let until_ms = turn.now.monotonic_ms + caller.timeout_ms;
     if let Err(error) = tenant.calls.start(id, caller, until_ms) {
+        turn.counters.refused_calls += 1;
         // The caller learns from the closed channel, which is all that is left of it.
         return tracing::warn!(?error, device = id.device, "a call could not start");
     }

@@ -53,32 +53,11 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// Bytes of a CONNECT packet; a longer one is refused at its fixed header.
     pub connect_bytes: usize,
-    /// Bytes of any later packet; a longer one is refused at its fixed header (0x95).
-    pub packet_bytes: usize,
     /// Logins being checked at once: each Argon2 check takes a core and up to 19 MiB for some 20 ms.
     pub login_checks: usize,
-    /// What the broker of each tenant keeps.
+    /// What the broker of each tenant keeps and takes: also bytes of a packet after CONNECT; a longer one is refused at
+    /// its fixed header (0x95).
     pub broker: broker::Limits,
-}
-
-impl Limits {
-    /// These limits with what of `new` can change under connected clients: not what they were told when they
-    /// connected, nor how many threads and buffers the hub was started with.
-    pub(crate) fn reloaded(&self, new: &Limits) -> Limits {
-        let old = &self.broker;
-        Limits {
-            packet_bytes: self.packet_bytes,
-            login_checks: self.login_checks,
-            broker: broker::Limits {
-                in_flight: old.in_flight,
-                receive_maximum: old.receive_maximum,
-                maximum_packet_size: old.maximum_packet_size,
-                topic_alias_maximum: old.topic_alias_maximum,
-                ..new.broker.clone()
-            },
-            ..new.clone()
-        }
-    }
 }
 
 impl Default for Limits {
@@ -89,7 +68,6 @@ impl Default for Limits {
             pending_connects: 1_024,
             connect_timeout: Duration::from_secs(10),
             connect_bytes: 16 * 1024,
-            packet_bytes: 1024 * 1024,
             login_checks: 2,
             broker: broker::Limits::default(),
         }

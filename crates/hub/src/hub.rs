@@ -13,8 +13,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::call_log::{self, CallLog};
 use crate::config::{Address, Limits};
-use crate::counters::DoorFigures;
 use crate::door::{Bound, Doorman, place_of, serve};
+use crate::refused::DoorFigures;
 use crate::routing::LabelSource;
 use crate::shard::control::{Ask, Request, RouteInfo, SessionInfo};
 use crate::shard::inbox::{Inbox, inbox};
@@ -94,7 +94,6 @@ pub struct Hub {
     doorman: Arc<Doorman>,
     doors: tokio::sync::Mutex<JoinSet<()>>,
     call_keeper: tokio::sync::Mutex<JoinHandle<()>>,
-    limits: Mutex<Limits>,
     /// Numbers the calls that the program itself makes.
     calls: AtomicU64,
     labels: LabelSource,
@@ -147,7 +146,6 @@ impl Hub {
             doorman,
             doors: tokio::sync::Mutex::default(),
             call_keeper: tokio::sync::Mutex::new(call_keeper),
-            limits: Mutex::new(options.limits.clone()),
             calls: AtomicU64::new(0),
             labels,
         })
@@ -183,16 +181,11 @@ impl Hub {
         self.doorman.counters.figures()
     }
 
-    /// Changes the limits that can change under connected clients: all but what those were told when they connected
-    /// (packet size, receive maximum, topic aliases, in-flight) and the number of logins checked at once.
+    /// Other limits from now on. What clients were told when they connected (packet size, receive maximum, topic
+    /// aliases, in-flight) holds for them until they connect again.
     pub async fn set_limits(&self, limits: &Limits) {
-        let limits = {
-            let mut current = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            *current = current.reloaded(limits);
-            current.clone()
-        };
         self.doorman.set_limits(limits.clone());
-        let limits = Arc::new(limits);
+        let limits = Arc::new(limits.clone());
         for shard in &self.shards {
             // One that has ended has no clients left.
             let _ = shard.send(Order::Limits(Arc::clone(&limits))).await;
@@ -240,7 +233,7 @@ impl Hub {
         self.ask(tenant, ask).await
     }
 
-    /// Exchanges the routes of a tenant; counters of those that stay begin anew.
+    /// Exchanges the routes of a tenant; those that are as they were go on counting.
     pub async fn set_routes(&self, tenant: &str, routes: Vec<CompiledRoute>) -> Option<()> {
         self.ask(tenant, |answer| Ask::SetRoutes { routes, answer }).await
     }
@@ -250,12 +243,17 @@ impl Hub {
         self.ask(tenant, |answer| Ask::Routes { answer }).await
     }
 
-    /// The registry changed: labels are read anew.
+    /// The registry changed: labels and quotas are read anew.
     ///
     /// # Errors
-    /// The registry cannot be read; the labels stay as they were.
-    pub fn refresh_labels(&self) -> Result<(), identity::RegistryError> {
-        self.labels.refresh()
+    /// The registry cannot be read; they stay as they were.
+    pub async fn refresh(&self) -> Result<(), identity::RegistryError> {
+        self.labels.refresh()?;
+        for shard in &self.shards {
+            // One that has ended has no clients left.
+            let _ = shard.send(Order::Quotas).await;
+        }
+        Ok(())
     }
 
     /// The sessions of a tenant.

@@ -13,17 +13,19 @@ mod door;
 mod hub;
 mod pace;
 mod pipeline;
+mod refused;
 mod routing;
 mod shard;
 mod sys;
 mod twins;
 
 pub use config::{Address, Limits, Listener, TlsSource};
-pub use counters::{Counters, DoorFigures};
+pub use counters::Counters;
 pub use door::Bound;
 pub use hub::{Hub, Options, StartError, shards_in};
-pub use shard::Observation;
+pub use refused::{DoorFigures, Refused, RefusedCounts};
 pub use shard::control::{RouteInfo, SessionInfo};
+pub use shard::{Observation, TenantFigures};
 
 /// Seconds of Unix time, for what compares itself with dates that others wrote.
 fn unix_now_s() -> i64 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use broker::Position;
-use identity::{Identity, Principal, Snapshot};
+use identity::{Identity, Principal, Quotas, Snapshot};
 use mqtt::{Publish, ReasonCode};
 use route::{Action, CompiledRoute, Lookup, Message, Routes};
 
@@ -17,7 +17,7 @@ use crate::shard::turn::Turn;
 /// Copies that one message may become in all; more are dropped and counted.
 const COPIES_MAX: usize = 1_024;
 
-/// The labels of all devices, as of the last refresh; read without a lock.
+/// The labels of all devices and the quotas of all tenants, as of the last refresh; read without a lock.
 #[derive(Clone)]
 pub(crate) struct LabelSource {
     identity: Arc<Identity>,
@@ -36,6 +36,11 @@ impl LabelSource {
     pub(crate) fn refresh(&self) -> Result<(), identity::RegistryError> {
         self.snapshot.store(self.identity.registry().snapshot()?);
         Ok(())
+    }
+
+    /// What a tenant may use.
+    pub(crate) fn quotas(&self, tenant: &str) -> Quotas {
+        self.snapshot.load().quotas(tenant).copied().unwrap_or_default()
     }
 
     /// Whether a credential of `who` was revoked after change number `seen` of the registry, or may have been.
@@ -70,8 +75,13 @@ impl Routing {
         self.routes.names().next().is_none()
     }
 
+    /// Exchanges all routes. Those that are as they were go on counting.
     pub(crate) fn replace(&mut self, routes: Vec<CompiledRoute>) {
-        self.routes = Routes::default();
+        let is_gone = |name: &&str| routes.iter().all(|route| route.name() != *name);
+        let gone: Vec<String> = self.routes.names().filter(is_gone).map(str::to_owned).collect();
+        for name in gone {
+            self.routes.remove(&name);
+        }
         for route in routes {
             if let Err(error) = self.routes.put(route) {
                 tracing::error!(%error, "a route was left out");

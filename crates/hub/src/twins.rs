@@ -11,8 +11,9 @@ use crate::shard::journal::Entry;
 use crate::shard::tenant::{StoredTwin, Tenant};
 use crate::shard::turn::Turn;
 
-/// Twins of a tenant that may exist; a change to one more is refused with Quota exceeded.
-const TWINS_MAX: usize = 100_000;
+/// Twins of a tenant that may exist, unless its quota of devices is tighter; a change to one more is refused with Quota
+/// exceeded.
+const TWINS_MAX: u64 = 100_000;
 
 /// A merge patch of the reported state.
 pub(crate) fn report(
@@ -25,7 +26,10 @@ pub(crate) fn report(
     let change = |twin: &mut Twin| twin.report(publish.payload, Side::Edge, &Limits::default());
     match update(tenant, turn, device, change) {
         Err(reason) => Outcome::now(reason),
-        Ok((Err(_), _)) => Outcome::now(ReasonCode::PayloadFormatInvalid),
+        Ok((Err(_), _)) => {
+            turn.counters.refused_twins += 1;
+            Outcome::now(ReasonCode::PayloadFormatInvalid)
+        }
         Ok((Ok(_), after)) => {
             let forwarded = pipeline::forward(tenant, turn, from, publish);
             Outcome {
@@ -75,15 +79,13 @@ pub(crate) fn patch_desired(
 ) -> Result<(Vec<u8>, Position), ReasonCode> {
     let change = |twin: &mut Twin| {
         let outcome = twin.set_desired(patch, Side::Edge, &Limits::default());
-        (
-            twin.set_payload(&outcome),
-            twin.desired_payload(),
-            matches!(outcome, SetOutcome::Accepted { changed: true, .. }),
-        )
+        (twin.set_payload(&outcome), twin.desired_payload(), outcome)
     };
-    let ((result, desired, is_changed), after) = update(tenant, turn, device, change)?;
-    if is_changed {
-        announce_desired(tenant, turn, device, &desired);
+    let ((result, desired, outcome), after) = update(tenant, turn, device, change)?;
+    match outcome {
+        SetOutcome::Accepted { changed: true, .. } => announce_desired(tenant, turn, device, &desired),
+        SetOutcome::Refused(_) => turn.counters.refused_twins += 1,
+        SetOutcome::Accepted { .. } | SetOutcome::Conflict { .. } => {}
     }
     Ok((result, after))
 }
@@ -123,25 +125,40 @@ fn update<R>(
     device: &str,
     change: impl FnOnce(&mut Twin) -> R,
 ) -> Result<(R, Position), ReasonCode> {
+    let updated = try_update(tenant, turn, device, change);
+    turn.counters.refused_twins += u64::from(updated.is_err());
+    updated
+}
+
+fn try_update<R>(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    device: &str,
+    change: impl FnOnce(&mut Twin) -> R,
+) -> Result<(R, Position), ReasonCode> {
     if device::topic::validate_id(device).is_err() {
         return Err(ReasonCode::TopicNameInvalid);
     }
-    if !tenant.twins.contains_key(device) && tenant.twins.len() >= TWINS_MAX {
+    let stored = tenant.twins.get(device);
+    let twins_max = tenant.quotas.devices.unwrap_or(TWINS_MAX).min(TWINS_MAX);
+    if stored.is_none() && tenant.twins.len() as u64 >= twins_max {
         return Err(ReasonCode::QuotaExceeded);
     }
-    let stored = tenant.twins.entry(device.into()).or_default();
-    let mut twin = stored.twin.clone();
+    let (before, position) = stored.map_or((Twin::default(), Position::default()), |stored| {
+        (stored.twin.clone(), stored.position)
+    });
+    let mut twin = before.clone();
     let result = change(&mut twin);
-    if twin == stored.twin {
-        return Ok((result, stored.position));
+    if twin == before {
+        return Ok((result, position));
     }
     let body = twin.encode();
     let position = turn
         .journal
         .append(turn.tenant, Kind::Value, Entry::Twin(device), &body)
         .map_err(|_| ReasonCode::QuotaExceeded)?;
-    let old = std::mem::replace(stored, StoredTwin { twin, position });
-    if old.position > Position::default() {
+    let old = tenant.twins.insert(device.into(), StoredTwin { twin, position });
+    if let Some(old) = old.filter(|old| old.position > Position::default()) {
         turn.journal.release(old.position);
     }
     Ok((result, position))

@@ -105,6 +105,11 @@ impl Audit {
         }
     }
 
+    /// Other bounds from now on. Older files beyond a lowered number stay until somebody removes them.
+    pub fn set_options(&self, options: AuditOptions) {
+        lock(&self.file).set_options(options);
+    }
+
     /// Writes what was noted.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::authority::{Authority, AuthorityError};
 use crate::name::{ClientKind, ClientName};
 use crate::password::{self, PasswordError};
-use crate::registry::{ClientCertificate, Labels, NewRow, OpenError, Registry, RegistryError};
+use crate::registry::{ClientCertificate, Labels, NewProof, NewRow, OpenError, Registry, RegistryError};
 use crate::secret::{Secret, hex, random_bytes};
 use crate::token::{Claims, TokenKeys};
 use crate::verified::Verified;
@@ -185,6 +185,25 @@ impl Identity {
         Ok(prepared.handed_out())
     }
 
+    /// Gives a client that exists a credential in place of all that it had, at once and whole.
+    ///
+    /// # Errors
+    /// No such client, or a password that is not allowed; its credentials are as they were then.
+    pub fn replace(
+        &self,
+        name: &ClientName,
+        credential: &Credential,
+        now_unix_s: i64,
+    ) -> Result<Issued, IdentityError> {
+        let client = self
+            .registry
+            .client(name)?
+            .ok_or_else(|| RegistryError::NoClient(name.clone()))?;
+        let prepared = self.prepare(name, client.kind, credential, now_unix_s, None)?;
+        self.registry.replace_credentials(name, &prepared.proof())?;
+        Ok(prepared.handed_out())
+    }
+
     /// Signs tokens with a new key from now on. Tokens of the keys before are accepted for `overlap_s` seconds more;
     /// zero, where a key got out, ends them at once.
     ///
@@ -237,12 +256,18 @@ impl Identity {
 
 impl Prepared {
     fn row<'a>(&'a self, new: &'a NewClient, now_unix_s: i64) -> NewRow<'a> {
-        let certificate = self.certificate.as_ref();
         NewRow {
             name: &new.name,
             kind: new.kind,
             created_unix_s: now_unix_s,
             labels: &new.labels,
+            proof: self.proof(),
+        }
+    }
+
+    fn proof(&self) -> NewProof<'_> {
+        let certificate = self.certificate.as_ref();
+        NewProof {
             password: self.password.as_deref(),
             token_epoch: self.token_epoch.as_deref(),
             trusts_subject: self.trusts_subject,

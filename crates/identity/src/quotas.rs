@@ -2,34 +2,41 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of a tenant; the hub enforces all but `devices`, which the registry does.
+/// Limits of a tenant, `None` where there is none. The hub enforces all but `devices`, which the registry does. What
+/// exceeds a lowered one stays; no more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quotas {
-    /// Connections open at one time.
-    pub connections: u64,
-    /// Payload bytes published a second, all clients of the tenant together.
-    pub bytes_per_s: u64,
-    /// Messages published a second, all clients of the tenant together.
-    pub messages_per_s: u64,
-    /// Sessions, connected or not.
-    pub sessions: u64,
-    /// Bytes of queued and retained messages.
-    pub stored_bytes: u64,
-    /// Devices and apps in the registry.
-    pub devices: u64,
+    /// Connections open at one time. One more is refused with CONNACK 0x97, quota exceeded (3.x: 3, server
+    /// unavailable), and counted; who takes over its own older connection is let in.
+    pub connections: Option<u64>,
+    /// Sessions, connected or not. A CONNECT that needs one more is refused in the same way.
+    pub sessions: Option<u64>,
+    /// Bytes of messages that wait for sessions or are retained, in memory or in the log, each counted once however
+    /// many wait for it. Beyond it a message is delivered to those that take it now, but not queued or retained for
+    /// others, and counted.
+    pub stored_bytes: Option<u64>,
+    /// PUBLISH packets a second from all clients of the tenant together, with a burst of one second's worth. A client
+    /// whose next PUBLISH would exceed it is not read until its turn comes, so that TCP slows it down; nothing is
+    /// dropped, other tenants do not wait.
+    pub messages_per_s: Option<u64>,
+    /// Bytes of these packets a second, in the same way.
+    pub bytes_per_s: Option<u64>,
+    /// Devices and apps in the registry, one more is refused; and twins, a change to one more is refused with 0x97.
+    pub devices: Option<u64>,
 }
 
 /// Room for the 10,000 devices of a small board with some to spare; storage so that one tenant cannot fill its disk.
+/// Rates are not limited.
 impl Default for Quotas {
     fn default() -> Self {
         Quotas {
-            connections: 20_000,
-            bytes_per_s: 100_000_000,
-            messages_per_s: 200_000,
-            sessions: 40_000,
-            stored_bytes: 2_000_000_000,
-            devices: 20_000,
+            connections: Some(20_000),
+            sessions: Some(40_000),
+            stored_bytes: Some(2_000_000_000),
+            messages_per_s: None,
+            bytes_per_s: None,
+            devices: Some(20_000),
         }
     }
 }

@@ -20,7 +20,7 @@ pub use certificates::ClientCertificate;
 pub(crate) use certificates::SerialState;
 pub use changes::{Change, What};
 pub use clients::Client;
-pub(crate) use clients::{NewRow, Proofs};
+pub(crate) use clients::{NewProof, NewRow, Proofs};
 pub(crate) use keys::KeyRow;
 pub use labels::{Labels, MAX_LABELS};
 pub use schema::OpenError;

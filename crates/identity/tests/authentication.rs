@@ -370,6 +370,38 @@ fn a_certificate_ends_with_its_client() {
 }
 
 #[test]
+fn a_credential_that_is_replaced_leaves_no_other_valid() {
+    let edge = Edge::new();
+    let day = Credential::Certificate { valid_s: 86_400 };
+    let hour = Credential::Token { valid_s: 3_600 };
+    let old_password = edge.device("pump");
+    let old_token = token(edge.identity.issue(&name("pump"), &hour, NOW).unwrap());
+    let (pem, _) = certificate(edge.identity.issue(&name("pump"), &day, NOW).unwrap());
+    let old_certificate = identity_of(&pem);
+    let replace = |credential: &Credential| edge.identity.replace(&name("pump"), credential, NOW).unwrap();
+
+    let new_token = token(replace(&hour));
+    edge.login("pump", &new_token).unwrap();
+    assert!(matches!(edge.login("pump", &old_password), Err(Refusal::WrongPassword)));
+    assert!(matches!(edge.login("pump", &old_token), Err(Refusal::TokenRevoked)));
+    assert!(by_certificate(&edge, &old_certificate, NOW).is_err());
+
+    let (pem, _) = certificate(replace(&day));
+    assert!(matches!(edge.login("pump", &new_token), Err(Refusal::TokenRevoked)));
+    by_certificate(&edge, &identity_of(&pem), NOW).unwrap();
+
+    // Not even where any certificate of its name will do.
+    replace(&Credential::TrustedSubject);
+    for old in [&old_certificate, &identity_of(&pem)] {
+        assert!(matches!(
+            by_certificate(&edge, old, NOW),
+            Err(Refusal::CertificateRevoked(_))
+        ));
+    }
+    assert!(edge.identity.replace(&name("nobody"), &hour, NOW).is_err());
+}
+
+#[test]
 fn the_certificates_of_one_client_are_bounded() {
     let edge = Edge::new();
     let day = Credential::Certificate { valid_s: 86_400 };

@@ -20,12 +20,15 @@ struct Cli {
 enum Command {
     /// Run an edge gateway: MQTT hub, device twins, methods, routes
     Edge(Box<edge::Edge>),
-    /// Devices that may connect: add, list, show, remove, disable, enable, label
+    /// Devices that may connect: add, list, show, rotate, remove, disable, enable, label
     #[command(subcommand)]
     Device(commands::clients::Command),
-    /// Applications that may connect: add, list, show, remove, disable, enable, label
+    /// Applications that may connect: add, list, show, rotate, remove, disable, enable, label
     #[command(subcommand)]
     App(commands::clients::Command),
+    /// Tenants and what each may use: add, list, show, set, remove
+    #[command(subcommand)]
+    Tenant(commands::tenants::Command),
     /// What a device is desired to be, and what it reports
     #[command(subcommand)]
     Twin(commands::twin::Command),
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Edge(edge) => edge.run(),
         Command::Device(command) => command.run(ClientKind::Device),
         Command::App(command) => command.run(ClientKind::App),
+        Command::Tenant(command) => command.run(),
         Command::Twin(command) => command.run(),
         Command::Call(call) => call.run(),
         Command::Apply(apply) => apply.run(),

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use broker::{Dropped, Keep, Limits};
 use mqtt::{Connect, Publish, PublishProperties, ReasonCode, Version};
 
-use crate::world::{World, clean, id, lasting, message};
+use crate::world::{World, clean, id, lasting, message, retained};
 
 fn aliased<'a>(topic: &'a str, payload: &'a str, alias: u16) -> Publish<'a> {
     let properties = PublishProperties {
@@ -131,6 +131,36 @@ fn at_the_bound_of_a_queue_the_newest_is_dropped_and_counted() {
         world.connect(3, &lasting("subscriber"));
         assert_eq!(world.got(3), ["CONNACK present", "a=1 qos1 id1", "a=2 qos1 id2"]);
     }
+}
+
+#[test]
+fn what_all_sessions_and_topics_keep_has_one_bound() {
+    let limits = Limits {
+        kept_bytes: 60,
+        ..Limits::default()
+    };
+    let mut world = pair(limits, &lasting("subscriber"));
+    world.cut(2);
+    for payload in ["1", "2", "3", "4"] {
+        world.publish(1, &message("a", &payload.repeat(15), 1));
+    }
+    let kept = world.broker.statistics().kept_bytes;
+    assert!((30..=60).contains(&kept), "{kept}");
+    let drops = world.drops();
+    assert!(
+        !drops.is_empty() && drops.iter().all(|why| *why == Dropped::TenantFull),
+        "{drops:?}"
+    );
+    world.publish(1, &retained("r", &"r".repeat(60), 0));
+    assert!(world.drops().contains(&Dropped::TenantFull));
+    assert_eq!(world.broker.statistics().retained_messages, 0);
+    world.connect(3, &lasting("subscriber"));
+    for id in 1..=(4 - drops.len() as u16) {
+        world.puback(3, id);
+    }
+    assert_eq!(world.broker.statistics().kept_bytes, 0);
+    world.publish(1, &retained("r", "r", 0));
+    assert_eq!(world.broker.statistics().retained_messages, 1);
 }
 
 #[test]

@@ -27,6 +27,7 @@ impl Run {
             Dropped::TooLarge,
             Dropped::Damaged,
             Dropped::RetainedFull,
+            Dropped::TenantFull,
         ];
         assert!(self.out.drops.drain(..).all(|why| !never.contains(&why)));
         if std::mem::take(&mut self.commit_later) {

@@ -15,8 +15,8 @@ use super::pending::Pending;
 use super::proxy_protocol;
 use super::stream::{Socket, Stream};
 use crate::config::{Limits, Listener};
-use crate::counters::{DoorCounters, count};
 use crate::pace::Pace;
+use crate::refused::{DoorCounters, Refused};
 use crate::shard::Order;
 use crate::shard::connection::{Admitted, Peer};
 use crate::shard::inbox::Inbox;
@@ -31,7 +31,8 @@ pub(crate) struct Doorman {
     pending: Pending,
     pace: Pace,
     throttle: Mutex<Throttle>,
-    login_checks: Arc<Semaphore>,
+    /// Exchanged whole when its number changes: what is being checked then is let finish beside the new ones.
+    login_checks: ArcSwap<Semaphore>,
     /// One permit is taken for each open connection.
     places: Arc<Semaphore>,
     pub(crate) counters: DoorCounters,
@@ -56,13 +57,28 @@ enum TurnedAway {
     Stopping,
 }
 
+impl TurnedAway {
+    fn why(&self) -> Refused {
+        match self {
+            TurnedAway::Socket(_) | TurnedAway::NoConnect(NoConnect::Socket(_)) => Refused::Broken,
+            TurnedAway::NoConnect(NoConnect::Malformed(_)) => Refused::Malformed,
+            TurnedAway::NoConnect(NoConnect::Other) => Refused::NoConnect,
+            TurnedAway::Login { .. } => Refused::Login,
+            TurnedAway::Throttled(_) => Refused::Throttled,
+            TurnedAway::Method => Refused::AuthenticationMethod,
+            TurnedAway::Full => Refused::Connections,
+            TurnedAway::Stopping => Refused::Stopping,
+        }
+    }
+}
+
 impl Doorman {
     pub(crate) fn new(limits: Limits, identity: Arc<Identity>, audit: Arc<Audit>, shards: Vec<Inbox<Order>>) -> Self {
         Self {
             pending: Pending::default(),
             pace: Pace::new(),
             throttle: Mutex::new(Throttle::default()),
-            login_checks: Arc::new(Semaphore::new(limits.login_checks)),
+            login_checks: ArcSwap::from_pointee(Semaphore::new(limits.login_checks)),
             places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
             counters: DoorCounters::default(),
             limits: ArcSwap::from_pointee(limits),
@@ -74,6 +90,9 @@ impl Doorman {
 
     /// Changes the limits that clients meet from now on.
     pub(crate) fn set_limits(&self, limits: Limits) {
+        if limits.login_checks != self.limits.load().login_checks {
+            self.login_checks.store(Arc::new(Semaphore::new(limits.login_checks)));
+        }
         self.limits.store(Arc::new(limits));
     }
 
@@ -85,16 +104,19 @@ impl Doorman {
 
     /// Lets one client in, or turns it away, in its own task and within the time for that.
     pub(crate) fn receive(self: &Arc<Self>, socket: Socket, address: Option<SocketAddr>, listener: &Listener) {
-        count(&self.counters.accepted);
+        self.counters.accepted();
         let (doorman, listener) = (Arc::clone(self), listener.clone());
         let limits = self.limits.load();
         let timeout = limits.connect_timeout;
         let handshake = tokio::spawn(async move {
             match tokio::time::timeout(timeout, doorman.admit(socket, address, &listener)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(reason)) => tracing::info!(?address, %reason, "client turned away"),
+                Ok(Err(reason)) => {
+                    doorman.counters.refused(reason.why());
+                    tracing::info!(?address, %reason, "client turned away");
+                }
                 Err(_) => {
-                    count(&doorman.counters.abandoned);
+                    doorman.counters.refused(Refused::Unfinished);
                     tracing::info!(
                         ?address,
                         timeout_s = timeout.as_secs(),
@@ -104,7 +126,7 @@ impl Doorman {
             }
         });
         if self.pending.add(handshake.abort_handle(), limits.pending_connects) {
-            count(&self.counters.abandoned);
+            self.counters.refused(Refused::Unfinished);
         }
     }
 
@@ -127,7 +149,6 @@ impl Doorman {
             return Err(TurnedAway::Method);
         }
         let Some(place) = self.place() else {
-            count(&self.counters.over_limit);
             connect::refuse(&mut stream, connect.version, ReasonCode::ServerBusy).await;
             return Err(TurnedAway::Full);
         };
@@ -170,7 +191,6 @@ impl Doorman {
             Err(error) => Err(NoConnect::Malformed(error)),
         });
         if let Err(NoConnect::Malformed(error)) = &checked {
-            count(&self.counters.malformed);
             // A version that nobody knows is answered in the words of the newest (MQTT-3.1.2-2).
             connect::refuse(stream, Version::V5, error.reason).await;
         }
@@ -187,7 +207,6 @@ impl Doorman {
         let address = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let user_name = connect.user_name.unwrap_or_default().to_owned();
         if let Some(wait) = self.throttle(|throttle| throttle.wait(address, &user_name, Instant::now())) {
-            count(&self.counters.throttled_logins);
             self.account_for(from, &user_name, &"too many failed logins");
             return Err(TurnedAway::Throttled(wait.as_secs() + 1));
         }
@@ -201,7 +220,6 @@ impl Doorman {
                 Ok(principal)
             }
             Err(refusal) => {
-                count(&self.counters.refused_logins);
                 self.account_for(from, &user_name, &refusal);
                 if refusal.is_failed_login() {
                     self.throttle(|throttle| throttle.failed(address, &user_name, Instant::now()));
@@ -228,7 +246,8 @@ impl Doorman {
         password: Option<Vec<u8>>,
         certificate: Option<CertificateIdentity>,
     ) -> Result<Principal, Refusal> {
-        let _permit = self.login_checks.acquire().await.expect("never closed");
+        let login_checks = self.login_checks.load_full();
+        let _permit = login_checks.acquire().await.expect("never closed");
         let identity = Arc::clone(&self.identity);
         let checking = tokio::task::spawn_blocking(move || {
             let presented = Presented {

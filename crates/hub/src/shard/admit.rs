@@ -12,6 +12,7 @@ use super::journal::Entry;
 use super::link::Arrived;
 use super::tenant::Tenant;
 use crate::acl;
+use crate::refused::Refused;
 
 /// First byte of a CONNECT packet.
 const CONNECT: u8 = 0x10;
@@ -22,10 +23,12 @@ impl Shard {
             unreachable!("the door decoded this CONNECT before")
         };
         if self.labels.is_revoked_since(client.seen_change, &client.peer.principal) {
+            self.counters.refused[Refused::Revoked as usize] += 1;
             tracing::info!(id = %client.peer.principal.id, "credentials were revoked while they were checked");
             return;
         }
         let Some(tenant) = self.tenant(&client.peer.principal.tenant) else {
+            self.counters.refused[Refused::Quota as usize] += 1;
             tracing::error!("the log is full: no place for a new tenant");
             return;
         };
@@ -41,6 +44,7 @@ impl Shard {
             client.place,
             tenant,
             connect.version,
+            self.settings.limits.broker.maximum_packet_size,
         )) {
             Ok(conn) => conn,
             Err(error) => {
@@ -49,10 +53,13 @@ impl Shard {
             }
         };
         self.with_tenant(now, tenant, |tenant, turn| {
-            if may_will {
-                tenant.broker.connect(now, conn, &connect, &owner, None, turn);
+            if !may_will {
+                refuse(turn, conn, ReasonCode::NotAuthorized);
+            } else if !tenant.may_connect(&owner, connect.client_id) {
+                tenant.refused_connections += 1;
+                refuse(turn, conn, ReasonCode::QuotaExceeded);
             } else {
-                refuse_will(turn, conn);
+                tenant.broker.connect(now, conn, &connect, &owner, None, turn);
             }
         });
         self.take_early(now, conn, &client.early);
@@ -89,8 +96,9 @@ impl Shard {
     pub(super) fn add_tenant(&mut self, name: &Arc<str>, position: Position, broker: Broker) {
         let number = self.tenants.len() as u32;
         self.tenant_numbers.insert(Arc::clone(name), number);
-        self.tenants
-            .push(Tenant::new(Arc::clone(name), position, broker, self.settings.is_open));
+        let mut tenant = Tenant::new(Arc::clone(name), position, broker, self.settings.is_open);
+        tenant.set_bounds(&self.settings.limits.broker, &self.labels.quotas(name));
+        self.tenants.push(tenant);
     }
 
     pub(super) fn new_broker(&self) -> Broker {
@@ -98,10 +106,13 @@ impl Shard {
     }
 }
 
-/// A will that its client may not publish refuses the connection, while there is somebody to tell.
-fn refuse_will(turn: &mut super::turn::Turn<'_>, conn: broker::ConnId) {
+/// Refuses a connection, while there is somebody to tell: for a will that its client may not publish, say.
+fn refuse(turn: &mut super::turn::Turn<'_>, conn: broker::ConnId, reason: ReasonCode) {
     use broker::Sink;
-    let refusal = ConnAck::new(ReasonCode::NotAuthorized);
-    turn.reply(conn, &Packet::ConnAck(Box::new(refusal)), Position::default());
-    turn.close(conn, ReasonCode::NotAuthorized);
+    turn.reply(
+        conn,
+        &Packet::ConnAck(Box::new(ConnAck::new(reason))),
+        Position::default(),
+    );
+    turn.close(conn, reason);
 }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use broker::Position;
 use identity::Principal;
 use mqtt::{Packet, Publish, ReasonCode, Version};
+use rustix::event::epoll::EventFlags;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::link::Link;
@@ -45,6 +46,8 @@ pub(crate) struct Connection {
     _place: OwnedSemaphorePermit,
     pub(crate) tenant: u32,
     pub(crate) version: Version,
+    /// Bytes of the longest packet that its client was told it may send.
+    pub(crate) packet_bytes: u32,
     pub(crate) phase: Phase,
     pub(crate) link: Link,
     /// The beginning of a packet that has not all arrived; empty, and without memory, at any other time.
@@ -58,8 +61,10 @@ pub(crate) struct Connection {
     pub(crate) is_first: bool,
     /// Listed for the write at the end of the turn.
     pub(crate) is_listed: bool,
-    /// Whether epoll reports the socket as readable, as writable.
-    pub(crate) interest: (bool, bool),
+    /// Its next packet waits until its tenant may publish again: it is not read.
+    pub(crate) is_paused: bool,
+    /// What epoll reports of the socket.
+    pub(crate) interest: EventFlags,
     /// Was without room since it last drained, so that the broker must hear when it has some.
     was_full: Cell<bool>,
 }
@@ -72,12 +77,20 @@ struct Held {
 }
 
 impl Connection {
-    pub(crate) fn new(link: Link, peer: Peer, place: OwnedSemaphorePermit, tenant: u32, version: Version) -> Self {
+    pub(crate) fn new(
+        link: Link,
+        peer: Peer,
+        place: OwnedSemaphorePermit,
+        tenant: u32,
+        version: Version,
+        packet_bytes: u32,
+    ) -> Self {
         Self {
             peer,
             _place: place,
             tenant,
             version,
+            packet_bytes,
             phase: Phase::Greeting,
             link,
             partial: Vec::new(),
@@ -86,7 +99,8 @@ impl Connection {
             held: None,
             is_first: false,
             is_listed: false,
-            interest: (true, false),
+            is_paused: false,
+            interest: EventFlags::IN,
             was_full: Cell::new(true),
         }
     }

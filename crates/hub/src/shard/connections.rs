@@ -238,15 +238,16 @@ impl Connections {
 
 /// Tells epoll what is awaited of the socket, where that changed.
 fn watch(epoll: &OwnedFd, connection: &mut Connection, id: ConnId) {
-    let reads = connection.is_read() && !connection.is_held_back();
-    let writes = connection.link.is_blocked();
-    if connection.interest == (reads, writes) {
-        return;
-    }
-    connection.interest = (reads, writes);
+    let reads = connection.is_read() && !connection.is_held_back() && !connection.is_paused;
     let mut flags = EventFlags::empty();
     flags.set(EventFlags::IN, reads);
-    flags.set(EventFlags::OUT, writes);
+    flags.set(EventFlags::OUT, connection.link.is_blocked());
+    // That its peer is gone is said all the same, but once.
+    flags.set(EventFlags::ET, connection.is_paused);
+    if connection.interest == flags {
+        return;
+    }
+    connection.interest = flags;
     epoll::modify(epoll, connection.link.socket(), EventData::new_u64(id.0), flags)
         .expect("a watched socket can be watched otherwise");
 }

@@ -11,6 +11,8 @@ pub(crate) mod control;
 pub(crate) mod inbox;
 pub(crate) mod journal;
 pub(crate) mod link;
+mod pauses;
+mod rate;
 mod read;
 mod recover;
 pub(crate) mod tenant;
@@ -51,6 +53,8 @@ pub(crate) enum Order {
     Observe(oneshot::Sender<Observation>),
     /// Other limits, from now on.
     Limits(Arc<Limits>),
+    /// Other quotas of tenants, from now on.
+    Quotas,
     /// Tell every client that the hub stops, make everything durable, end.
     Stop,
 }
@@ -62,12 +66,27 @@ pub struct Observation {
     pub connections: usize,
     /// Counts since the start.
     pub counters: Counters,
-    /// Each tenant's name and broker figures.
-    pub tenants: Vec<(Arc<str>, broker::Statistics)>,
+    /// Figures of its tenants.
+    pub tenants: Vec<TenantFigures>,
     /// What the log's files hold.
     pub log: store::Usage,
     /// The log has stopped after a failed write: nothing further is made durable.
     pub log_has_stopped: bool,
+}
+
+/// Figures of a tenant at one instant.
+#[derive(Clone, Debug)]
+pub struct TenantFigures {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Of its sessions and messages.
+    pub broker: broker::Statistics,
+    /// Connections that wait until the tenant may publish again.
+    pub paused: usize,
+    /// How often one had to, since the start.
+    pub pauses: u64,
+    /// Connections refused because as many were open as may be, since the start.
+    pub refused_connections: u64,
 }
 
 /// How a shard behaves; the same for all of a hub.
@@ -155,7 +174,8 @@ impl Shard {
                 Order::Request(request) => self.answer(now, request),
                 // The asker may have given up meanwhile.
                 Order::Observe(answer) => drop(answer.send(self.observe())),
-                Order::Limits(limits) => self.set_limits(&limits),
+                Order::Limits(limits) => self.set_limits(now, &limits),
+                Order::Quotas => self.set_bounds(now),
                 Order::Stop => self.stop(now),
             }
         }
@@ -165,20 +185,24 @@ impl Shard {
         Observation {
             connections: self.connections.len(),
             counters: self.counters,
-            tenants: self
-                .tenants
-                .iter()
-                .map(|tenant| (Arc::clone(&tenant.name), tenant.broker.statistics()))
-                .collect(),
+            tenants: self.tenants.iter().map(Tenant::figures).collect(),
             log: self.journal.usage(),
             log_has_stopped: self.log_has_stopped,
         }
     }
 
-    fn set_limits(&mut self, limits: &Limits) {
+    fn set_limits(&mut self, now: Now, limits: &Limits) {
         self.settings.limits = limits.clone();
-        for tenant in &mut self.tenants {
-            tenant.broker.set_limits(limits.broker.clone());
+        self.set_bounds(now);
+    }
+
+    /// Bounds every tenant by the limits and quotas of the moment.
+    fn set_bounds(&mut self, now: Now) {
+        let limits = self.settings.limits.broker.clone();
+        for number in 0..self.tenants.len() as u32 {
+            self.with_tenant(now, number, |tenant, turn| {
+                tenant.set_bounds(&limits, &turn.labels.quotas(&tenant.name));
+            });
         }
     }
 
@@ -222,6 +246,7 @@ impl Shard {
         }
         self.next_due_ms = u64::MAX;
         for number in 0..self.tenants.len() as u32 {
+            self.resume(now, number);
             self.with_tenant(now, number, |tenant, turn| {
                 tenant.broker.tick(turn.now, turn);
                 calls::expire(tenant, turn);

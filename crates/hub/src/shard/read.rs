@@ -12,19 +12,28 @@ use crate::{acl, pipeline};
 /// Bytes taken from a socket at once.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Bytes taken at once where the tenant publishes as fast as it may: what cannot be served yet is kept.
+const READ_PACED_BYTES: usize = 4 * 1024;
+
 impl Shard {
     /// Reads a ready socket once and serves the packets that are complete with it.
     pub(super) fn read(&mut self, now: Now, conn: ConnId) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(connection) = self.connections.get_mut(conn)
-            && connection.is_read()
-        {
-            let arrived = connection.link.read(&mut buffer, READ_BYTES);
-            self.take(now, conn, &buffer);
-            self.follow_link(now, conn, arrived);
-        } else {
-            self.connections.remove(conn);
+        let Some(connection) = self.connections.get_mut(conn).filter(|connection| connection.is_read()) else {
+            return self.connections.remove(conn);
+        };
+        if connection.is_paused {
+            return;
         }
+        if !self.tenants[connection.tenant as usize].paused.is_empty() {
+            let mut buffer = Vec::new();
+            let arrived = connection.link.read(&mut buffer, READ_PACED_BYTES);
+            self.take(now, conn, &buffer);
+            return self.follow_link(now, conn, arrived);
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let arrived = connection.link.read(&mut buffer, READ_BYTES);
+        self.take(now, conn, &buffer);
+        self.follow_link(now, conn, arrived);
         buffer.clear();
         self.buffer = buffer;
     }
@@ -85,8 +94,14 @@ impl Shard {
                 return bytes.len();
             };
             let tenant = connection.tenant;
-            match Packet::read(&bytes[used..], connection.version, self.settings.limits.packet_bytes) {
+            match Packet::read(&bytes[used..], connection.version, connection.packet_bytes as usize) {
                 Ok(None) => return used,
+                Ok(Some((Packet::Publish(_), len)))
+                    if !self.tenants[tenant as usize].rate.take(now.monotonic_ms, len) =>
+                {
+                    self.pause(now, conn, tenant);
+                    return used;
+                }
                 Ok(Some((packet, len))) => {
                     self.packet(now, conn, tenant, &packet);
                     used += len;
@@ -110,10 +125,16 @@ impl Shard {
                     return;
                 };
                 let who = connection.peer.principal.clone();
-                let mut allowed = |filter: &str| acl::may_subscribe(&who, filter);
+                let mut refused = 0;
+                let mut allowed = |filter: &str| {
+                    let may = acl::may_subscribe(&who, filter);
+                    refused += u64::from(!may);
+                    may
+                };
                 self.with_tenant(now, tenant, |tenant, turn| {
                     tenant.broker.subscribe(turn.now, conn, subscribe, &mut allowed, turn);
                 });
+                self.counters.refused_subscriptions += refused;
             }
             Packet::Unsubscribe(unsubscribe) => {
                 self.with_tenant(now, tenant, |tenant, turn| {

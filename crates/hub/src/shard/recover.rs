@@ -71,6 +71,7 @@ impl Shard {
         for (number, tenant) in returning {
             shard.bring_back(number, tenant);
         }
+        shard.set_bounds(shard.clock.now());
         shard.read_twins();
         Ok(shard)
     }

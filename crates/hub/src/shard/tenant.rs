@@ -1,12 +1,15 @@
 //! All that a shard knows of one tenant.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use broker::{Broker, Position};
+use broker::{Broker, ConnId, Position};
 use device::{Calls, Twin};
+use identity::Quotas;
 use tokio::sync::oneshot;
 
+use super::TenantFigures;
+use super::rate::Rate;
 use crate::routing::Routing;
 
 /// Method calls of a tenant that may wait for their results; one more is answered 429.
@@ -18,6 +21,17 @@ pub(crate) struct Tenant {
     /// Where the log has its name.
     pub(crate) position: Position,
     pub(crate) broker: Broker,
+    pub(crate) quotas: Quotas,
+    /// What is left of its rate of publishing.
+    pub(crate) rate: Rate,
+    /// Connections that are not read until the rate lets their next PUBLISH pass, in the order of their turns.
+    pub(crate) paused: VecDeque<ConnId>,
+    /// When they are looked at next, on the monotonic clock in milliseconds.
+    pub(crate) resumes_at_ms: u64,
+    /// How often a connection had to wait for the rate.
+    pub(crate) pauses: u64,
+    /// Connections refused because as many were open as may be.
+    pub(crate) refused_connections: u64,
     pub(crate) twins: HashMap<Box<str>, StoredTwin>,
     pub(crate) calls: Calls<Caller>,
     pub(crate) routing: Routing,
@@ -30,7 +44,6 @@ pub(crate) struct Tenant {
 }
 
 /// A device's twin and where the log has it.
-#[derive(Default)]
 pub(crate) struct StoredTwin {
     pub(crate) twin: Twin,
     pub(crate) position: Position,
@@ -67,6 +80,12 @@ impl Tenant {
             name,
             position,
             broker,
+            quotas: Quotas::default(),
+            rate: Rate::default(),
+            paused: VecDeque::new(),
+            resumes_at_ms: u64::MAX,
+            pauses: 0,
+            refused_connections: 0,
             twins: HashMap::new(),
             calls: Calls::new(CALLS_MAX),
             routing: Routing::default(),
@@ -76,12 +95,43 @@ impl Tenant {
         }
     }
 
+    /// Bounds it from now on: as the hub does, and by its own quotas where those are tighter.
+    pub(crate) fn set_bounds(&mut self, limits: &broker::Limits, quotas: &Quotas) {
+        if self.quotas != *quotas {
+            self.quotas = *quotas;
+            self.rate = Rate::new(quotas);
+        }
+        let sessions = quotas.sessions.and_then(|sessions| usize::try_from(sessions).ok());
+        self.broker.set_limits(broker::Limits {
+            sessions: limits.sessions.min(sessions.unwrap_or(usize::MAX)),
+            kept_bytes: limits.kept_bytes.min(quotas.stored_bytes.unwrap_or(u64::MAX)),
+            ..limits.clone()
+        });
+    }
+
+    pub(crate) fn figures(&self) -> TenantFigures {
+        TenantFigures {
+            name: Arc::clone(&self.name),
+            broker: self.broker.statistics(),
+            paused: self.paused.len(),
+            pauses: self.pauses,
+            refused_connections: self.refused_connections,
+        }
+    }
+
+    /// Whether one more connection may open for this session.
+    pub(crate) fn may_connect(&self, owner: &str, client_id: &str) -> bool {
+        let is_full = |connections| self.broker.connected() as u64 >= connections;
+        !self.quotas.connections.is_some_and(is_full) || self.broker.is_connected(owner, client_id)
+    }
+
     /// When something of this tenant is due, on the monotonic clock in milliseconds.
     pub(crate) fn next_deadline_ms(&self) -> u64 {
         let due = [
             self.broker.next_deadline(),
             self.calls.next_deadline_ms(),
             Some(self.reports_at_ms),
+            Some(self.resumes_at_ms),
         ];
         due.into_iter().flatten().min().unwrap_or(u64::MAX)
     }

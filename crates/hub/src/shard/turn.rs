@@ -8,6 +8,7 @@ use super::connections::Connections;
 use super::journal::Journal;
 use crate::call_log::CallLog;
 use crate::counters::Counters;
+use crate::refused::Refused;
 use crate::routing::LabelSource;
 
 /// Time in milliseconds that a connection has to take what was written before it ends.
@@ -50,7 +51,9 @@ impl Sink for Turn<'_> {
     }
 
     fn log(&mut self, record: &Record<'_>) -> Result<Position, Full> {
-        self.journal.append_record(self.tenant, record)
+        let logged = self.journal.append_record(self.tenant, record);
+        self.counters.refused_by_log += u64::from(logged.is_err());
+        logged
     }
 
     fn replace(&mut self, record: &Record<'_>, old: Position) -> Result<Position, Full> {
@@ -90,6 +93,7 @@ impl Turn<'_> {
             && acknowledgement.reason != ReasonCode::Success
         {
             connection.phase = Phase::Refused;
+            self.counters.refused[Refused::by_answer(acknowledgement.reason) as usize] += 1;
         }
     }
 }

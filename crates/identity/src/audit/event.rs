@@ -40,6 +40,20 @@ pub enum Event<'a> {
         #[serde(serialize_with = "shortened")]
         by: &'a str,
     },
+    /// A tenant was added or removed, or its quotas were changed.
+    Tenant {
+        /// What was done.
+        action: Action,
+        /// The tenant.
+        #[serde(serialize_with = "shortened")]
+        tenant: &'a str,
+        /// To what: `tenant`, `quotas connections=100`.
+        #[serde(serialize_with = "shortened")]
+        what: &'a str,
+        /// Who did it.
+        #[serde(serialize_with = "shortened")]
+        by: &'a str,
+    },
     /// A method of a device was called.
     CallMade {
         /// Tenant of both.
@@ -85,7 +99,7 @@ impl Event<'_> {
             Event::CallMade {
                 tenant, caller, method, ..
             } => Some((Group::Calls, hasher.hash_one((tenant, caller, method)))),
-            Event::Credential { .. } => None,
+            Event::Credential { .. } | Event::Tenant { .. } => None,
         }
     }
 }

@@ -27,6 +27,10 @@ impl RotatingFile {
         })
     }
 
+    pub(super) fn set_options(&mut self, options: AuditOptions) {
+        self.options = options;
+    }
+
     /// Appends whole lines.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.len_bytes > 0 && self.len_bytes + lines.len() as u64 > self.options.max_file_bytes {

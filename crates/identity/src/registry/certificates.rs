@@ -102,6 +102,15 @@ impl Registry {
     }
 }
 
+/// Refuses all certificates of a client that the edge's own authority issued.
+pub(super) fn revoke_all(connection: &Connection, name: &ClientName) -> rusqlite::Result<()> {
+    let of_client = "FROM certificates WHERE tenant = ?1 AND id = ?2";
+    let remember = format!("INSERT OR IGNORE INTO revoked_serials (serial) SELECT serial {of_client}");
+    connection.execute(&remember, [name.tenant(), name.id()])?;
+    connection.execute(&format!("DELETE {of_client}"), [name.tenant(), name.id()])?;
+    Ok(())
+}
+
 pub(super) fn insert(
     connection: &Connection,
     name: &ClientName,

@@ -16,7 +16,7 @@ pub struct Change {
     pub number: u64,
     /// The tenant it concerns.
     pub tenant: Arc<str>,
-    /// The client it concerns; `None` where it is the tenant itself.
+    /// The client it concerns; `None` where it is the tenant itself, or several clients.
     pub id: Option<Arc<str>>,
     /// What happened.
     pub what: What,
@@ -25,7 +25,7 @@ pub struct Change {
 /// Kinds of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A tenant or client was added, or a client enabled again.
+    /// A tenant or clients were added, or a client enabled again.
     Added,
     /// A client was removed: its sessions end and are forgotten.
     Removed,

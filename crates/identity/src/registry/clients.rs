@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::labels::{self, Labels};
-use super::{MAX_PAGE, Registry, RegistryError, What, tenants, touched};
+use super::{MAX_PAGE, Registry, RegistryError, What, certificates, tenants, touched};
 use crate::name::{ClientKind, ClientName};
 
 /// A device or app as the registry shows it; no secrets.
@@ -27,12 +27,17 @@ pub struct Client {
     pub labels: Labels,
 }
 
-/// A row to insert, with what the client will prove itself by.
+/// A row to insert.
 pub(crate) struct NewRow<'a> {
     pub(crate) name: &'a ClientName,
     pub(crate) kind: ClientKind,
     pub(crate) created_unix_s: i64,
     pub(crate) labels: &'a Labels,
+    pub(crate) proof: NewProof<'a>,
+}
+
+/// What a client proves itself by from now on.
+pub(crate) struct NewProof<'a> {
     pub(crate) password: Option<&'a str>,
     pub(crate) token_epoch: Option<&'a str>,
     pub(crate) trusts_subject: bool,
@@ -51,11 +56,10 @@ pub(crate) struct Proofs {
 
 impl Registry {
     pub(crate) fn add(&self, rows: &[NewRow<'_>]) -> Result<(), RegistryError> {
-        let changes: Vec<_> = rows
-            .iter()
-            .map(|new| (&**new.name.tenant(), Some(&**new.name.id()), What::Added))
-            .collect();
-        self.change(&changes, |transaction| {
+        let Some(first) = rows.first() else { return Ok(()) };
+        // Of several one change is told: thousands would push out those that end connections.
+        let id = (rows.len() == 1).then(|| &**first.name.id());
+        self.change(&[(first.name.tenant(), id, What::Added)], |transaction| {
             rows.iter()
                 .try_for_each(|new| check_room(transaction, new.name).and_then(|()| insert(transaction, new)))
         })
@@ -122,6 +126,27 @@ impl Registry {
             let sql = "UPDATE clients SET disabled = ?3 WHERE tenant = ?1 AND id = ?2";
             let set = transaction.execute(sql, params![name.tenant(), name.id(), disabled])?;
             touched(set, || RegistryError::NoClient(name.clone()))
+        })
+    }
+
+    /// Puts one credential in place of all that the client had.
+    pub(crate) fn replace_credentials(&self, name: &ClientName, proof: &NewProof<'_>) -> Result<(), RegistryError> {
+        self.change_client(name, What::CredentialRevoked, |transaction| {
+            let sql = "UPDATE clients SET password = ?3, token_epoch = ?4, trusts_subject = ?5
+                 WHERE tenant = ?1 AND id = ?2";
+            let set = transaction.execute(
+                sql,
+                params![
+                    name.tenant(),
+                    name.id(),
+                    proof.password,
+                    proof.token_epoch,
+                    proof.trusts_subject
+                ],
+            )?;
+            touched(set, || RegistryError::NoClient(name.clone()))?;
+            certificates::revoke_all(transaction, name)?;
+            insert_certificate(transaction, name, proof)
         })
     }
 
@@ -235,14 +260,13 @@ fn check_room(connection: &Connection, name: &ClientName) -> Result<(), Registry
             kind,
         });
     }
-    let devices = tenant.quotas.devices;
-    if tenants::client_count(connection, name.tenant())?.cast_unsigned() >= devices {
-        return Err(RegistryError::TooManyClients {
+    match tenant.quotas.devices {
+        Some(devices) if tenant.clients >= devices => Err(RegistryError::TooManyClients {
             tenant: tenant.name,
             devices,
-        });
+        }),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn insert(connection: &Connection, new: &NewRow<'_>) -> Result<(), RegistryError> {
@@ -253,15 +277,19 @@ fn insert(connection: &Connection, new: &NewRow<'_>) -> Result<(), RegistryError
         new.name.id(),
         new.kind.as_str(),
         new.created_unix_s,
-        new.password,
-        new.token_epoch,
-        new.trusts_subject,
+        new.proof.password,
+        new.proof.token_epoch,
+        new.proof.trusts_subject,
     ])?;
     for (name, value) in new.labels {
         labels::set(connection, new.name, name, value)?;
     }
-    match new.certificate {
-        Some((serial, not_after)) => super::certificates::insert(connection, new.name, serial, not_after),
+    insert_certificate(connection, new.name, &new.proof)
+}
+
+fn insert_certificate(connection: &Connection, name: &ClientName, proof: &NewProof<'_>) -> Result<(), RegistryError> {
+    match proof.certificate {
+        Some((serial, not_after)) => certificates::insert(connection, name, serial, not_after),
         None => Ok(()),
     }
 }

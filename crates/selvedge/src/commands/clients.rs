@@ -1,16 +1,15 @@
 //! `selvedge device …` and `selvedge app …`.
 
 use anyhow::bail;
-use api::{Add, Added, Client, ClientInfo, Credential, EdgeInfo, Page, Patch, paths};
+use api::{Add, Added, Client, ClientInfo, EdgeInfo, Page, Patch, paths};
 use clap::{Args, Subcommand};
 use hyper::Method;
 use identity::{ClientKind, ClientName};
 
 use super::Target;
-use super::issued;
+use super::chosen::Chosen;
+use super::{issued, rotate};
 use crate::output::{Output, labels, table};
-
-const DAY_S: u32 = 86_400;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -23,7 +22,10 @@ pub(crate) enum Command {
     },
     /// Show one
     Show(Named),
-    /// Remove one: its connections end at once, its sessions and credentials are forgotten
+    /// Give one a new credential in place of all it had: those are worthless at once, its connections end
+    #[command(visible_alias = "passwd")]
+    Rotate(rotate::Rotate),
+    /// Remove one: its connections end at once, its credentials, sessions and twin are forgotten
     Remove(Named),
     /// Keep one from connecting: its connections end at once, its sessions and credentials stay
     Disable(Named),
@@ -42,9 +44,9 @@ pub(crate) enum Command {
 #[derive(Args)]
 pub(crate) struct Named {
     /// Its id
-    id: String,
+    pub(super) id: String,
     #[command(flatten)]
-    target: Target,
+    pub(super) target: Target,
 }
 
 #[derive(Args)]
@@ -56,29 +58,9 @@ pub(crate) struct AddThem {
     target: Target,
     #[command(flatten)]
     credential: Chosen,
-    /// Days that a token or certificate is valid
-    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    valid_days: u32,
     /// Label to begin with, NAME=VALUE; may be repeated
     #[arg(long, value_name = "LABEL", value_parser = set_label)]
     label: Vec<(String, String)>,
-}
-
-#[derive(Args)]
-#[group(multiple = false)]
-struct Chosen {
-    /// This password instead of one that is made
-    #[arg(long, value_name = "P")]
-    password: Option<String>,
-    /// A signed token, which stands where a password would
-    #[arg(long)]
-    token: bool,
-    /// A certificate and key of the edge's own authority, written to ID.pem and ID.key here
-    #[arg(long)]
-    certificate: bool,
-    /// It has a certificate already, of an authority that the edge was told to trust (--tls-client-ca)
-    #[arg(long)]
-    trusted_certificate: bool,
 }
 
 impl Command {
@@ -87,6 +69,7 @@ impl Command {
             Command::Add(add) => add.run(kind),
             Command::List { target } => list(&target, kind),
             Command::Show(named) => named.show(kind),
+            Command::Rotate(rotate) => rotate.run(kind),
             Command::Remove(named) => named.remove(kind),
             Command::Disable(named) => named.set_disabled(kind, true),
             Command::Enable(named) => named.set_disabled(kind, false),
@@ -99,15 +82,12 @@ impl AddThem {
     fn run(self, kind: ClientKind) -> anyhow::Result<()> {
         let target = self.target;
         for id in &self.ids {
-            let name = ClientName::new(&target.tenant, id)?;
-            if self.credential.certificate {
-                issued::check_files(name.id())?;
-            }
+            self.credential.check_files(&ClientName::new(&target.tenant, id)?)?;
         }
-        let is_chosen = self.credential.password.is_some();
+        let is_chosen = self.credential.is_chosen();
         let add = Add {
             ids: self.ids,
-            credential: self.credential.wish(self.valid_days * DAY_S),
+            credential: self.credential.wish(),
             labels: self.label.into_iter().collect(),
         };
         let (added, edge) = target.edge.ask(true, async |client| {
@@ -121,29 +101,11 @@ impl AddThem {
         let text = |added: &Vec<Added>| {
             let texts = added
                 .iter()
-                .map(|added| issued::text(added, is_chosen, &edge, &target.edge.data));
+                .map(|added| issued::text(&issued::is_added(added), added, is_chosen, &edge, &target.edge.data));
             texts.collect::<String>()
         };
         target.output.show(&added, text);
         Ok(())
-    }
-}
-
-impl Chosen {
-    fn wish(self, valid_s: u32) -> Credential {
-        match self {
-            Chosen {
-                password: Some(password),
-                ..
-            } => Credential::Password(password),
-            Chosen { token: true, .. } => Credential::Token { valid_s },
-            Chosen { certificate: true, .. } => Credential::Certificate { valid_s },
-            Chosen {
-                trusted_certificate: true,
-                ..
-            } => Credential::TrustedCertificate,
-            _ => Credential::GeneratedPassword,
-        }
     }
 }
 
@@ -165,7 +127,7 @@ impl Named {
         });
         done?;
         println!(
-            "{kind} {} removed; its connections ended, its sessions and credentials are forgotten",
+            "{kind} {} removed; its connections ended, its credentials, sessions and twin are forgotten",
             self.id
         );
         Ok(())

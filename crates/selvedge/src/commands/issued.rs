@@ -1,4 +1,5 @@
-//! What somebody is shown who has added a device or app: its credential, this once, and a line to try it with.
+//! What somebody is shown who has added a device or app or changed its credential: that, this once, and a line to try
+//! it with.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -41,17 +42,17 @@ fn write_new(path: &str, text: &str, mode: u32) -> anyhow::Result<()> {
         .with_context(|| path.to_owned())
 }
 
-/// For a person.
-pub(crate) fn text(added: &Added, is_chosen: bool, edge: &EdgeInfo, data: &Path) -> String {
-    let Added {
-        kind,
-        id,
-        tenant,
-        user_name,
-        ..
-    } = added;
+/// Says where a device or app was added.
+pub(crate) fn is_added(added: &Added) -> String {
+    let Added { kind, id, tenant, .. } = added;
     let is_new = if added.is_new_tenant { " (which is new)" } else { "" };
-    let mut text = format!("{kind} {id} added to tenant {tenant}{is_new}\n  user name  {user_name}\n");
+    format!("{kind} {id} added to tenant {tenant}{is_new}")
+}
+
+/// For a person: what happened, and the credential that came of it.
+pub(crate) fn text(what_happened: &str, added: &Added, is_chosen: bool, edge: &EdgeInfo, data: &Path) -> String {
+    let Added { id, user_name, .. } = added;
+    let mut text = format!("{what_happened}\n  user name  {user_name}\n");
     text += &match &added.issued {
         IssuedCredential::Password(password) => format!("  password   {password}   (shown this once)\n"),
         IssuedCredential::Token(token) => format!("  token      {token}   (shown this once)\n"),
@@ -150,7 +151,7 @@ mod tests {
     }
 
     fn check(added: &Added, addresses: &[&str], expected: &str) {
-        let said = text(added, false, &edge(addresses), Path::new("data"));
+        let said = text(&is_added(added), added, false, &edge(addresses), Path::new("data"));
         assert_eq!(said, expected);
     }
 

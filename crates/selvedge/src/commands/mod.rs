@@ -4,11 +4,15 @@ pub(crate) mod apply;
 pub(crate) mod bundle;
 pub(crate) mod call;
 pub(crate) mod check;
+mod chosen;
 pub(crate) mod clients;
 pub(crate) mod delete;
 pub(crate) mod describe;
 pub(crate) mod get;
 mod issued;
+mod quota;
+mod rotate;
+pub(crate) mod tenants;
 pub(crate) mod twin;
 
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use hub::TlsSource;
 use identity::{Identity, ServerCertificate, TlsError, server_config};
 
-use super::config::{Config, Listen, Tls};
+use super::config::{Config, Listen};
 use super::unix_now_s;
 
 /// Time before its end at which a certificate is made or read again.
@@ -19,7 +19,6 @@ const RENEWAL_S: i64 = 30 * 86_400;
 pub(crate) struct Certificates {
     source: TlsSource,
     identity: Arc<Identity>,
-    names: Vec<String>,
     not_after_unix_s: AtomicI64,
 }
 
@@ -30,15 +29,10 @@ impl Certificates {
         if listen.mqtts.is_empty() && listen.mqtt_wss.is_empty() {
             return Ok(None);
         }
-        let names = match config.tls.names.is_empty() {
-            true => own_names(listen),
-            false => config.tls.names.clone(),
-        };
-        let tls = build(&config.tls, identity, &names)?;
+        let tls = build(config, identity)?;
         let certificates = Self {
             source: Arc::new(ArcSwap::new(tls.config)),
             identity: Arc::clone(identity),
-            names,
             not_after_unix_s: AtomicI64::new(tls.not_after_unix_s),
         };
         certificates.warn();
@@ -51,8 +45,8 @@ impl Certificates {
     }
 
     /// Reads or makes the certificate again, for connections to come.
-    pub(crate) fn reload(&self, config: &Tls) {
-        match build(config, &self.identity, &self.names) {
+    pub(crate) fn reload(&self, config: &Config) {
+        match build(config, &self.identity) {
             Ok(tls) => {
                 self.not_after_unix_s.store(tls.not_after_unix_s, Ordering::Relaxed);
                 self.source.store(tls.config);
@@ -66,7 +60,7 @@ impl Certificates {
     }
 
     /// Reloads what expires soon.
-    pub(crate) fn renew(&self, config: &Tls) {
+    pub(crate) fn renew(&self, config: &Config) {
         if self.left_s() < RENEWAL_S {
             self.reload(config);
             self.warn();
@@ -89,16 +83,21 @@ impl Certificates {
     }
 }
 
-fn build(config: &Tls, identity: &Identity, names: &[String]) -> Result<identity::Tls, TlsError> {
-    let is_given = |path: &Path| !path.as_os_str().is_empty();
-    let certificate = match is_given(&config.certificate) {
-        true => ServerCertificate::Files {
-            certificate: &config.certificate,
-            key: &config.key,
-        },
-        false => ServerCertificate::Issued { names },
+fn build(config: &Config, identity: &Identity) -> Result<identity::Tls, TlsError> {
+    let tls = &config.tls;
+    let names = match tls.names.is_empty() {
+        true => own_names(&config.listen),
+        false => tls.names.clone(),
     };
-    let client_ca = Some(&*config.client_ca).filter(|path| is_given(path));
+    let is_given = |path: &Path| !path.as_os_str().is_empty();
+    let certificate = match is_given(&tls.certificate) {
+        true => ServerCertificate::Files {
+            certificate: &tls.certificate,
+            key: &tls.key,
+        },
+        false => ServerCertificate::Issued { names: &names },
+    };
+    let client_ca = Some(&*tls.client_ca).filter(|path| is_given(path));
     server_config(identity.authority(), certificate, client_ca, unix_now_s())
 }
 

@@ -282,7 +282,6 @@ impl Limits {
             pending_connects: self.pending_connects,
             connect_timeout: Duration::from_secs(self.connect_timeout_s.into()),
             connect_bytes: self.connect_bytes,
-            packet_bytes: self.packet_bytes as usize,
             login_checks: self.login_checks.max(1),
             broker: broker::Limits {
                 sessions: self.sessions,
@@ -301,6 +300,7 @@ impl Limits {
                 retained_bytes: self.retained_bytes,
                 session_expiry_s: self.session_expiry_s,
                 keep_alive_s: NonZeroU16::new(self.keep_alive_s),
+                ..broker::Limits::default()
             },
         }
     }

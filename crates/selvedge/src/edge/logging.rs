@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use api::LogTail;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use super::config::{Log, LogFormat};
 
@@ -34,17 +35,33 @@ impl MakeWriter<'_> for Tee {
     }
 }
 
-/// Starts the log; its end.
-pub(crate) fn start(config: &Log) -> anyhow::Result<LogTail> {
-    let filter = EnvFilter::try_new(&config.level).with_context(|| format!("log.level {:?}", config.level))?;
-    let tail = LogTail::default();
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(Tee(tail.clone()));
-    match config.format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
+/// The program's log, once it has started.
+pub(crate) struct Logging {
+    /// Its end.
+    pub(crate) tail: LogTail,
+    filter: reload::Handle<EnvFilter, Registry>,
+}
+
+impl Logging {
+    /// Starts the log.
+    pub(crate) fn start(config: &Log) -> anyhow::Result<Self> {
+        let tail = LogTail::default();
+        let lines = fmt::layer().with_ansi(false).with_writer(Tee(tail.clone()));
+        let lines = match config.format {
+            LogFormat::Text => lines.boxed(),
+            LogFormat::Json => lines.json().boxed(),
+        };
+        let (filter, handle) = reload::Layer::new(filter(config)?);
+        tracing_subscriber::registry().with(filter).with(lines).init();
+        Ok(Self { tail, filter: handle })
     }
-    Ok(tail)
+
+    /// Another level from now on.
+    pub(crate) fn set_level(&self, config: &Log) -> anyhow::Result<()> {
+        Ok(self.filter.reload(filter(config)?)?)
+    }
+}
+
+fn filter(config: &Log) -> anyhow::Result<EnvFilter> {
+    EnvFilter::try_new(&config.level).with_context(|| format!("log.level {:?}", config.level))
 }

@@ -6,6 +6,7 @@ mod config_error;
 mod flags;
 mod listeners;
 mod logging;
+mod reload;
 mod running;
 
 use std::time::Instant;
@@ -14,6 +15,7 @@ use anyhow::Context;
 use clap::Args;
 
 use self::flags::Flags;
+use self::logging::Logging;
 
 /// Where an edge keeps what survives a restart, unless told otherwise.
 pub(crate) const DEFAULT_DATA: &str = "./selvedge-data/edge";
@@ -28,7 +30,7 @@ impl Edge {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let start = Instant::now();
         let config = self.flags.config()?;
-        let log = logging::start(&config.log)?;
+        let log = Logging::start(&config.log)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("starting tokio")?;
         let done = runtime.block_on(running::run(&self.flags, config, log, start));

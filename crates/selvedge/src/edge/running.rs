@@ -17,8 +17,8 @@ use super::certificates::Certificates;
 use super::config::Config;
 use super::flags::Flags;
 use super::listeners::{Opened, bind, bind_http, open};
+use super::logging::Logging;
 use super::unix_now_s;
-use crate::output::message;
 
 /// Time that a good stop may take; then the process ends all the same.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,17 +30,19 @@ const AUDIT_INTERVAL: Duration = Duration::from_secs(1);
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// What runs.
-struct Running<'a> {
-    flags: &'a Flags,
-    config: Config,
-    hub: Arc<Hub>,
-    audit: Arc<Audit>,
-    desk: Arc<Desk>,
-    certificates: Option<Certificates>,
+pub(super) struct Running<'a> {
+    pub(super) flags: &'a Flags,
+    /// What is in effect.
+    pub(super) config: Config,
+    pub(super) log: Logging,
+    pub(super) hub: Arc<Hub>,
+    pub(super) audit: Arc<Audit>,
+    pub(super) desk: Arc<Desk>,
+    pub(super) certificates: Option<Certificates>,
 }
 
 /// Runs an edge until SIGTERM or SIGINT.
-pub(crate) async fn run(flags: &Flags, config: Config, log: LogTail, start: Instant) -> anyhow::Result<()> {
+pub(crate) async fn run(flags: &Flags, config: Config, log: Logging, start: Instant) -> anyhow::Result<()> {
     // Watched from the first moment on: a signal during the start is not lost.
     let mut signals = Signals::watch()?;
     raise_descriptor_limit();
@@ -67,7 +69,7 @@ pub(crate) async fn run(flags: &Flags, config: Config, log: LogTail, start: Inst
         audit: Arc::clone(&audit),
         hub: Some(Arc::clone(&hub)),
         hub_options: config.hub_options(),
-        about: about(&config, &addresses, log),
+        about: about(&config, &addresses, log.tail.clone()),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
@@ -81,6 +83,7 @@ pub(crate) async fn run(flags: &Flags, config: Config, log: LogTail, start: Inst
     let mut running = Running {
         flags,
         config,
+        log,
         hub,
         audit,
         desk: Arc::clone(&desk),
@@ -114,28 +117,9 @@ impl Running<'_> {
         }
     }
 
-    /// SIGHUP: certificates, labels and limits, without dropping anybody.
-    async fn reload(&mut self) {
-        match self.flags.config() {
-            Ok(config) => {
-                self.desk.set_configuration(config.to_toml());
-                self.config = config;
-            }
-            Err(error) => tracing::error!("the configuration stays as it was: {}", message(&error)),
-        }
-        if let Some(certificates) = &self.certificates {
-            certificates.reload(&self.config.tls);
-        }
-        self.hub.set_limits(&self.config.limits.hub()).await;
-        if let Err(error) = self.hub.refresh_labels() {
-            tracing::error!(%error, "labels stay as they were");
-        }
-        tracing::info!("reloaded");
-    }
-
     fn renew(&self) {
         if let Some(certificates) = &self.certificates {
-            certificates.renew(&self.config.tls);
+            certificates.renew(&self.config);
         }
     }
 

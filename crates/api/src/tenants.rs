@@ -1,0 +1,138 @@
+//! Tenants: what each may use, and what it does use.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use identity::{Action, Quotas, RegistryError, Tenant};
+
+use crate::desk::Desk;
+use crate::types::{AddTenant, Page, QuotaChanges, TenantInfo, TenantUse};
+use crate::wrong::{Done, Wrong};
+
+/// `GET /v1/tenants`.
+pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<TenantInfo>>> {
+    let tenants = desk.with_registry(|registry| registry.tenants()).await?;
+    let uses = uses(&desk).await;
+    let items = tenants
+        .into_iter()
+        .map(|tenant| info(tenant, uses.as_deref()))
+        .collect();
+    Ok(Json(Page { items, has_more: false }))
+}
+
+/// `POST /v1/tenants`: quotas that are not named have their defaults.
+pub(crate) async fn add(
+    State(desk): State<Arc<Desk>>,
+    Json(add): Json<AddTenant>,
+) -> Done<(StatusCode, Json<TenantInfo>)> {
+    let quotas = changed(&Quotas::default(), &add.quotas)?;
+    let name = add.name.clone();
+    desk.with_registry(move |registry| registry.add_tenant(&name, &quotas))
+        .await?;
+    desk.account_for_tenant(Action::Added, &add.name, &with_changes("tenant", &add.quotas));
+    desk.settle().await?;
+    Ok((StatusCode::CREATED, Json(find(&desk, &add.name).await?)))
+}
+
+/// `GET /v1/tenants/{tenant}`.
+pub(crate) async fn show(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Done<Json<TenantInfo>> {
+    Ok(Json(find(&desk, &name).await?))
+}
+
+/// `PATCH /v1/tenants/{tenant}`: sets the quotas that are named.
+pub(crate) async fn change(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    Json(changes): Json<QuotaChanges>,
+) -> Done<Json<TenantInfo>> {
+    let quotas = changed(&find(&desk, &name).await?.quotas, &changes)?;
+    let wanted = name.clone();
+    desk.with_registry(move |registry| registry.set_quotas(&wanted, &quotas))
+        .await?;
+    desk.account_for_tenant(Action::Changed, &name, &with_changes("quotas", &changes));
+    desk.settle().await?;
+    Ok(Json(find(&desk, &name).await?))
+}
+
+/// `DELETE /v1/tenants/{tenant}`: one that has no devices, apps or routes any more.
+pub(crate) async fn remove(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Done<StatusCode> {
+    find(&desk, &name).await?;
+    let _turn = desk.applying.lock().await;
+    if let Some(route) = desk.manifests.routes_of(&name).first() {
+        let message = format!(
+            "tenant \"{name}\" still has routes, such as \"{}\"; delete them first",
+            route.name
+        );
+        return Err(Wrong::new(StatusCode::CONFLICT, message));
+    }
+    let wanted = name.clone();
+    desk.with_registry(move |registry| registry.remove_tenant(&wanted))
+        .await?;
+    desk.account_for_tenant(Action::Removed, &name, "tenant");
+    desk.settle().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn find(desk: &Desk, name: &str) -> Done<TenantInfo> {
+    identity::check_name("tenant", name)?;
+    let wanted = name.to_owned();
+    let tenants = desk.with_registry(|registry| registry.tenants()).await?;
+    let known: Vec<String> = tenants.iter().map(|tenant| tenant.name.clone()).collect();
+    match tenants.into_iter().find(|tenant| tenant.name == wanted) {
+        Some(tenant) => Ok(info(tenant, uses(desk).await.as_deref())),
+        None => Err(absent(name, &known)),
+    }
+}
+
+fn absent(name: &str, known: &[String]) -> Wrong {
+    let near = manifest::nearest(name, known.iter().map(String::as_str));
+    let hint = match near {
+        Some(near) => format!("; did you mean \"{near}\"?"),
+        None => format!("; add it: selvedge tenant add {name}"),
+    };
+    Wrong::absent(format!("{}{hint}", RegistryError::NoTenant(name.to_owned())))
+}
+
+/// `quotas` with what is named set anew.
+fn changed(quotas: &Quotas, changes: &QuotaChanges) -> Done<Quotas> {
+    let mut members = serde_json::to_value(quotas).expect("quotas are JSON");
+    for (name, value) in changes {
+        members[name] = (*value).into();
+    }
+    serde_json::from_value(members).map_err(|error| Wrong::request(format!("quotas: {error}")))
+}
+
+/// For the audit log: what was done, and the quotas that were named.
+fn with_changes(what: &str, changes: &QuotaChanges) -> String {
+    let named = changes.iter().map(|(name, value)| match value {
+        Some(value) => format!(" {name}={value}"),
+        None => format!(" {name}=none"),
+    });
+    what.to_owned() + &named.collect::<String>()
+}
+
+/// What every tenant uses now; `None` where no edge runs.
+async fn uses(desk: &Desk) -> Option<Vec<hub::TenantFigures>> {
+    let shards = desk.running_hub()?.observe().await;
+    Some(shards.into_iter().flat_map(|shard| shard.tenants).collect())
+}
+
+fn info(tenant: Tenant, uses: Option<&[hub::TenantFigures]>) -> TenantInfo {
+    let uses = uses.map(|uses| {
+        let used = uses.iter().find(|used| *used.name == *tenant.name);
+        let figures = used.map(|used| used.broker).unwrap_or_default();
+        TenantUse {
+            connections: figures.connected as u64,
+            sessions: figures.sessions as u64,
+            stored_bytes: figures.kept_bytes,
+        }
+    });
+    TenantInfo {
+        name: tenant.name,
+        quotas: tenant.quotas,
+        devices: tenant.clients,
+        uses,
+    }
+}

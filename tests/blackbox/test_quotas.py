@@ -1,0 +1,188 @@
+"""Promise 9: a tenant uses what it may use, and slows down or fills up nobody else."""
+
+import json
+
+import pytest
+
+import wire
+from credentials import Account, add
+from test_operation import get
+from wire import Kind
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("tenant")]
+
+LASTING = {"clean": False, "properties": [("session_expiry_interval", 600)]}
+
+
+@pytest.fixture
+def own(start):
+    """An edge with two tenants, `a` and `b`, an app in each."""
+    edge = start(anonymous=False, http=True)
+    edge.accounts = {tenant: add(edge, "app", "dash", tenant=tenant) for tenant in ("a", "b")}
+    return edge
+
+
+@pytest.fixture
+def inside(own, dial):
+    """Opens a connection of an app of this tenant."""
+
+    def open_one(tenant: str, client_id: str, **options):
+        return dial(to=own).open(client_id, **login(own.accounts[tenant]), **options)
+
+    return open_one
+
+
+def login(account: Account) -> dict[str, object]:
+    """As `wire.connect` takes it."""
+    return {"user": account.user, "password": account.password.encode()}
+
+
+def counted(own, name: str, label: str) -> float:
+    """A figure of /metrics."""
+    start = f"selvedge_{name}{{{label}}} "
+    return next(float(line.split()[-1]) for line in get(own, "/metrics")[1].splitlines() if line.startswith(start))
+
+
+def acknowledged(connection, count: int) -> None:
+    """Awaits this many PUBACKs that accept."""
+    for _ in range(count):
+        answer = connection.expect(Kind.PUBACK, 30)
+        assert answer.reason in (0, 0x10), hex(answer.reason)
+
+
+def test_a_connection_too_many_is_refused_and_counted(own, inside, dial):
+    """0x97, quota exceeded; 3, server unavailable, in 3.1.1. Other tenants come in."""
+    inside("a", "early")
+    own.run("tenant", "set", "a", "--connections", "2")
+    leaving = inside("a", "leaving")
+    account = login(own.accounts["a"])
+    assert dial(5, to=own).send(wire.connect("more", **account)).verdict() == 0x97
+    assert dial(4, to=own).send(wire.connect("more", 4, **account)).verdict() == 3
+    inside("b", "other").ping()
+    assert counted(own, "tenant_connections_refused_total", 'tenant="a"') == 2
+    assert counted(own, "tenant_connections_refused_total", 'tenant="b"') == 0
+    assert counted(own, "connections_refused_total", 'reason="quota"') == 2
+    leaving.leave()
+    inside("a", "more").ping()
+
+
+def test_at_the_bound_a_client_still_takes_over_its_own_connection(own, inside):
+    """A device that comes back before its old connection is found dead is let in."""
+    own.run("tenant", "set", "a", "--connections", "1")
+    before = inside("a", "same")
+    inside("a", "same").ping()
+    assert before.verdict() == 0x8E
+
+
+def test_a_tenant_over_its_rate_waits_loses_nothing_and_slows_nobody(own, inside):
+    """The loop stops reading those that publish too fast; TCP does the rest."""
+    own.run("tenant", "set", "a", "--messages-per-s", "100")
+    listener = inside("a", "listener")
+    listener.subscribe([("flood", 1)])
+    flood = inside("a", "flood")
+    flood.send(*[wire.publish("flood", str(number).encode(), qos=1, packet_id=number) for number in range(1, 301)])
+    other = inside("b", "other")
+    other.subscribe([("beat", 0)])
+    for _ in range(50):
+        other.publish("beat", b"x")
+        assert other.expect(Kind.PUBLISH).payload == b"x"
+    acknowledged(flood, 300)
+    for number in range(1, 301):
+        got = listener.expect(Kind.PUBLISH)
+        assert got.payload == str(number).encode()
+        listener.answer(Kind.PUBACK, got.packet_id)
+    assert counted(own, "tenant_pauses_total", 'tenant="a"') > 0
+    assert counted(own, "tenant_pauses_total", 'tenant="b"') == 0
+    flood.ping()
+    assert counted(own, "connections_paused", 'tenant="a"') == 0
+
+
+def test_many_floods_of_one_tenant_take_turns(own, inside):
+    """Each goes on; those that only listen are read all the time."""
+    own.run("tenant", "set", "a", "--messages-per-s", "200")
+    listener = inside("a", "listener")
+    floods = [inside("a", f"flood-{number}") for number in range(10)]
+    packets = [wire.publish("flood", b"x", qos=1, packet_id=number) for number in range(1, 51)]
+    for flood in floods:
+        flood.send(*packets)
+    listener.ping()
+    for flood in floods:
+        acknowledged(flood, 50)
+
+
+def test_a_client_that_has_to_wait_is_not_taken_for_silent(own, inside):
+    """MQTT-3.1.2-22: what it sent has not been read, so nothing is known of its keep alive."""
+    own.run("tenant", "set", "a", "--bytes-per-s", "2000")
+    one = inside("a", "one", keep_alive=1)
+    one.send(*[wire.publish("x", bytes(5_000), qos=1, packet_id=number) for number in (1, 2, 3)])
+    acknowledged(one, 3)
+    own.run("tenant", "set", "a", "--bytes-per-s", "none")
+    one.ping()
+
+
+def test_a_client_that_leaves_while_it_waits_is_let_go(own, inside):
+    """What it sent before is served, its will is not sent."""
+    own.run("tenant", "set", "a", "--messages-per-s", "10")
+    listener = inside("a", "listener")
+    listener.subscribe([("#", 0)])
+    flood = inside("a", "flood", will=wire.Will("will"))
+    flood.send(*[wire.publish("flood", b"x")] * 30, wire.disconnect())
+    flood.cut()
+    topics = [listener.expect(Kind.PUBLISH, 30).topic for _ in range(30)]
+    assert topics == ["flood"] * 30
+    own.run("tenant", "set", "a", "--messages-per-s", "none")
+    listener.ping()
+
+
+def test_messages_that_wait_fill_their_own_tenant_only(own, inside):
+    """The newest are dropped and counted; who takes them now still gets them."""
+    own.run("tenant", "set", "a", "--bytes", "100KiB")
+    for tenant in ("a", "b"):
+        inside(tenant, "away", **LASTING).subscribe([("queue", 1)])
+        inside(tenant, "away", **LASTING).leave()
+    live = inside("a", "live")
+    live.subscribe([("queue", 0)])
+    for tenant in ("a", "b"):
+        writer = inside(tenant, "writer")
+        for number in range(1, 21):
+            writer.publish("queue", bytes(10_000), qos=1, packet_id=number)
+            acknowledged(writer, 1)
+        writer.publish("kept", bytes(10_000), retain=True)
+        writer.ping()
+    for _ in range(20):
+        live.expect(Kind.PUBLISH)
+    for tenant, kept in (("a", 10), ("b", 20)):
+        back = inside(tenant, "away", **LASTING)
+        for _ in range(kept):
+            got = back.expect(Kind.PUBLISH)
+            back.answer(Kind.PUBACK, got.packet_id)
+        back.ping()
+        late = inside(tenant, "late").send(wire.subscribe([("kept", 0)]), wire.PINGREQ)
+        came = [late.receive().kind]
+        while came[-1] != Kind.PINGRESP:
+            came.append(late.receive().kind)
+        assert (Kind.PUBLISH in came) == (tenant == "b")
+    assert counted(own, "messages_dropped_total", 'reason="tenant_full"') == 11
+    assert counted(own, "stored_bytes", 'tenant="a"') < 10_000
+
+
+def test_a_device_too_many_is_refused(own):
+    """The registry's own quota."""
+    own.run("tenant", "set", "a", "--devices", "2")
+    own.run("device", "add", "pump-7", "--tenant", "a")
+    refused = own.run("device", "add", "pump-8", "--tenant", "a", check=False)
+    assert refused.returncode == 1 and "has its 2 devices" in refused.stderr
+    own.run("device", "add", "pump-8", "--tenant", "b")
+
+
+def test_quotas_outlast_a_restart(own, dial):
+    """They are in the registry."""
+    own.run("tenant", "set", "a", "--connections", "0", check=False)
+    own.run("tenant", "set", "a", "--connections", "1")
+    own.stop()
+    shown = json.loads(own.run("tenant", "show", "a", "--output", "json").stdout)
+    assert shown["quotas"]["connections"] == 1 and shown["uses"] is None
+    own.start()
+    account = login(own.accounts["a"])
+    dial(to=own).open("one", **account)
+    assert dial(to=own).send(wire.connect("two", **account)).verdict() == 0x97
