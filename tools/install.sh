@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
 # Installs what a target of the Makefile needs, and only what is missing. Says what it does.
-#   tools/install.sh system | python | node | deny | shellcheck ...
+#   tools/install.sh rust | lints | system | python | node | deny | shellcheck | fuzz ...
 # System packages come from apt (as root, or with sudo); everything else stays under target/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+    if [ "$(id -u)" = 0 ]; then "$@"; return; fi
+    command -v sudo >/dev/null || {
+        echo "install: this takes root, and there is no sudo: $*" >&2
+        exit 1
+    }
+    sudo "$@"
 }
 
 # apt_for COMMAND PACKAGE ...: installs PACKAGE where COMMAND is not there. Mosquitto lives in /usr/sbin.
@@ -37,11 +42,31 @@ install_rust() {
     }
 }
 
-# The brokers and clients that Selvedge is tested with and measured against, and what counts its cost.
+# Where rustup gave the least that builds, these two are missing.
+install_lints() {
+    install_rust
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
+    echo 'install: rustup component add rustfmt clippy'
+    rustup component add rustfmt clippy
+}
+
+# The brokers and clients that Selvedge is tested with and measured against, what counts its cost, and what shows it
+# another time or a disk that fails.
 install_system() {
     install_rust
-    apt_for mosquitto mosquitto mosquitto_pub mosquitto-clients openssl openssl
-    apt_for strace strace valgrind valgrind
+    install_mosquitto
+    apt_for mosquitto_pub mosquitto-clients openssl openssl
+    apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
+}
+
+# Debian's package starts a broker on port 1883, which a newly installed Selvedge would then find in use.
+install_mosquitto() {
+    PATH="$PATH:/usr/sbin" command -v mosquitto >/dev/null && return
+    apt_install mosquitto
+    if [ -d /run/systemd/system ]; then
+        echo 'install: mosquitto is only run by tests and benchmarks: its service is switched off'
+        as_root systemctl disable --now --quiet mosquitto
+    fi
 }
 
 install_python() {
@@ -86,9 +111,9 @@ install_fuzz() {
 
 for part in "$@"; do
     case $part in
-        rust | system | python | node | shellcheck | deny | fuzz) "install_$part" ;;
+        rust | lints | system | python | node | shellcheck | deny | fuzz) "install_$part" ;;
         *)
-            echo "install: what is \"$part\"? One of: rust system python node shellcheck deny fuzz" >&2
+            echo "install: what is \"$part\"? One of: rust lints system python node shellcheck deny fuzz" >&2
             exit 2
             ;;
     esac

@@ -11,18 +11,23 @@ import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 from raw import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = os.environ.get("BROKER", "selvedge")
+PATH = os.environ["PATH"] + ":/usr/sbin"
 BINARY = {
     "selvedge": os.environ.get("SELVEDGE", str(ROOT / "target/fast/selvedge")),
-    "mosquitto": shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin") or "mosquitto",
+    "mosquitto": shutil.which("mosquitto", path=PATH) or "mosquitto",
 }[NAME]
 
 # As a user has it: no backtraces below an error, no colours in a file.
-ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("RUST_")} | {"NO_COLOR": "1"}
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("RUST_")}
+ENVIRONMENT |= {"NO_COLOR": "1", "PATH": PATH}
 
 
 @dataclass
@@ -32,7 +37,8 @@ class Settings:
     anonymous: bool = True
     websocket: bool = False
     unix: bool = False
-    tls: dict[str, Path] = field(default_factory=dict)
+    # Files for a door of TLS by name; empty: the broker makes its own certificate. None: no such door.
+    tls: dict[str, Path] | None = None
     proxy_protocol: bool = False
     http: bool = False
     durability: str | None = None
@@ -40,6 +46,7 @@ class Settings:
     configuration: str = ""
     # The program that runs it and watches: strace, valgrind. It must leave the broker as the child of the test.
     watcher: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 class Ports:
@@ -75,7 +82,8 @@ class Broker:
         self.log = directory / "broker.log"
         self.port = PORTS.take()
         self.websocket_port = PORTS.take() if settings.websocket else None
-        self.tls_port = PORTS.take() if settings.tls else None
+        self.tls_port = PORTS.take() if settings.tls is not None else None
+        self.secure_websocket_port = PORTS.take() if settings.tls is not None and settings.websocket else None
         self.http_port = PORTS.take() if settings.http else None
         self.unix_path = directory / "mqtt.sock" if settings.unix else None
         self.process: subprocess.Popen | None = None
@@ -104,11 +112,11 @@ class Broker:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 cwd=self.directory,
-                env=ENVIRONMENT,
+                env=ENVIRONMENT | self.settings.environment,
             )
 
     def _accepts(self) -> bool:
-        ports = [self.port, self.websocket_port, self.tls_port, self.http_port]
+        ports = [self.port, self.websocket_port, self.tls_port, self.secure_websocket_port, self.http_port]
         return all(port is None or self._listening(port) for port in ports)
 
     @staticmethod
@@ -145,6 +153,10 @@ class Broker:
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
+    def descriptors(self) -> int:
+        """Open file descriptors."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
     def alive(self) -> bool:
         """Whether it still runs."""
         return self.process.poll() is None
@@ -169,9 +181,10 @@ class Selvedge(Broker):
         words += ["--mqtt-unix", str(self.unix_path)] if settings.unix else []
         words += ["--durability", settings.durability] if settings.durability else []
         words += ["--proxy-protocol"] if settings.proxy_protocol else []
-        if settings.tls:
+        if settings.tls is not None:
             words += ["--mqtts", f"127.0.0.1:{self.tls_port}"]
             words += [word for name, path in settings.tls.items() for word in (f"--tls-{name}", str(path))]
+        words += ["--mqtt-wss", f"127.0.0.1:{self.secure_websocket_port}"] if self.secure_websocket_port else []
         if settings.configuration:
             (self.directory / "selvedge.toml").write_text(settings.configuration)
             words += ["--config", str(self.directory / "selvedge.toml")]
@@ -179,7 +192,7 @@ class Selvedge(Broker):
 
     def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess:
         """A `selvedge` command on this broker's data directory."""
-        return selvedge(*words, "--data", str(self.data), check=check)
+        return selvedge(*words, "--data", str(self.data), check=check, cwd=self.directory)
 
 
 class Mosquitto(Broker):
@@ -194,10 +207,9 @@ class Mosquitto(Broker):
         if self.unix_path:
             lines += [f"listener 0 {self.unix_path}"]
         if self.tls_port:
-            names = {"certificate": "certfile", "key": "keyfile", "client-ca": "cafile"}
-            lines += [f"listener {self.tls_port} 127.0.0.1"]
-            lines += [f"{names[name]} {path}" for name, path in self.settings.tls.items()]
-            lines += ["require_certificate true"] if "client-ca" in self.settings.tls else []
+            lines += [f"listener {self.tls_port} 127.0.0.1", *self._tls()]
+        if self.secure_websocket_port:
+            lines += [f"listener {self.secure_websocket_port} 127.0.0.1", "protocol websockets", *self._tls()]
         lines += [f"allow_anonymous {str(self.settings.anonymous).lower()}", "set_tcp_nodelay true"]
         lines += ["persistence true", f"persistence_location {self.data}/", "sys_interval 1", "user root"]
         lines += ["max_packet_size 1048576", "max_queued_messages 100000"]
@@ -205,11 +217,16 @@ class Mosquitto(Broker):
         path.write_text("\n".join([*lines, self.settings.configuration, ""]))
         return [BINARY, "-c", str(path), *self.settings.arguments]
 
+    def _tls(self) -> list[str]:
+        names = {"certificate": "certfile", "key": "keyfile", "client-ca": "cafile"}
+        lines = [f"{names[name]} {path}" for name, path in self.settings.tls.items()]
+        return lines + (["require_certificate true"] if "client-ca" in self.settings.tls else [])
 
-def selvedge(*words: str, check: bool = True, timeout_s: float = 30) -> subprocess.CompletedProcess:
+
+def selvedge(*words: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess:
     """Runs `selvedge` to its end."""
     done = subprocess.run(
-        [BINARY, *words], capture_output=True, text=True, timeout=timeout_s, check=False, env=ENVIRONMENT
+        [BINARY, *words], capture_output=True, text=True, timeout=30, check=False, env=ENVIRONMENT, cwd=cwd
     )
     if check:
         assert done.returncode == 0, f"selvedge {' '.join(words)} ended with {done.returncode}: {done.stderr}"
@@ -221,6 +238,12 @@ def abilities() -> set[str]:
     """The commands of the program and the flags of `edge`: the first words of the lines of `--help`."""
     said = selvedge("--help", check=False).stdout + selvedge("edge", "--help", check=False).stdout
     return {line.split()[0] for line in said.splitlines() if line.startswith("  ") and line.strip()}
+
+
+def lacking(what: str) -> NoReturn:
+    """Skips the test on a developer's machine that lacks something; fails it in CI, where nothing may be left out."""
+    say = pytest.fail if os.environ.get("CI") else pytest.skip
+    say(what)
 
 
 def make(directory: Path, settings: Settings) -> Broker:

@@ -10,6 +10,7 @@ import pytest
 import brokers
 import raw
 from brokers import Settings
+from credentials import Authority
 from mosquitto_deviations import DEVIATIONS
 from paho_client import Client
 
@@ -41,8 +42,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     missing = [word for word in marker.args if word not in brokers.abilities()]
     if missing:
-        say = pytest.fail if os.environ.get("CI") else pytest.skip
-        say(f"`selvedge --help` does not list {', '.join(missing)}")
+        brokers.lacking(f"`selvedge --help` does not list {', '.join(missing)}")
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -58,11 +58,30 @@ def pytest_runtest_makereport(item: pytest.Item):
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory):
     """A broker with every default, anonymous, shared by the tests of a module."""
-    made = brokers.make(tmp_path_factory.mktemp("shared"), Settings(websocket=True)).start()
+    yield from running(tmp_path_factory, Settings(websocket=True))
+
+
+def running(tmp_path_factory: pytest.TempPathFactory, settings: Settings):
+    """Runs a broker until the module's tests are over."""
+    made = brokers.make(tmp_path_factory.mktemp("shared"), settings).start()
     RUNNING.append(made)
     yield made
     RUNNING.remove(made)
     made.stop()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """A certificate authority of the module's own."""
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory, authority: Authority):
+    """A broker with doors of TLS, TCP and WebSocket, shared by the tests of a module."""
+    certificate, key = authority.issue("server", "/CN=localhost")
+    settings = Settings(tls={"certificate": certificate, "key": key}, websocket=True)
+    yield from running(tmp_path_factory, settings)
 
 
 @pytest.fixture

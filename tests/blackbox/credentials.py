@@ -38,6 +38,12 @@ def add_with_token(broker: Selvedge, kind: str, name: str, tenant: str | None = 
     return Account(f"{tenant}/{name}" if tenant else name, token.group())
 
 
+def add_with_certificate(broker: Selvedge, kind: str, name: str) -> tuple[Path, Path]:
+    """A device or an app with a certificate of the edge's own authority, and its key."""
+    broker.run(kind, "add", name, "--certificate")
+    return broker.directory / f"{name}.pem", broker.directory / f"{name}.key"
+
+
 def openssl(*words: str) -> None:
     """Runs openssl."""
     subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -97,6 +98,45 @@ class Publisher:
             self.ids.append(got.packet_id)
         elif got.kind == Kind.PUBCOMP and self.released.pop(got.packet_id, None):
             self.ids.append(got.packet_id)
+
+
+class Keeper:
+    """Overwrites a retained message and a twin without end: each must be the last that was acknowledged, or a later one
+    that was sent."""
+
+    TOPIC = "kept/number"
+    TWIN = "devices/counter/twin"
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.acknowledged = 0
+        self.faults: list[str] = []
+
+    def run(self, broker: Broker, stop_at: float) -> None:
+        """Publishes until the broker dies or the time has come."""
+        try:
+            line = dial(broker.port).open("keeper", keep_alive=0)
+            while time.monotonic() < stop_at:
+                self.sent += 1
+                line.publish(self.TOPIC, b"%d" % self.sent, qos=1, packet_id=1, retain=True)
+                line.publish(f"{self.TWIN}/desired/set", b'{"n": %d}' % self.sent, qos=1, packet_id=2)
+                for _ in range(2):
+                    line.expect(Kind.PUBACK)
+                self.acknowledged = self.sent
+        except GONE:
+            return
+
+    def check(self, broker: Broker) -> None:
+        """Looks at both after a restart."""
+        if not self.acknowledged:
+            return
+        line = dial(broker.port).open("reader", keep_alive=0)
+        retained, twin = (line.retained(each, 1)[0].payload for each in (self.TOPIC, f"{self.TWIN}/desired"))
+        found = {"retained message": int(retained), "twin": json.loads(twin)["n"]}
+        for what, number in found.items():
+            if not self.acknowledged <= number <= self.sent:
+                self.faults.append(f"{what} is {number}, of {self.acknowledged} acknowledged and {self.sent} sent")
+        line.leave()
 
 
 class Subscriber:

@@ -83,6 +83,14 @@ class Connection:
         assert got.packet_id == packet_id
         return got.reasons
 
+    def retained(self, topic_filter: str, count: int) -> list[wire.Received]:
+        """Subscribes, and takes so many retained messages; section 3.8.4 lets them come before the SUBACK."""
+        self.send(wire.subscribe([(topic_filter, 1)], self.version))
+        got = [self.receive() for _ in range(count + 1)]
+        assert sorted(each.kind for each in got) == [Kind.PUBLISH] * count + [Kind.SUBACK], got
+        self.ping()
+        return [each for each in got if each.kind == Kind.PUBLISH]
+
     def publish(self, topic: str, payload: bytes = b"", **options: object) -> Connection:
         """A PUBLISH, no answer awaited."""
         return self.send(wire.publish(topic, payload, self.version, **options))

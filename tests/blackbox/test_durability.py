@@ -7,7 +7,7 @@ import time
 import pytest
 
 import wire
-from history import GONE, KEPT, History, Publisher, Subscriber
+from history import GONE, KEPT, History, Keeper, Publisher, Subscriber
 from wire import Kind
 
 pytestmark = pytest.mark.contract
@@ -18,13 +18,15 @@ KILLS = 50
 @pytest.mark.parametrize("durability", ["os", "disk"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_fifty_kills_under_load_lose_and_double_nothing(start, durability, seed):
-    """Acknowledged, delivered, doubled, out of order: a checker over the whole history."""
+    """Acknowledged, delivered, doubled, out of order: a checker over the whole history, of messages at QoS 1 and 2, a
+    retained message and a twin."""
     chance = random.Random(seed)
     own, history = start(durability=durability), History()
     publisher, subscriber = Publisher("history", history), Subscriber("history", history)
+    keeper = Keeper()
     subscriber.subscribe(own)
     for _ in range(KILLS):
-        load = [threading.Thread(target=publisher.run, args=(own, time.monotonic() + 5))]
+        load = [threading.Thread(target=each.run, args=(own, time.monotonic() + 5)) for each in (publisher, keeper)]
         if chance.random() < 0.4:
             load.append(threading.Thread(target=subscriber.drain, args=(own,)))
         for thread in load:
@@ -34,11 +36,12 @@ def test_fifty_kills_under_load_lose_and_double_nothing(start, durability, seed)
         for thread in load:
             thread.join(20)
         own.start()
+        keeper.check(own)
     publisher.finish(own)
     subscriber.drain(own)
-    assert not history.faults()
+    assert not history.faults() + keeper.faults
     assert publisher.sessions_gone == subscriber.sessions_gone == 0
-    assert len(history.delivered[1]) > KILLS and len(history.delivered[2]) > KILLS
+    assert len(history.delivered[1]) > KILLS and len(history.delivered[2]) > KILLS and keeper.acknowledged > KILLS
 
 
 def test_a_session_survives_many_restarts_without_any_traffic(start, dial):

@@ -104,20 +104,32 @@ def test_apply_is_idempotent_and_a_dry_run_changes_nothing(own):
     assert "water-alarm" not in own.run("get", "routes").stdout
 
 
-@pytest.mark.parametrize(
-    ("wrong", "right", "line"),
-    [
-        ("whem: payload.level < 0.1", "when", 6),
-        ("when: payload.level <", "when", 6),
-        ("when: device.lables.kind == 'pump'", "device.labels", 6),
-    ],
-)
-def test_a_mistake_is_named_with_its_file_line_and_what_would_be_right(own, wrong, right, line):
-    """Nothing is applied where anything is wrong."""
-    done = apply(own, ALARM.replace("when: payload.level < 0.1", wrong), check=False)
+MISTAKES = [
+    ("selvedge.dev/v1", "selvedge.dev/v2", 1, "apiVersion", "selvedge.dev/v1"),
+    ("kind: Route", "kind: Rout", 2, "kind", "Route"),
+    ("{name: water-alarm}", "{nmae: water-alarm}", 3, "nmae", "name"),
+    ("{name: water-alarm}", "{name: water alarm!}", 3, "metadata.name", "letters, digits"),
+    ("spec:", "spce:", 4, "spce", "spec"),
+    ("from: devices", "form: devices", 5, "form", "from"),
+    ("devices/+/telemetry", "devices/#/telemetry", 5, "spec.from", "#"),
+    ("devices/+/telemetry", "[devices]", 5, "spec.from", "string"),
+    ("when: payload", "whem: payload", 6, "whem", "when"),
+    ("payload.level < 0.1", "payload.level <", 6, "spec.when", "missing at its end"),
+    ("payload.level < 0.1", "device.lables.kind == 'pump'", 6, "device.lables", "device.labels"),
+    ("- topic: apps", "- topik: apps", 8, "topik", "topic"),
+    ("{device}", "{devise}", 8, "devise", "device"),
+]
+
+
+@pytest.mark.parametrize(("was", "wrong", "line", "field", "right"), MISTAKES, ids=[each[1] for each in MISTAKES])
+def test_a_mistake_is_named_with_file_line_field_and_what_would_be_right(own, was, wrong, line, field, right):
+    """Nothing is applied where anything is wrong, and nothing of a file whose other documents are right."""
+    other = ALARM.replace("water-alarm", "another")
+    done = apply(own, ALARM.replace(was, wrong) + "---\n" + other, check=False)
     assert done.returncode != 0
-    assert f"manifest.yaml:{line}" in done.stderr and right in done.stderr
-    assert "water-alarm" not in own.run("get", "routes").stdout
+    said = next(each for each in done.stderr.splitlines() if f"manifest.yaml:{line}: " in each)
+    assert field in said and right in said, done.stderr
+    assert own.run("get", "routes").stdout.count("\n") <= 1
 
 
 def test_a_route_survives_a_kill(own, client):

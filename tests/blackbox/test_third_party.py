@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from credentials import add, add_with_certificate
 from raw import PATIENCE_S
 from test_subscriptions import MATCHING
 
@@ -21,11 +22,12 @@ def mosquitto_pub(broker, *words: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-def node(url: str, version: int, topic: str, count: int, qos: int) -> list[dict]:
+def node(url: str, version: int, topic: str, count: int, qos: int, trust: Path | None = None) -> list[dict]:
     """What mqtt.js receives of what it publishes."""
     modules = ROOT / "target/node/node_modules"
     command = ["node", str(HERE / "node/echo.js"), url, str(version), topic, str(count), str(qos)]
-    environment = {"NODE_PATH": str(modules), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    environment = {"NODE_PATH": str(modules), "PATH": os.environ["PATH"]}
+    environment |= {"NODE_EXTRA_CA_CERTS": str(trust)} if trust else {}
     return printed(command, env=environment)
 
 
@@ -122,6 +124,42 @@ def test_mqtt_js_over_tcp_hears_itself(broker, name):
     """Section 4.2."""
     got = node(f"mqtt://127.0.0.1:{broker.port}", 5, name, 20, 1)
     assert [each["payload"] for each in got] == [str(number) for number in range(20)]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("scheme", ["wss", "mqtts"])
+def test_mqtt_js_over_tls_hears_itself(secure, authority, name, scheme, version):
+    """Section 4.2, over secure WebSocket and plain TLS; the certificate is verified."""
+    port = secure.secure_websocket_port if scheme == "wss" else secure.tls_port
+    got = node(f"{scheme}://127.0.0.1:{port}/mqtt", version, name, 10, 1, authority.certificate)
+    assert [each["payload"] for each in got] == [str(number) for number in range(10)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_mosquitto_pub_over_tls_reaches_mosquitto_sub_over_tls(secure, authority, mosquitto_sub, name, version):
+    """Section 4.2; the certificate is verified, with the name that is in it."""
+    tls = ["-p", str(secure.tls_port), "--cafile", str(authority.certificate)]
+    one = mosquitto_sub("-V", version, "-q", "2", "-t", name, "-C", "1", "-W", "10", *tls)
+    sent = mosquitto_pub(secure, "-V", version, "-q", "2", "-t", name, "-m", "21.5", *tls)
+    assert sent.returncode == 0, sent.stderr
+    assert "21.5" in one.stdout.read().splitlines()
+
+
+@pytest.mark.contract
+def test_mosquitto_pub_comes_in_with_a_certificate_of_the_edge_and_is_who_it_says(start, client):
+    """Contract of credentials: CN is the device, without a user name; the edge's authority is all it has to trust."""
+    own = start(anonymous=False, tls={})
+    certificate, key = add_with_certificate(own, "device", "pump-7")
+    dash = client(to=own, **add(own, "app", "dash").login())
+    dash.subscribe("devices/pump-7/telemetry", 1)
+    tls = ["--cafile", str(own.data / "ca.pem"), "--cert", str(certificate), "--key", str(key)]
+    words = ["-h", "localhost", "-p", str(own.tls_port), "-q", "1", *tls, "-m", "21.5"]
+    sent = mosquitto_pub(own, *words, "-t", "devices/pump-7/telemetry")
+    assert sent.returncode == 0, sent.stderr
+    assert dash.receive().payload == b"21.5"
+    refused = mosquitto_pub(own, *words, "-V", "mqttv5", "-t", "devices/pump-8/telemetry")
+    assert "135" in refused.stderr or "uthori" in refused.stderr, refused.stderr
+    dash.nothing_arrives()
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pytest
-
-from brokers import Broker
+from brokers import Broker, lacking
 from raw import PATIENCE_S
 
 # The calls by which a program gets memory of the heap; Rust's allocator makes them for all of Selvedge.
@@ -30,13 +28,12 @@ class Count:
 
 def require(*programs: str) -> None:
     """Skips on a developer's machine where a watcher is missing or may not watch, and fails in CI."""
-    say = pytest.fail if os.environ.get("CI") else pytest.skip
     for program in programs:
         if not shutil.which(program):
-            say(f"{program} is not here: tools/install.sh system installs it")
+            lacking(f"{program} is not here: tools/install.sh system installs it")
         done = subprocess.run(WORKS[program], capture_output=True, text=True, timeout=30, check=False)
         if done.returncode:
-            say(f"{program} cannot watch here: {done.stderr.strip()}")
+            lacking(f"{program} cannot watch here: {done.stderr.strip()}")
 
 
 WORKS = {"strace": ["strace", "-D", "-o", os.devnull, "true"], "valgrind": ["valgrind", "--tool=none", "-q", "true"]}

@@ -1,0 +1,124 @@
+"""Strangers: what a connection may cost before it has said who it is. Promise 8: a stated number of bytes, no more."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections import deque
+
+import pytest
+
+import raw
+import wire
+from raw import Closed
+from wire import Kind
+
+MIB = 1 << 20
+# Of Linux: binds an address and leaves the port to connect(), so that each address has all ports.
+IP_BIND_ADDRESS_NO_PORT = 24
+
+
+def test_a_connect_that_never_ends_is_closed_in_time(dial, client, name):
+    """Section 3.1.4: a server should close a connection whose CONNECT does not come within a reasonable time."""
+    slow = dial().send(wire.connect("slow")[:10])
+    silent = dial()
+    other = client()
+    other.subscribe(name)
+    other.publish(name, b"served")
+    assert other.receive().payload == b"served"
+    slow.verdict(30)
+    silent.verdict(30)
+
+
+class Flood:
+    """Connections from many addresses, one after the other without a pause, whose CONNECT never ends."""
+
+    HELD = 8_000
+
+    def __init__(self, port: int, opening: bytes):
+        self.port = port
+        self.opening = opening
+        self.made = 0
+        self.held: deque[socket.socket] = deque()
+        self.failure: Exception | None = None
+
+    def run(self, count: int) -> None:
+        """Holds the newest of them; a process has descriptors for no more."""
+        try:
+            while self.made < count:
+                self.made += 1
+                self.held.append(self._open())
+                if len(self.held) > self.HELD:
+                    self.held.popleft().close()
+        except OSError as error:
+            self.failure = error
+
+    def _open(self) -> socket.socket:
+        stream = socket.socket()
+        stream.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+        stream.bind((f"127.{1 + self.made % 50}.{self.made % 20}.7", 0))
+        stream.settimeout(60)
+        stream.connect(("127.0.0.1", self.port))
+        with contextlib.suppress(ConnectionError):  # To be closed at once is one good answer.
+            stream.sendall(self.opening)
+        return stream
+
+    def end(self) -> None:
+        """Lets go of all."""
+        while self.held:
+            self.held.popleft().close()
+
+
+@pytest.mark.timeout(240)
+def test_100_000_connects_that_never_end_leave_others_served_and_memory_bounded(start, client, name):
+    """Honest clients get in meanwhile; the number of strangers does not move the bounds of memory and descriptors."""
+    own = start()
+    client(to=own).publish(name, b"warm")
+    before = own.rss_bytes()
+    whole = wire.connect("x" * 10_000)
+    flood = Flood(own.port, whole[:5_000])
+    thread = threading.Thread(target=flood.run, args=(100_000,), daemon=True)
+    thread.start()
+    served, rss_bytes, descriptors = 0, 0, 0
+    while thread.is_alive():
+        honest = raw.dial(own.port).open(f"{name}-{served}")
+        honest.subscribe(name)
+        honest.publish(name, b"served")
+        assert honest.expect(Kind.PUBLISH).payload == b"served"
+        honest.leave()
+        served += 1
+        rss_bytes, descriptors = max(rss_bytes, own.rss_bytes()), max(descriptors, own.descriptors())
+        time.sleep(0.02)  # The rhythm of the honest ones.
+    flood.end()
+    assert flood.failure is None and flood.made == 100_000
+    assert served > 20
+    assert rss_bytes - before < 32 * MIB
+    assert descriptors < 4_000
+
+
+def test_a_remaining_length_of_256_mb_before_connect_takes_no_memory(start, dial, client, name):
+    """Section 2.1.4: announced, and not sent, by five hundred at once; each is refused at its fixed header."""
+    own = start()
+    client(to=own).publish(name, b"warm")
+    before = own.rss_bytes()
+    largest = bytes([0x10]) + wire.varint(268_435_455) + wire.text("MQTT") + b"\5\2\0\x3c\0"
+    held = [dial(to=own).send(largest) for _ in range(500)]
+    client(to=own).publish(name, b"served")
+    assert own.rss_bytes() - before < 16 * MIB
+    for one in held:
+        assert one.verdict() in (None, 0x95)
+
+
+def test_a_connect_that_really_sends_megabytes_is_stopped(start, dial, client, name):
+    """Before authentication nobody may make the broker hold what it pleases."""
+    own = start()
+    client(to=own).publish(name, b"warm")
+    before = own.rss_bytes()
+    one = dial(to=own)
+    with pytest.raises((OSError, Closed)):
+        one.send(bytes([0x10]) + wire.varint(200 * MIB) + wire.text("MQTT") + b"\5\2\0\x3c\0")
+        for _ in range(64):
+            one.send(bytes(MIB))
+        one.receive()
+    assert own.rss_bytes() - before < 16 * MIB
+    client(to=own).publish(name, b"served")
