@@ -12,8 +12,8 @@ CLOSES_SILENTLY = [
     "publish_alias_twice", "publish_expiry_twice", "publish_property_not_utf_8", "publish_correlation_twice",
     "subscribe_identifier_twice", "pubrel_flags", "puback_packet_id_0", "puback_cut_short", "disconnect_flags",
     "auth_without_a_method", "connack_from_a_client", "remaining_length_of_five_bytes",
-    "publish_response_topic_with_nul", "pubrel_packet_id_0", "pubrel_cut_short", "pubrec_packet_id_0", "pubcomp_packet_id_0", "auth_flags",
-    "puback_properties_past_the_end",
+    "publish_response_topic_with_nul", "pubrel_packet_id_0", "pubrel_cut_short", "pubrec_packet_id_0",
+    "pubcomp_packet_id_0", "auth_flags", "puback_properties_past_the_end",
 ]  # fmt: skip
 TAKES_IT = [
     "publish_dup_with_qos_0", "publish_with_a_subscription_identifier", "publish_payload_format_2", "puback_flags",

@@ -186,15 +186,18 @@ impl Doorman {
 
     async fn read_connect(&self, stream: &mut Stream) -> Result<Arrival, TurnedAway> {
         let read = connect::read(stream, self.limits.load().connect_bytes).await;
-        let checked = read.and_then(|arrival| match arrival.decode() {
-            Ok(_) => Ok(arrival),
-            Err(error) => Err(NoConnect::Malformed(error)),
-        });
-        if let Err(NoConnect::Malformed(error)) = &checked {
-            // A version that nobody knows is answered in the words of the newest (MQTT-3.1.2-2).
+        let (error, can_be_told) = match read {
+            Ok(arrival) => match arrival.decode() {
+                Ok(_) => return Ok(arrival),
+                Err(error) => (error, arrival.can_be_told()),
+            },
+            Err(NoConnect::Malformed(error)) => (error, true),
+            Err(other) => return Err(other.into()),
+        };
+        if can_be_told {
             connect::refuse(stream, Version::V5, error.reason).await;
         }
-        Ok(checked?)
+        Err(NoConnect::Malformed(error).into())
     }
 
     async fn log_in(

@@ -45,6 +45,13 @@ pub(crate) async fn read(stream: &mut Stream, limit: usize) -> Result<Arrival, N
 }
 
 impl Arrival {
+    /// Whether a CONNACK can say what is wrong with it. MQTT 3 has no code for a malformed packet and asks to close
+    /// without a word (MQTT-3.2.2-6 of 3.1.1); a version that nobody knows is answered in the words of the newest
+    /// (MQTT-3.1.2-2).
+    pub(crate) fn can_be_told(&self) -> bool {
+        !(self.connect.starts_with(b"\0\x04MQTT\x04") || self.connect.starts_with(b"\0\x06MQIsdp\x03"))
+    }
+
     /// The packet.
     pub(crate) fn decode(&self) -> Result<Connect<'_>, DecodeError> {
         match Packet::decode(0x10, &self.connect, Version::V5)? {
