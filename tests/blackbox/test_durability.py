@@ -48,7 +48,7 @@ def test_a_session_survives_many_restarts_without_any_traffic(start, dial):
     """Promise 3: nothing that only waits is given up, however often the files are opened anew."""
     own = start(durability="os")
     dial(to=own).open("one", **KEPT).subscribe([("a", 1)])
-    for _ in range(60):
+    for _ in range(30):
         own.kill()
         own.start()
         back = dial(to=own).open("one", **KEPT)

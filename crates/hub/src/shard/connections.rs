@@ -196,6 +196,12 @@ impl Connections {
         freed.into_iter().for_each(|id| self.release(id));
     }
 
+    /// Those with a reply that waits for the log.
+    pub(crate) fn holding(&self) -> Vec<ConnId> {
+        let is_holding = |id: &ConnId| self.get(*id).is_some_and(Connection::is_holding);
+        self.ids().filter(is_holding).collect()
+    }
+
     fn release(&mut self, id: ConnId) {
         if let Some(connection) = lookup(&mut self.slots, id) {
             connection.release(self.durable, &mut self.pool);

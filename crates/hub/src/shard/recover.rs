@@ -159,6 +159,16 @@ impl Shard {
             Event::Stopped(stopped) => {
                 self.log_has_stopped = true;
                 tracing::error!(%stopped, "nothing further is made durable");
+                self.give_up_waiting(now);
+            }
+        }
+    }
+
+    /// Closes the connections with an acknowledgement that will never leave, so that their clients do not wait for it.
+    fn give_up_waiting(&mut self, now: broker::Now) {
+        for conn in self.connections.holding() {
+            if let Some(phase) = self.connections.get(conn).map(|connection| connection.phase) {
+                self.lose(now, conn, phase);
             }
         }
     }
