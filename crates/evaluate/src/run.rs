@@ -18,7 +18,7 @@ pub const FORMAT: u32 = 1;
 pub struct Run {
     /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
-    /// Which experiment: `rtt`.
+    /// Which experiment: `rtt` or `knee`.
     pub experiment: String,
     /// The options it was started with; with `seed` they make the run again (rule 14).
     pub options: Options,
@@ -32,6 +32,9 @@ pub struct Run {
     pub cells: Vec<Cell>,
     /// What was measured, in the order of time.
     pub blocks: Vec<Block>,
+    /// How a search for knees went, in the order of time; empty where none was searched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search: Vec<SearchStep>,
     /// Arms that could not be measured, with the reason.
     pub skipped: Vec<Skipped>,
     /// The machine, before and after (rule 14).
@@ -232,6 +235,22 @@ pub struct Usage {
     pub server_rss_bytes: Option<u64>,
     /// Seconds that the hypervisor took from this machine's CPUs, all of them together.
     pub steal_s: f64,
+}
+
+/// One rate that was tried in the search for an arm's knee (rule 8 b).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SearchStep {
+    /// Index in [`Run::arms`].
+    pub arm: usize,
+    /// Index in [`Run::cells`]: the rate.
+    pub cell: usize,
+    /// Whether the rate held before, and was tried once more with new blocks.
+    pub confirming: bool,
+    /// Indices in [`Run::blocks`].
+    pub blocks: Vec<usize>,
+    /// Whether p99 and losses of these blocks were within the bounds, by which the search went on; absent where the
+    /// generator was the limit.
+    pub held: Option<bool>,
 }
 
 /// An arm that was asked for and could not be measured.

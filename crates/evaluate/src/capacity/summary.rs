@@ -302,8 +302,10 @@ fn exact(value: f64) -> Estimate {
 
 fn outcome(promise: Promise, figure: Option<&Estimate>) -> Outcome {
     Outcome::of(figure.and_then(|figure| {
-        let Interval { low, high, .. } = figure.interval;
+        let Interval { low, high, method } = figure.interval;
         match promise {
+            // A range of four blocks or fewer says nothing of the next one.
+            _ if method == Method::Range && low < high => None,
             Promise::AtMost(bound) if high <= bound => Some(true),
             Promise::AtMost(bound) if low > bound => Some(false),
             Promise::AtLeast(bound) if low >= bound => Some(true),

@@ -91,7 +91,7 @@ pub(super) fn measure(plan: &Plan, prefix: &[&str], out: &Path, progress: &mut d
     std::fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     let run = run(plan, &helper, progress)?;
     let stamp = run.environment.started_at.replace([':', '-'], "");
-    let path = out.join(format!("rtt-{stamp}-{:016x}.json", run.seed));
+    let path = out.join(format!("{}-{stamp}-{:016x}.json", run.experiment, run.seed));
     run.write(&path)
         .map_err(|error| format!("{}: {error}", path.display()))?;
     progress.say(&format!("  raw file {}", path.display()));

@@ -3,6 +3,7 @@
 mod csv;
 mod findings;
 mod html;
+mod knees;
 mod plot;
 mod promises;
 mod sentences;
@@ -17,8 +18,8 @@ pub use findings::{Capacity, Findings};
 pub use html::html;
 pub use promises::Line;
 pub use summary::{
-    Against, Aim, ArmFacts, ArmResult, BoxStatistics, CellSummary, Figures, Judging, Latency, LawResult, Load,
-    Promised, Quantity, RequirementVerdict, RunFacts, Shapes, Summary, Sweep, SweepKnees, Swept, summarise,
+    Against, Aim, ArmFacts, ArmResult, BoxStatistics, CellSummary, Figures, FoundKnee, Judging, Latency, LawResult,
+    Load, Promised, Quantity, RequirementVerdict, RunFacts, Shapes, Summary, Sweep, SweepKnees, Swept, summarise,
     summarise_by,
 };
 pub use table::table;

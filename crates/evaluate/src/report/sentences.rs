@@ -1,11 +1,14 @@
 //! What follows from the figures, in words: the same on the terminal and at the head of the page.
 
 use super::words::{self, count};
-use super::{ArmFacts, ArmResult, CellSummary, LawResult, Summary};
-use crate::stats::{Comparison, Outcome, Undecided, Verdict};
+use super::{ArmFacts, ArmResult, CellSummary, FoundKnee, LawResult, Summary};
+use crate::stats::{Comparison, Knee, Outcome, Undecided, Verdict};
 
 /// What follows from the figures, one line each.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
+    if !summary.knees.is_empty() {
+        return of_search(summary);
+    }
     let mut lines = Vec::new();
     lines.extend(headline(summary));
     lines.extend(broken_laws(summary));
@@ -26,13 +29,51 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
         lines.extend(determinism(arm, &results));
     }
     lines.extend(good_for(summary));
-    lines.extend(
-        summary
-            .skipped
-            .iter()
-            .map(|skip| format!("Not measured: {}: {}", skip.arm, skip.reason)),
-    );
+    lines.extend(skipped(summary));
     lines
+}
+
+fn skipped(summary: &Summary) -> impl Iterator<Item = String> {
+    summary
+        .skipped
+        .iter()
+        .map(|skip| format!("Not measured: {}: {}", skip.arm, skip.reason))
+}
+
+/// What a search for knees has found.
+fn of_search(summary: &Summary) -> Vec<String> {
+    let line = |found: &FoundKnee| {
+        let name = &summary.arms[found.arm].name;
+        let Some(knee) = &found.knee else {
+            return format!("{name}: no knee: at every rate that was tried the generator was the limit");
+        };
+        let rate = words::knee(Some(knee));
+        let repeated = summary.arms[found.arm].again_of.is_some();
+        let noise = if repeated {
+            " (the same once more: the noise of this machine)"
+        } else {
+            ""
+        };
+        if !found.confirmed {
+            return format!("{name}: knee {rate}{noise}; no rate held twice");
+        }
+        let (lost, messages) = (count(found.lost as u64), count(found.messages as u64));
+        let p99 = found
+            .p99
+            .map_or("too few messages".to_owned(), |p99| words::duration(p99.value));
+        format!("{name}: knee {rate}{noise}; confirmed with p99 {p99}, {lost} of {messages} messages lost")
+    };
+    let edge = "A knee is not reached where the next rate could not be measured: the generator was the limit, or the \
+                search ends there.";
+    let reached = |found: &FoundKnee| !matches!(found.knee, Some(Knee::NotReached { .. }));
+    let edge = (!summary.knees.iter().all(reached)).then(|| edge.to_owned());
+    summary
+        .knees
+        .iter()
+        .map(line)
+        .chain(edge)
+        .chain(skipped(summary))
+        .collect()
 }
 
 /// Our arm against the baseline under the first load.

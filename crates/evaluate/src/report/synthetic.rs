@@ -88,6 +88,7 @@ pub(crate) fn run(seed: u64, cells: Vec<Cell>, behaviours: &[Behaviour], blocks:
         arms: arms(behaviours),
         cells,
         blocks: measured,
+        search: Vec::new(),
         skipped: vec![Skipped {
             arm: "mosquitto-tls".into(),
             reason: "no mosquitto built with TLS found".into(),

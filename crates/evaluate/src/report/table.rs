@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::sentences::sentences;
 use super::words::{self, count};
-use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, promises};
+use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, knees, promises};
 use crate::capacity;
 use crate::stats::Comparison;
 
@@ -17,8 +17,13 @@ const FIGURES: usize = LABEL + 31;
 pub fn table(findings: &Findings) -> String {
     let mut out = String::new();
     for summary in &findings.experiments {
-        for cell in &summary.cells {
-            cell_table(&mut out, summary, cell);
+        if summary.knees.is_empty() {
+            for cell in &summary.cells {
+                cell_table(&mut out, summary, cell);
+                out.push('\n');
+            }
+        } else {
+            out.push_str(&knees::table(summary));
             out.push('\n');
         }
         for line in sentences(summary) {

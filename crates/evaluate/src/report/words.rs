@@ -220,6 +220,7 @@ pub(crate) fn experiment(summary: &Summary) -> String {
             let preset = preset.map_or(String::new(), |preset| format!(", preset {}", preset.get_name()));
             format!("Full-stack round trip{preset}")
         }
+        "knee" => "Knee: the highest rate within bounds".to_owned(),
         other => other.to_owned(),
     }
 }

@@ -3,6 +3,8 @@
 //! Here it is measured; what the figures mean is said by [`crate::stats`].
 
 mod arm_kind;
+mod bench;
+pub(crate) mod knee;
 mod options;
 pub(crate) mod pacer;
 mod plan;
@@ -18,7 +20,7 @@ mod units;
 
 pub use arm_kind::ArmKind;
 pub use options::{Options, Preset, Protocol};
-pub use plan::{Plan, PlanError};
+pub use plan::{KneeBounds, Plan, PlanError};
 pub use progress::{Bar, Lines, Progress, Step};
 pub use runner::{RunError, run};
 pub use target::Target;

@@ -4,25 +4,49 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::arm_kind::ArmKind;
-use super::options::Options;
+use super::options::{Options, Preset};
 use super::presets::{Defaults, Sweep, defaults};
 use super::trace::Trace;
 use crate::generator::payload::Payloads;
 use crate::run::{Cell, LoadModel};
 
-/// Least messages of a device in a block, so that five blocks hold a 95th percentile (rule 5).
+/// Least messages of a block, so that five blocks hold a 95th percentile (rule 5).
 const LEAST_MESSAGES: u64 = 15;
-const TIMEOUT_US: u64 = 5_000_000;
 const MOST_DEVICES: u32 = 20_000;
 const PAYLOAD_BYTES: std::ops::RangeInclusive<u32> = 8..=1_000_000;
 /// Most messages of a block: each is kept until the run is written.
 const MOST_MESSAGES: u64 = 20_000_000;
+const KNEE_P99_US: u64 = 10_000;
+const KNEE_LOST: f64 = 0.001;
+/// Blocks of a search, as a multiple of those of one step.
+const KNEE_STEPS: u32 = 12;
 const WARM_UP_GUESS: Duration = Duration::from_millis(100);
+/// Of one client: large fleets are connected anew for each block.
+const CONNECT_GUESS: Duration = Duration::from_micros(300);
 
 /// An option that cannot be what it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlanError(String);
+
+/// By what a rate holds in the search for a knee (rule 8 b).
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct KneeBounds {
+    /// Longest p99 of the response time, in µs.
+    pub p99_us: u64,
+    /// Greatest share of messages lost.
+    pub lost: f64,
+}
+
+impl KneeBounds {
+    /// Those that options ask for.
+    pub(crate) fn of(options: &Options) -> KneeBounds {
+        KneeBounds {
+            p99_us: options.knee_p99_us.unwrap_or(KNEE_P99_US),
+            lost: options.knee_lost.unwrap_or(KNEE_LOST),
+        }
+    }
+}
 
 /// An experiment that can be run.
 #[derive(Clone, Debug)]
@@ -48,6 +72,7 @@ impl Plan {
         let baseline = baseline(&options, &defaults, &arms);
         check_trace(&options, trace.as_ref())?;
         let cells = cells(&options, &defaults, trace.as_ref())?;
+        check_knee(&options, &cells)?;
         let (runs, blocks) = (
             options.runs.unwrap_or(defaults.runs),
             options.blocks.unwrap_or(defaults.blocks),
@@ -121,6 +146,11 @@ impl Plan {
         self.trace.as_ref()
     }
 
+    /// Bounds of the knee, if it is one that is searched.
+    pub fn knee(&self) -> Option<KneeBounds> {
+        (self.options.preset == Preset::Knee).then(|| KneeBounds::of(&self.options))
+    }
+
     /// Paths of programs that a person named: `selvedge` and `mosquitto`.
     pub(crate) fn programs(&self) -> (Option<PathBuf>, Option<PathBuf>) {
         (
@@ -134,10 +164,11 @@ impl Plan {
         let round: Duration = self
             .cells
             .iter()
-            .map(|cell| Duration::from_micros(cell.duration_us) + WARM_UP_GUESS)
+            .map(|cell| Duration::from_micros(cell.duration_us) + WARM_UP_GUESS + CONNECT_GUESS * cell.devices)
             .sum();
         let arms = self.arms.len() as u32 + 1;
-        round * arms * self.blocks
+        let steps = if self.knee().is_some() { KNEE_STEPS } else { 1 };
+        round * arms * self.blocks * steps
     }
 }
 
@@ -177,6 +208,19 @@ fn check_trace(options: &Options, trace: Option<&Trace>) -> Result<(), PlanError
             Err(refused("--load trace needs the times of a data set: add --replay FILE"))
         }
         _ => Ok(()),
+    }
+}
+
+/// One load is varied in its rate alone, and what paces it must have a rate.
+fn check_knee(options: &Options, cells: &[Cell]) -> Result<(), PlanError> {
+    match cells {
+        _ if options.preset != Preset::Knee => Ok(()),
+        [one] if one.interval_us.is_some() => Ok(()),
+        [_] => Err(refused("--preset knee searches for a rate: --load periodic or poisson")),
+        several => Err(refused(format!(
+            "--preset knee searches under one load, not {}: one --payload, --devices and --qos, and no --interval",
+            several.len()
+        ))),
     }
 }
 
@@ -237,7 +281,8 @@ fn sweep_cells(
     let mut cells = with_each(&cells, &concurrency, |cell, concurrency| cell.concurrency = concurrency);
     if options.duration_us.is_none() {
         for cell in &mut cells {
-            cell.duration_us = cell.duration_us.max(cell.interval_us.unwrap_or(0) * LEAST_MESSAGES);
+            let rounds = LEAST_MESSAGES.div_ceil(u64::from(cell.devices.max(1)));
+            cell.duration_us = cell.duration_us.max(cell.interval_us.unwrap_or(0) * rounds);
         }
     }
     cells.iter().try_for_each(check)?;
@@ -255,7 +300,7 @@ fn first_cell(sweep: &Sweep, options: &Options, defaults: &Defaults) -> Cell {
         concurrency: 0,
         think_us: options.think_us.unwrap_or(0),
         duration_us: options.duration_us.unwrap_or(defaults.duration_us),
-        timeout_us: options.timeout_us.unwrap_or(TIMEOUT_US),
+        timeout_us: options.timeout_us.unwrap_or(defaults.timeout_us),
     }
 }
 
@@ -347,6 +392,30 @@ mod tests {
     }
 
     #[test]
+    fn presets_take_the_time_that_their_help_says() {
+        let cases = [
+            (Preset::Closed, 5),
+            (Preset::ClosedTls, 3),
+            (Preset::Fleet, 4),
+            (Preset::Crowd, 5),
+            (Preset::Knee, 3),
+            (Preset::Paper, 65),
+        ];
+        for (preset, minutes) in cases {
+            let plan = plan(Options {
+                preset,
+                ..Options::default()
+            })
+            .unwrap();
+            let found = plan.estimate().as_secs_f64() * f64::from(plan.runs()) / 60.0;
+            assert!(
+                (found - f64::from(minutes)).abs() <= 1.5,
+                "{preset:?} takes {found:.1} min"
+            );
+        }
+    }
+
+    #[test]
     fn lists_are_swept_as_their_cross_product_and_no_cell_twice() {
         let options = Options {
             qos: vec![0, 1],
@@ -373,6 +442,7 @@ mod tests {
     fn a_long_interval_lengthens_the_block_to_fifteen_messages() {
         let options = Options {
             interval_us: vec![5_000_000],
+            devices: vec![1],
             ..Options::default()
         };
         assert_eq!(plan(options).unwrap().cells()[0].duration_us, 75_000_000);

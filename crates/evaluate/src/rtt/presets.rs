@@ -27,6 +27,7 @@ pub(crate) struct Defaults {
     pub(crate) runs: u32,
     pub(crate) blocks: u32,
     pub(crate) duration_us: u64,
+    pub(crate) timeout_us: u64,
 }
 
 pub(crate) fn defaults(preset: Preset) -> Defaults {
@@ -51,6 +52,7 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
         runs: 1,
         blocks: 5,
         duration_us: 2 * S,
+        timeout_us: 5 * S,
     };
     match preset {
         Preset::Demo => Defaults {
@@ -78,6 +80,7 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
             runs: 8,
             blocks: 10,
             duration_us: 150 * MS,
+            ..usual
         },
         Preset::Fleet => Defaults {
             arms: vec![ArmKind::Mosquitto, ArmKind::Selvedge],
@@ -103,6 +106,17 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
             duration_us: 3 * S,
             ..usual
         },
+        Preset::Knee => Defaults {
+            arms: with_broker(ArmKind::Relay),
+            sweeps: vec![Sweep {
+                devices: vec![100],
+                ..one
+            }],
+            blocks: 3,
+            duration_us: S,
+            timeout_us: S,
+            ..usual
+        },
         Preset::Quick => Defaults {
             arms: with_broker(ArmKind::Relay),
             sweeps: vec![Sweep {
@@ -123,7 +137,7 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
 /// Table II of the first paper, without the scenario on bandwidth; Figs. 4 to 6.
 fn paper_sweeps(one: &Sweep) -> Vec<Sweep> {
     let intervals = || {
-        [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
+        [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000]
             .map(|ms| ms * MS)
             .to_vec()
     };

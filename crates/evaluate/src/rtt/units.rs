@@ -46,6 +46,12 @@ pub(crate) fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A share of a whole, such as `0.001`.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| (0.0..=1.0).contains(value));
+    value.ok_or_else(|| format!("`{text}` is no share: write a number from 0 to 1, such as 0.001"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +97,20 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(factor(text).map_err(drop), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_from_zero_to_one() {
+        let cases = [
+            ("0.001", Ok(0.001)),
+            ("1", Ok(1.0)),
+            ("1.1", Err(())),
+            ("-0", Ok(0.0)),
+            ("x", Err(())),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(share(text).map_err(drop), expected, "{text}");
         }
     }
 }

@@ -67,14 +67,14 @@ pub struct Comparison {
     pub verdict: Verdict,
 }
 
-/// One block's ratio and what resampling its segments makes of it.
+/// One block's ratio and what resampling its segments makes of it, where they are resampled.
 struct BlockRatio {
     value: f64,
     resampled: Vec<f64>,
 }
 
 /// The ratio of `q` of arm to baseline: `runs` hold pairs of blocks (arm, baseline) measured together. The interval is
-/// over runs and their blocks where there are several runs, else over the blocks of the one.
+/// over runs and their blocks where there are several runs, else over the blocks of the one and their segments.
 ///
 /// # Errors
 /// Why there is none: too few messages, or losses that reach the quantile in both arms of half the blocks.
@@ -84,12 +84,16 @@ pub fn ratio(runs: &[Vec<(&[f64], &[f64])>], q: f64, bootstrap: &mut Bootstrap) 
     if !enough(|pair| pair.0.len()) || !enough(|pair| pair.1.len()) {
         return Err(Undecided::TooFewMessages);
     }
-    let mut ratios_of = |run: &Vec<_>| {
-        run.iter()
-            .map(|pair| block_ratio(*pair, q, &mut bootstrap.rng))
-            .collect::<Option<Vec<_>>>()
+    let runs: Vec<_> = runs.iter().filter(|run| !run.is_empty()).collect();
+    // Two levels of repetition: what blocks differ by holds already what their segments do.
+    let resamples = if runs.len() == 1 { RESAMPLES_OF_BLOCK } else { 0 };
+    let ratios_of = |run: &Vec<_>| {
+        let blocks = run
+            .iter()
+            .map(|pair| block_ratio(*pair, q, resamples, &mut bootstrap.rng));
+        blocks.collect::<Option<Vec<_>>>()
     };
-    let units: Option<Vec<_>> = runs.iter().filter(|run| !run.is_empty()).map(&mut ratios_of).collect();
+    let units: Option<Vec<_>> = runs.into_iter().map(ratios_of).collect();
     estimate(units.ok_or(Undecided::LostInBoth)?, bootstrap).ok_or(Undecided::LostInBoth)
 }
 
@@ -100,22 +104,32 @@ pub fn ratio(runs: &[Vec<(&[f64], &[f64])>], q: f64, bootstrap: &mut Bootstrap) 
 pub fn ratio_of_costs(runs: &[Vec<(f64, f64)>], bootstrap: &mut Bootstrap) -> Result<Estimate, Undecided> {
     let block = |(arm, baseline): &(f64, f64)| {
         let value = defined(arm / baseline)?;
-        Some(BlockRatio {
-            value,
-            resampled: vec![value],
-        })
+        Some(BlockRatio::exact(value))
     };
     let ratios_of = |run: &Vec<_>| run.iter().filter_map(block).collect::<Vec<_>>();
     let units: Vec<_> = runs.iter().map(ratios_of).filter(|run| !run.is_empty()).collect();
     estimate(units, bootstrap).ok_or(Undecided::TooFewBlocks)
 }
 
-fn block_ratio((arm, baseline): (&[f64], &[f64]), q: f64, rng: &mut impl Rng) -> Option<BlockRatio> {
+impl BlockRatio {
+    /// One that is drawn as it is.
+    fn exact(value: f64) -> BlockRatio {
+        BlockRatio {
+            value,
+            resampled: vec![value],
+        }
+    }
+}
+
+fn block_ratio((arm, baseline): (&[f64], &[f64]), q: f64, resamples: usize, rng: &mut impl Rng) -> Option<BlockRatio> {
     let arm = Pool::new(&Units::of_block(arm));
     let baseline = Pool::new(&Units::of_block(baseline));
     let value = defined(arm.value(q)? / baseline.value(q)?)?;
-    let above = arm.resampled(q, RESAMPLES_OF_BLOCK, rng);
-    let below = baseline.resampled(q, RESAMPLES_OF_BLOCK, rng);
+    if resamples == 0 {
+        return Some(BlockRatio::exact(value));
+    }
+    let above = arm.resampled(q, resamples, rng);
+    let below = baseline.resampled(q, resamples, rng);
     let resampled: Vec<f64> = above.iter().zip(below).filter_map(|(a, b)| defined(a / b)).collect();
     (!resampled.is_empty()).then_some(BlockRatio { value, resampled })
 }

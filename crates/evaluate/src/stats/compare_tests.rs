@@ -63,6 +63,19 @@ fn several_runs_are_the_unit_of_the_interval() {
 }
 
 #[test]
+fn runs_and_their_blocks_are_the_two_levels_of_several_runs() {
+    // Each run's ratio is 0.8 in all of its blocks, whatever their messages do: nothing is left to be uncertain of.
+    let exact = || (0..5u64).map(|seed| blocks(1, 1.0, seed).remove(0));
+    let same = |(_, baseline): (Vec<f64>, Vec<f64>)| {
+        let arm = baseline.iter().map(|sample| 0.8 * sample).collect();
+        (arm, baseline)
+    };
+    let runs: Vec<Blocks> = (0..6).map(|_| exact().map(same).collect()).collect();
+    let found = ratio_of(&runs, 0.5).unwrap();
+    assert_close(found.interval.high - found.interval.low, 0.0, 1e-12);
+}
+
+#[test]
 fn too_few_messages_have_no_ratio() {
     let few = vec![(vec![1.0; 71], vec![1.0; 72])];
     assert_eq!(ratio_of(&[few], 0.95), Err(Undecided::TooFewMessages));

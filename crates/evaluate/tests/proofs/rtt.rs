@@ -4,7 +4,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::bench::{Disturbance, Quiet, broker, measure, options};
-use evaluate::rtt::{ArmKind, Options, Plan, Protocol};
+use evaluate::raw::Raw;
+use evaluate::report::{self, Findings};
+use evaluate::rtt::{ArmKind, Options, Plan, Preset, Protocol};
 use evaluate::run::{Counters, LoadModel, Run};
 use rustix::process::Signal;
 
@@ -320,4 +322,39 @@ fn a_target_is_reached_with_its_password_under_tls_and_in_version_5_and_the_pass
         "{:?}",
         run.skipped
     );
+}
+
+#[test]
+fn the_knee_of_a_relay_is_searched_for_and_the_rates_tried_are_kept() {
+    let options = Options {
+        preset: Preset::Knee,
+        arms: vec![ArmKind::Relay],
+        blocks: Some(1),
+        duration_us: Some(100_000),
+        // Whatever this machine does meanwhile, from some rate on the tenth part of a millisecond is not kept.
+        knee_p99_us: Some(100),
+        seed: Some(1),
+        ..Options::default()
+    };
+    let run = measure(options, &mut Quiet);
+    assert_eq!(run.experiment, "knee");
+    for arm in 0..run.arms.len() {
+        let steps: Vec<_> = run.search.iter().filter(|step| step.arm == arm).collect();
+        let last = steps.last().unwrap();
+        let confirmed = last.confirming && last.held == Some(true);
+        let failed = steps.iter().filter(|step| step.confirming && step.held != Some(true));
+        let at_the_lowest = run.cells[last.cell].interval_us == Some(800_000);
+        assert!(confirmed || at_the_lowest || failed.count() == 3, "{steps:?}");
+        assert!(
+            steps
+                .iter()
+                .flat_map(|step| &step.blocks)
+                .all(|block| run.blocks[*block].arm == arm)
+        );
+    }
+    let findings = Findings::of(vec![Raw::RoundTrip(Box::new(run))]);
+    assert_eq!(findings.experiments[0].knees.len(), 2, "the relay and the relay again");
+    let table = report::table(&findings);
+    assert!(table.contains("highest rate with p99 ≤ 100 µs"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
 }

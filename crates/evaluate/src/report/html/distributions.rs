@@ -3,7 +3,7 @@
 use super::page::{Cell, Page, class, legend};
 use super::words;
 use crate::report::plot::{Category, Kind, Line, Lines, Stroke, box_plot, lines};
-use crate::report::{ArmResult, BoxStatistics, CellSummary, Shapes, Summary, Sweep, SweepKnees};
+use crate::report::{ArmResult, BoxStatistics, CellSummary, FoundKnee, Shapes, Summary, Sweep, SweepKnees, knees};
 use crate::stats::Knee;
 
 pub(super) fn sections(page: &mut Page, summary: &Summary) {
@@ -198,6 +198,9 @@ fn load(page: &mut Page, summary: &Summary) {
     } else if loads.iter().all(|sweep| sweep.knees.is_empty()) {
         page.paragraph("No arm has valid results, with enough messages for p99, under two loads.");
     }
+    if !summary.knees.is_empty() {
+        found_knees(page, summary);
+    }
     for sweep in loads.into_iter().filter(|sweep| !sweep.knees.is_empty()) {
         page.subheading(&format!("By {}", words::swept(sweep.swept)));
         let plot = Lines {
@@ -213,6 +216,38 @@ fn load(page: &mut Page, summary: &Summary) {
             knee_table(page, summary, sweep);
         }
     }
+}
+
+/// What a search has found.
+fn found_knees(page: &mut Page, summary: &Summary) {
+    page.paragraph(&format!(
+        "The search climbs by octaves until p99 is over {} or more than {} % of the messages are lost, halves what lies \
+         between down to steps of 9 %, and confirms the highest rate that held with blocks of its own; the figures are \
+         theirs.",
+        knees::p99_bound(summary),
+        knees::lost_bound(summary)
+    ));
+    let row = |found: &FoundKnee| {
+        vec![
+            Cell::arm(found.arm, &summary.arms[found.arm].name),
+            Cell::number(knees::rate(found)),
+            Cell::text(if found.confirmed { "confirmed" } else { "not confirmed" }),
+            Cell::number(knees::p99(found)),
+            Cell::number(words::count(found.lost as u64)),
+            Cell::number(words::count(found.messages as u64)),
+            Cell::number(found.steps.to_string()),
+        ]
+    };
+    let columns = [
+        "",
+        "messages/s",
+        "",
+        "p99 µs (interval)",
+        "lost",
+        "of messages",
+        "rates tried",
+    ];
+    page.table("Knees", &columns, &summary.knees.iter().map(row).collect::<Vec<_>>());
 }
 
 fn load_lines(knees: &SweepKnees) -> [Line; 2] {
@@ -248,8 +283,8 @@ fn load_lines(knees: &SweepKnees) -> [Line; 2] {
 fn load_words(summary: &Summary) -> String {
     format!(
         "Solid: p99, dashed: p50; a ring marks the knee, the highest load with p99 ≤ {} and at most {} % lost.",
-        words::duration(summary.judging.knee_p99_us),
-        words::round(summary.judging.knee_lost * 100.0)
+        knees::p99_bound(summary),
+        knees::lost_bound(summary)
     )
 }
 

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::rtt::{KneeBounds, Options};
+use crate::run::Run;
 use crate::stats::{Bootstrap, Thresholds};
 
 /// Thresholds of all verdicts.
@@ -24,14 +26,28 @@ pub struct Judging {
     pub resamples: usize,
 }
 
+impl Judging {
+    /// By the bounds that a run was made with.
+    pub(super) fn of(run: &Run) -> Judging {
+        let bounds = KneeBounds::of(&run.options);
+        Judging {
+            seed: run.seed,
+            knee_p99_us: bounds.p99_us as f64,
+            knee_lost: bounds.lost,
+            ..Judging::default()
+        }
+    }
+}
+
 impl Default for Judging {
     fn default() -> Self {
+        let knee = KneeBounds::of(&Options::default());
         Judging {
             determinism: Thresholds::default(),
             deadline_us: None,
             equivalence_margin: 0.05,
-            knee_p99_us: 10_000.0,
-            knee_lost: 0.001,
+            knee_p99_us: knee.p99_us as f64,
+            knee_lost: knee.lost,
             seed: 0,
             resamples: Bootstrap::RESAMPLES,
         }

@@ -4,6 +4,7 @@ mod against;
 mod arm_result;
 mod gather;
 mod judging;
+mod knees;
 mod laws;
 mod promises;
 mod shapes;
@@ -15,6 +16,7 @@ use crate::run::Run;
 
 pub use against::{Against, Quantity};
 pub use judging::Judging;
+pub use knees::FoundKnee;
 pub use promises::{Aim, Promised};
 pub use types::*;
 
@@ -23,14 +25,7 @@ pub use types::*;
 /// # Panics
 /// Where `runs` is empty: there is nothing to report.
 pub fn summarise(runs: &[Run]) -> Summary {
-    let seed = runs.first().map_or(0, |run| run.seed);
-    summarise_by(
-        runs,
-        &Judging {
-            seed,
-            ..Judging::default()
-        },
-    )
+    summarise_by(runs, &runs.first().map_or_else(Judging::default, Judging::of))
 }
 
 /// Judges raw files by thresholds of one's own.
@@ -47,11 +42,15 @@ pub fn summarise_by(runs: &[Run], judging: &Judging) -> Summary {
         .enumerate()
         .map(|(number, cell)| arm_result::cell(number, &cell, &arms, &paper.requirements, judging))
         .collect();
+    let knees = knees::knees(runs, &cells, &arms, judging);
+    let mut sweeps = sweep::sweeps(&cells, &arms, judging);
+    knees::into_sweeps(&knees, &mut sweeps);
     let mut summary = Summary {
         experiment: runs[0].experiment.clone(),
         runs: runs.iter().map(RunFacts::of).collect(),
         skipped: gather::skipped(runs),
-        sweeps: sweep::sweeps(&cells, &arms, judging),
+        sweeps,
+        knees,
         judging: judging.clone(),
         arms,
         cells,

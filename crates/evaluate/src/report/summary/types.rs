@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Against, Judging, Promised};
+use super::{Against, FoundKnee, Judging, Promised};
 use crate::environment::Environment;
 use crate::figures::{Beside, ClaimVerdict, Requirement};
 use crate::rtt::Options;
@@ -12,7 +12,7 @@ use crate::stats::{Check, Determinism, Estimate, Interval, Knee, LoadPoint, Outc
 /// All that raw files of one experiment say.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Which experiment: `rtt`.
+    /// Which experiment: `rtt` or `knee`.
     pub experiment: String,
     /// The raw files.
     pub runs: Vec<RunFacts>,
@@ -22,6 +22,8 @@ pub struct Summary {
     pub cells: Vec<CellSummary>,
     /// Parameters that were varied.
     pub sweeps: Vec<Sweep>,
+    /// Knees that were searched, by run and arm; empty where none was.
+    pub knees: Vec<FoundKnee>,
     /// The paper's figures beside ours.
     pub figures: Vec<Beside>,
     /// The paper's claims, tested for shape.
