@@ -22,10 +22,13 @@ for source in fuzz/fuzz_targets/*.rs; do
     name=$(basename "$source" .rs)
     corpus=target/fuzz/corpus/$name
     seeds=fuzz/seeds/$name
+    dictionary=fuzz/dictionaries/$name.dict
+    words=()
+    [[ -e $dictionary ]] && words=(-dict="$dictionary")
     mkdir -p "$corpus" "$seeds" target/fuzz/failures
     echo "fuzz: $name for $seconds s"
     "target/fuzz/$triple/release/$name" "$corpus" "$seeds" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 \
-        -max_len=65536 -print_final_stats=1 -artifact_prefix=target/fuzz/failures/ 2>target/fuzz/"$name".log || {
+        -max_len=65536 "${words[@]}" -print_final_stats=1 -artifact_prefix=target/fuzz/failures/ 2>target/fuzz/"$name".log || {
         tail -40 target/fuzz/"$name".log >&2
         echo "fuzz: $name failed; the input is in target/fuzz/failures" >&2
         exit 1
