@@ -78,7 +78,7 @@ class Client:
         if options.pop("manual_ack", False):
             self.paho.manual_ack_set(True)
         self.paho.on_connect = self._on_connect
-        self.paho.on_disconnect = lambda _c, _u, _flags, reason, extra: self._settle(self.ended, (reason, extra))
+        self.paho.on_disconnect = self._on_disconnect
         self.paho.on_message = lambda _c, _u, message: self.messages.put(message)
         self.paho.on_subscribe = lambda _c, _u, mid, reasons, _p: self._answer(mid, reasons)
         self.paho.on_unsubscribe = lambda _c, _u, mid, reasons, _p: self._answer(mid, reasons)
@@ -91,6 +91,11 @@ class Client:
 
     def _on_connect(self, _client: object, _data: object, flags: object, reason: object, extra: object) -> None:
         self._settle(self.connected, (flags, reason, extra))
+
+    def _on_disconnect(self, _client: object, _data: object, _flags: object, reason: object, extra: object) -> None:
+        if not self.connected.done():  # Of TLS 1.3 a client hears only now that its certificate was refused.
+            self.connected.set_exception(ConnectionError(f"closed before CONNACK: {reason}"))
+        self._settle(self.ended, (reason, extra))
 
     def _answer(self, mid: int, value: object) -> None:
         self._settle(self.answers.setdefault(mid, Future()), value)
