@@ -277,6 +277,33 @@ def test_tenants_are_added_listed_set_and_removed_on_a_running_edge_and_a_stoppe
     ]
 
 
+def test_a_tenant_that_is_removed_leaves_nothing_to_one_of_its_name(own, client):
+    """Retained messages, on a running edge and on a stopped one."""
+    for is_running in (True, False):
+        dash = client(to=own, **add(own, "app", "dash", tenant="plant-b").login())
+        dash.subscribe("#", 1)
+        dash.nothing_arrives()
+        dash.publish("plant/level", b"0.5", retain=True)
+        dash.receive()
+        if not is_running:
+            own.stop()
+        own.run("app", "remove", "dash", "--tenant", "plant-b")
+        own.run("tenant", "remove", "plant-b")
+        if not is_running:
+            own.start()
+    dash = client(to=own, **add(own, "app", "dash", tenant="plant-b").login())
+    dash.subscribe("#", 1)
+    dash.nothing_arrives()
+
+
+def test_a_tenant_that_is_not_there_is_not_made_by_asking(own):
+    """A typo leaves no trace."""
+    for words in (("get", "sessions"), ("get", "routes"), ("device", "list"), ("device", "show", "pump-7")):
+        done = own.run(*words, "--tenant", "plnt", check=False)
+        assert done.returncode == 1 and "plnt" in done.stderr, done
+    assert "plnt" not in get(own, "/metrics")[1]
+
+
 def test_a_tenant_or_quota_that_cannot_be_is_refused_with_what_would_be_right(own):
     """Errors name the value and what would be right."""
     own.run("tenant", "add", "plant-b")

@@ -1,5 +1,6 @@
 """Running it: graceful stop, reload, health and metrics, messages on the command line."""
 
+import re
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ import pytest
 
 import brokers
 import wire
-from credentials import Authority, add, context
+from credentials import Authority, add, add_with_token, context
 from raw import PATIENCE_S
 from wire import Kind
 
@@ -134,6 +135,95 @@ def test_health_readiness_and_metrics_are_served(start, dial):
     assert get(own, "/nothing")[0] == 404
 
 
+SAMPLE = re.compile(
+    r'(?P<name>[a-z_]+)(?:\{(?P<labels>[a-z_]+="[^"\\\n]*"(?:,[a-z_]+="[^"\\\n]*")*)\})? (?P<value>\d+(?:\.\d+)?)'
+)
+
+REASONS = {
+    "selvedge_connections_refused_total": {
+        *("unfinished", "broken", "malformed", "no_connect", "authentication_method", "login_refused"),
+        *("login_throttled", "connections", "quota", "will", "client_id", "revoked", "stopping"),
+    },
+    "selvedge_messages_dropped_total": {
+        *("slow_reader", "offline", "queue_full", "expired", "too_large", "log_full", "damaged", "session_ended"),
+        *("retained_full", "tenant_full"),
+    },
+}
+REFUSALS = ("publishes", "subscriptions", "calls", "twin_changes", "tenant_connections")
+
+
+@pytest.mark.needs("--http")
+def test_metrics_are_what_prometheus_reads_and_have_every_reason(start, dial):
+    """Text format 0.0.4: HELP and TYPE before the samples of a name, which stand together, none of them twice."""
+    own = start(http=True)
+    dial(to=own).open("x").ping()
+    helped, kinds, order, samples = set(), {}, [], {}
+    for line in get(own, "/metrics")[1].splitlines():
+        words = line.split(" ", 3)
+        if words[:2] == ["#", "HELP"]:
+            assert words[2] not in helped and words[3]
+            helped.add(words[2])
+        elif words[:2] == ["#", "TYPE"]:
+            kinds[words[2]] = words[3]
+            order.append(words[2])
+        else:
+            sample = SAMPLE.fullmatch(line)
+            assert sample and sample["name"] == order[-1], line
+            assert (sample["name"], sample["labels"]) not in samples, line
+            samples[sample["name"], sample["labels"]] = float(sample["value"])
+    assert helped == set(kinds) and all((kind == "counter") == name.endswith("_total") for name, kind in kinds.items())
+    for name, reasons in REASONS.items():
+        assert {labels for sampled, labels in samples if sampled == name} == {f'reason="{why}"' for why in reasons}
+    for what in (*(f"{what}_refused" for what in REFUSALS), "log_refusals", "late_results", "tenant_pauses"):
+        assert f"selvedge_{what}_total" in kinds
+
+
+@pytest.mark.needs("--http")
+def test_every_client_that_is_not_let_in_is_counted_by_reason(start, dial):
+    """At the doors and behind them."""
+    own = start(http=True, anonymous=False, configuration="[limits]\nconnect_timeout_s = 1\nconnections = 1\n")
+    dash = add(own, "app", "dash")
+    login = {"user": dash.user, "password": dash.password.encode()}
+    device = add(own, "device", "pump-7")
+    will = wire.Will("devices/pump-8/telemetry")
+    dial(to=own).send(wire.connect("x", user=device.user, password=device.password.encode(), will=will)).verdict()
+    dial(to=own).send(wire.connect("x", user="dash", password=b"wrong")).verdict()
+    dial(4, to=own).send(wire.connect("", 4, clean=False, **login)).verdict()
+    dial(to=own).send(b"\x10\x02\x00\x00").verdict()
+    dial(to=own).send(wire.PINGREQ).verdict()
+    dial(to=own).verdict()
+    dial(to=own).cut()
+    method = [("authentication_method", "SCRAM")]
+    dial(to=own).send(wire.connect("x", properties=method, **login)).verdict()
+    dial(to=own).open("x", **login)
+    dial(to=own).send(wire.connect("y", **login)).verdict()
+
+    def counted() -> dict[str, float]:
+        lines = [line for line in get(own, "/metrics")[1].splitlines() if "connections_refused_total{reason" in line]
+        return {line.split('"')[1]: float(line.split()[-1]) for line in lines if not line.endswith(" 0")}
+
+    expected = ("will", "login_refused", "client_id", "malformed", "no_connect", "unfinished", "broken",
+                "authentication_method", "connections")  # fmt: skip
+    deadline = time.monotonic() + PATIENCE_S
+    while counted() != dict.fromkeys(expected, 1.0):
+        assert time.monotonic() < deadline, counted()
+        time.sleep(0.02)  # Nothing tells when a connection's end has been noticed.
+
+
+@pytest.mark.needs("--http")
+def test_what_is_refused_to_those_who_are_inside_is_counted(start, dial):
+    """Publishes, subscriptions, changes of twins."""
+    own = start(http=True, anonymous=False)
+    device = add(own, "device", "pump-7")
+    pump = dial(to=own).open("p", user=device.user, password=device.password.encode())
+    pump.publish("devices/pump-8/telemetry", b"x").publish("devices/pump-7/twin/reported", b"no JSON")
+    assert pump.subscribe([("#", 0), ("devices/pump-7/#", 0)])[0] == 0x87
+    pump.publish("devices/pump-7/methods/stop/1/result", b"{}").ping()
+    body = get(own, "/metrics")[1]
+    for name in ("publishes_refused", "subscriptions_refused", "twin_changes_refused", "late_results"):
+        assert f"selvedge_{name}_total 1\n" in body, name
+
+
 @pytest.mark.needs("--http")
 def test_drops_are_counted_by_reason(start, dial):
     """No drop is silent."""
@@ -191,7 +281,12 @@ def test_a_support_bundle_has_no_secrets(start, client, tmp_path):
     """Somebody will mail it."""
     own = start(anonymous=False)
     client(to=own, **add(own, "device", "pump-7", password="zebra-crossing-42").login())
+    token = add_with_token(own, "device", "pump-8").password
+    own.run("device", "rotate", "pump-7", "--password", "giraffe-crossing-43")
     bundle = tmp_path / "bundle.tar.gz"
     own.run("support-bundle", "--output", str(bundle))
     listed = subprocess.run(["tar", "-xzOf", str(bundle)], capture_output=True, timeout=30, check=True).stdout
-    assert b"zebra-crossing-42" not in listed and b"PRIVATE KEY" not in listed
+    secrets = (b"zebra-crossing-42", b"giraffe-crossing-43", token.encode(), b"PRIVATE KEY", b"$argon2")
+    assert not [secret for secret in secrets if secret in listed]
+    for name in REASONS:
+        assert f"# HELP {name} ".encode() in listed

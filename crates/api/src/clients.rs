@@ -106,10 +106,10 @@ pub(crate) async fn list(
     Path((tenant, kinds)): Path<(String, Kinds)>,
     Query(After { after }): Query<After>,
 ) -> Done<Json<Page<ClientInfo>>> {
-    let connected = connected(&desk, &tenant).await?;
+    let of_tenant = tenant.clone();
     let page = desk
         .with_registry(move |registry| {
-            let clients = registry.clients(&tenant, kinds.into(), after.as_deref(), MAX_PAGE)?;
+            let clients = registry.clients(&of_tenant, kinds.into(), after.as_deref(), MAX_PAGE)?;
             let with_certificates = clients.into_iter().map(|client| {
                 let certificates = registry.certificates(&client.name)?;
                 Ok((client, certificates))
@@ -117,6 +117,7 @@ pub(crate) async fn list(
             with_certificates.collect::<Result<Vec<_>, identity::RegistryError>>()
         })
         .await?;
+    let connected = connected(&desk, &tenant).await?;
     let has_more = page.len() == MAX_PAGE;
     let items = page
         .iter()

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use hub::Hub;
-use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, What};
+use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, What};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::log_tail::LogTail;
@@ -187,6 +187,15 @@ impl Desk {
         self.audit.record(&event, unix_now_s());
     }
 
+    /// Refuses a tenant that is not there.
+    pub(crate) async fn check_tenant(&self, tenant: &str) -> Done<()> {
+        let wanted = tenant.to_owned();
+        let found = self.with_registry(move |registry| registry.tenant(&wanted)).await?;
+        found
+            .map(drop)
+            .ok_or_else(|| RegistryError::NoTenant(tenant.to_owned()).into())
+    }
+
     /// Has a running hub follow what changed in the registry: sessions and connections end, labels and quotas are read
     /// anew.
     pub(crate) async fn settle(&self) -> Done<()> {
@@ -224,10 +233,11 @@ impl Desk {
 
 async fn follow(hub: &Hub, changes: &[Change]) {
     for change in changes {
-        let Some(id) = &change.id else { continue };
-        match change.what {
-            What::Removed => hub.forget(&change.tenant, id).await,
-            what if what.ends_connections() => hub.disconnect(&change.tenant, id).await,
+        let tenant = &change.tenant;
+        match (&change.id, change.what) {
+            (None, What::Removed) => hub.clear(tenant).await,
+            (Some(id), What::Removed) => hub.forget(tenant, id).await,
+            (Some(id), what) if what.ends_connections() => hub.disconnect(tenant, id).await,
             _ => {}
         }
     }

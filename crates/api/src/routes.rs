@@ -15,7 +15,7 @@ use crate::wrong::{Done, Wrong};
 
 /// `GET /v1/tenants/{tenant}/routes`.
 pub(crate) async fn list(State(desk): State<Arc<Desk>>, Path(tenant): Path<String>) -> Done<Json<Page<RouteInfo>>> {
-    identity::check_name("tenant", &tenant)?;
+    desk.check_tenant(&tenant).await?;
     let items = routes_of(&desk, &tenant).await?;
     Ok(Json(Page { items, has_more: false }))
 }

@@ -11,7 +11,7 @@ use crate::wrong::{Done, Wrong};
 
 /// `GET /v1/tenants/{tenant}/sessions`.
 pub(crate) async fn list(State(desk): State<Arc<Desk>>, Path(tenant): Path<String>) -> Done<Json<Page<SessionInfo>>> {
-    identity::check_name("tenant", &tenant)?;
+    desk.check_tenant(&tenant).await?;
     let sessions = desk.hub().await?.sessions(&tenant).await;
     let sessions = sessions.ok_or_else(Wrong::no_answer)?;
     let items = sessions.into_iter().map(info).collect();

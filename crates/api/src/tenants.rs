@@ -56,7 +56,7 @@ pub(crate) async fn change(
     Ok(Json(find(&desk, &name).await?))
 }
 
-/// `DELETE /v1/tenants/{tenant}`: one that has no devices, apps or routes any more.
+/// `DELETE /v1/tenants/{tenant}`: one that has no devices, apps or routes any more; what was retained goes with it.
 pub(crate) async fn remove(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Done<StatusCode> {
     find(&desk, &name).await?;
     let _turn = desk.applying.lock().await;
@@ -71,6 +71,7 @@ pub(crate) async fn remove(State(desk): State<Arc<Desk>>, Path(name): Path<Strin
     desk.with_registry(move |registry| registry.remove_tenant(&wanted))
         .await?;
     desk.account_for_tenant(Action::Removed, &name, "tenant");
+    desk.wake_hub().await?;
     desk.settle().await?;
     Ok(StatusCode::NO_CONTENT)
 }

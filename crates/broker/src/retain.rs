@@ -104,6 +104,18 @@ impl Broker {
         Ok(after)
     }
 
+    /// Takes away all retained messages; after what that is safe.
+    ///
+    /// # Errors
+    /// [`Full`]: some are still there.
+    pub fn unretain_all(&mut self, out: &mut dyn Sink) -> Result<Position, Full> {
+        let mut after = Position(0);
+        while let Some(topic) = self.retained.any_topic() {
+            after = after.max(self.unretain(&topic, out)?);
+        }
+        Ok(after)
+    }
+
     /// Takes away what has expired.
     pub(crate) fn expire_retained(&mut self, now: Now, out: &mut dyn Sink) {
         while let Some(topic) = self.retained.first_expired(now.monotonic_ms) {

@@ -81,6 +81,11 @@ impl RetainedMessages {
             .map(|(_, topic)| topic.clone())
     }
 
+    /// Any topic.
+    pub(crate) fn any_topic(&self) -> Option<Box<str>> {
+        self.by_topic.keys().next().cloned()
+    }
+
     /// The first topic behind `after` that matches `filter`.
     pub(crate) fn next_match(&self, filter: &str, after: Option<&str>) -> Option<(&str, Retained)> {
         let prefix = literal_prefix(filter);

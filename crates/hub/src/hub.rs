@@ -266,6 +266,11 @@ impl Hub {
         self.tell(tenant, Ask::Forget { owner: owner.into() }).await;
     }
 
+    /// Forgets the twins and retained messages of a tenant that was removed after its devices and apps.
+    pub async fn clear(&self, tenant: &str) {
+        self.tell(tenant, Ask::Clear).await;
+    }
+
     /// Ends the connections of a device or app, after a credential was revoked or it was disabled; its sessions stay.
     pub async fn disconnect(&self, tenant: &str, owner: &str) {
         self.tell(tenant, Ask::Disconnect { owner: owner.into() }).await;

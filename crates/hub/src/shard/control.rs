@@ -50,6 +50,8 @@ pub(crate) enum Ask {
     Routes { answer: oneshot::Sender<Vec<RouteInfo>> },
     /// The owner was removed: ends its sessions, and its twin if it was a device.
     Forget { owner: Arc<str> },
+    /// The tenant was removed, with all its devices and apps: nothing of it is left to one of the same name.
+    Clear,
     /// A credential was revoked: ends the connections of its owner; its sessions stay.
     Disconnect { owner: Arc<str> },
 }
@@ -90,6 +92,10 @@ impl Shard {
     /// Answers a request; a tenant that the shard does not know yet is made first. An answer that cannot be given
     /// closes its channel.
     pub(super) fn answer(&mut self, now: Now, request: Request) {
+        let is_end = matches!(request.ask, Ask::Forget { .. } | Ask::Clear | Ask::Disconnect { .. });
+        if is_end && !self.tenant_numbers.contains_key(&request.tenant) {
+            return;
+        }
         let Some(number) = self.tenant(&request.tenant) else {
             return;
         };
@@ -131,6 +137,7 @@ impl Shard {
             }
             Ask::Routes { answer } => drop(answer.send(self.tenants[number as usize].routing.list())),
             Ask::Disconnect { owner } => self.disconnect(now, number, &owner),
+            Ask::Clear => self.clear(now, number),
             Ask::Forget { owner } => {
                 self.with_tenant(now, number, |tenant, turn| {
                     twins::forget(tenant, turn, &owner);
@@ -140,6 +147,18 @@ impl Shard {
                 });
             }
         }
+    }
+
+    fn clear(&mut self, now: Now, number: u32) {
+        self.with_tenant(now, number, |tenant, turn| {
+            let devices: Vec<Box<str>> = tenant.twins.keys().cloned().collect();
+            for device in devices {
+                twins::forget(tenant, turn, &device);
+            }
+            if tenant.broker.unretain_all(turn).is_err() {
+                tracing::error!(tenant = %tenant.name, "the log is full: retained messages of a removed tenant stay");
+            }
+        });
     }
 
     fn disconnect(&mut self, now: Now, number: u32, owner: &str) {
