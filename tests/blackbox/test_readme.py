@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
+import signal
 import subprocess
 import termios
 import threading
@@ -93,9 +95,11 @@ class Terminal:
             time.sleep(0.02)
 
     def close(self) -> None:
-        """Ctrl-C, and the end of the shell with what runs in the background."""
-        os.write(self.ours, b"\x03")
-        self.type("kill $(jobs -p) 2>/dev/null; exit")
+        """Ends the shell and all that was started from it, which is one session of processes."""
+        for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(pid) == self.shell.pid:
+                    os.kill(pid, signal.SIGKILL)
         self.shell.wait(PATIENCE_S)
         os.close(self.ours)
 
