@@ -30,17 +30,17 @@ def add(broker: Selvedge, kind: str, name: str, password: str = "correct horse",
     return Account(f"{tenant}/{name}" if tenant else name, password)
 
 
-def add_with_token(broker: Selvedge, kind: str, name: str, tenant: str | None = None) -> Account:
+def add_with_token(broker: Selvedge, kind: str, name: str, *words: str, tenant: str | None = None) -> Account:
     """A device or an app with a signed token, which stands where a password would."""
-    said = broker.run(kind, "add", name, "--token", *(("--tenant", tenant) if tenant else ())).stdout
+    said = broker.run(kind, "add", name, "--token", *words, *(("--tenant", tenant) if tenant else ())).stdout
     token = re.search(r"ey[\w-]+\.[\w-]+\.[\w-]+", said)
     assert token, f"no token in: {said}"
     return Account(f"{tenant}/{name}" if tenant else name, token.group())
 
 
-def add_with_certificate(broker: Selvedge, kind: str, name: str) -> tuple[Path, Path]:
+def add_with_certificate(broker: Selvedge, kind: str, name: str, *words: str) -> tuple[Path, Path]:
     """A device or an app with a certificate of the edge's own authority, and its key."""
-    broker.run(kind, "add", name, "--certificate")
+    broker.run(kind, "add", name, "--certificate", *words)
     return broker.directory / f"{name}.pem", broker.directory / f"{name}.key"
 
 

@@ -6,6 +6,8 @@ nothing alive. Over a restart only the wall clock is left: then nothing lasts lo
 
 import glob
 import json
+import socket
+import ssl
 import time
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +17,8 @@ import pytest
 import wire
 from brokers import lacking
 from credentials import add, add_with_certificate, add_with_token, context
+from paho_client import Refused
+from raw import PATIENCE_S, Closed, Connection
 from wire import Kind
 
 pytestmark = pytest.mark.contract
@@ -224,3 +228,18 @@ def test_credentials_made_before_a_jump_hold_after_it(start, clock, client, jump
         client(to=own, **login).publish(f"devices/{login['user']}/telemetry", b"1")
     trust = context(own.data / "ca.pem", *pair)
     client(port=own.tls_port, tls=trust).publish("devices/pump-3/telemetry", b"1")
+
+
+def test_a_token_and_a_certificate_end_when_their_days_are_over(start, clock, client):
+    """Contract of credentials: dates count, on the clock of the edge."""
+    own = start(environment=clock.environment, anonymous=False, tls={})
+    login = add_with_token(own, "device", "pump-1", "--valid-days", "1").login()
+    trust = context(own.data / "ca.pem", *add_with_certificate(own, "device", "pump-2", "--valid-days", "1"))
+    client(to=own, **login).disconnect()
+    client(port=own.tls_port, tls=trust).disconnect()
+    clock.set(25 * HOUR_S)
+    with pytest.raises(Refused):
+        client(to=own, **login)
+    stream = socket.create_connection(("127.0.0.1", own.tls_port), PATIENCE_S)
+    with stream, pytest.raises((ssl.SSLError, Closed)):
+        Connection(trust.wrap_socket(stream)).open("pump-2")

@@ -109,8 +109,11 @@ def test_a_token_of_another_device_another_edge_or_with_a_changed_byte_is_refuse
 def test_a_token_for_another_tenant_is_refused(own, client):
     """Contract of tenants."""
     add(own, "device", "pump-7")
-    account = add_with_token(own, "device", "pump-7", tenant="plant-b")
-    reason_of(lambda: client(to=own, user="pump-7", password=account.password))
+    here = add_with_token(own, "device", "pump-8")
+    there = add_with_token(own, "device", "pump-7", tenant="plant-b")
+    add(own, "device", "pump-8", tenant="plant-b")
+    reason_of(lambda: client(to=own, user="pump-7", password=there.password))
+    reason_of(lambda: client(to=own, user="plant-b/pump-8", password=here.password))
 
 
 def test_a_device_writes_and_reads_under_its_own_tree_alone(own, client, dial):
