@@ -98,9 +98,14 @@ impl Audit {
 
     /// Notes an event. Neither blocks nor fails: what finds no room is counted and said in the next line.
     pub fn record(&self, event: &Event<'_>, now_unix_s: i64) {
+        self.record_times(event, 1, now_unix_s);
+    }
+
+    /// Notes an event that came `times` times, at least once, as that many calls of [`Audit::record`] would.
+    pub fn record_times(&self, event: &Event<'_>, times: u64, now_unix_s: i64) {
         let mut pending = lock(&self.pending);
         pending.end_windows(now_unix_s, false);
-        if pending.is_to_be_written(event) {
+        if pending.is_to_be_written(event, times) {
             pending.push(event, now_unix_s);
         }
     }
@@ -140,7 +145,7 @@ impl Audit {
 }
 
 impl Pending {
-    fn is_to_be_written(&mut self, event: &Event<'_>) -> bool {
+    fn is_to_be_written(&mut self, event: &Event<'_>, times: u64) -> bool {
         let Some((group, kind)) = event.repeats(&self.hasher) else {
             return true;
         };
@@ -148,7 +153,7 @@ impl Pending {
             Group::Refusals => &mut self.refusals,
             Group::Calls => &mut self.calls,
         };
-        repeats.is_first(kind, || to_json(event))
+        repeats.is_first(kind, times, || to_json(event))
     }
 
     fn end_windows(&mut self, now_unix_s: i64, anyhow: bool) {

@@ -23,21 +23,22 @@ pub(super) struct Repeated {
 }
 
 impl Repeats {
-    /// Whether this event is to be written: the first of its kind in this minute, with a place to count it.
-    pub(super) fn is_first(&mut self, kind: u64, json: impl FnOnce() -> String) -> bool {
+    /// Whether this event, which came `times` times, is to be written: the first of its kind in this minute, with a
+    /// place to count it.
+    pub(super) fn is_first(&mut self, kind: u64, times: u64, json: impl FnOnce() -> String) -> bool {
         if let Some(repeated) = self.seen.get_mut(&kind) {
-            repeated.times += 1;
+            repeated.times += times;
             return false;
         }
         if self.seen.len() == MAX_DIFFERENT {
-            self.others += 1;
+            self.others += times;
             return false;
         }
         self.seen.insert(
             kind,
             Repeated {
                 first: Some(json()),
-                times: 0,
+                times: times - 1,
             },
         );
         true
