@@ -3,6 +3,8 @@
 .PHONY: help demo build test test-rust test-blackbox bench lint fmt fuzz dist clean
 
 SHELL := /bin/bash
+# Wherever a person has cargo build: programs are looked for here.
+export CARGO_TARGET_DIR := $(CURDIR)/target
 FAST := target/fast/selvedge
 RELEASE := target/release/selvedge
 PYTHON := target/venv/bin/python
