@@ -8,7 +8,7 @@ use super::findings::Capacity;
 use super::summary::{Aim, Promised, Quantity, Summary};
 use super::words::{self, count};
 use crate::capacity::{self, Promise};
-use crate::stats::{Estimate, Outcome, Undecided};
+use crate::stats::{Estimate, Method, Outcome, Undecided};
 
 const LABEL: usize = 46;
 const AIM: usize = 11;
@@ -55,12 +55,7 @@ fn round_trip(under: &str, promised: &Promised) -> Line {
         aim,
         figure: figure.unwrap_or_default(),
         outcome: promised.outcome,
-        why: promised.why.map(|why| match why {
-            Undecided::Interval => "the interval holds the aim",
-            Undecided::Noise => "the machine differs from itself by as much as the figure from the aim",
-            Undecided::SendLag => "the generator was late by more than a quarter of the distance to the aim",
-            other => words::why(other),
-        }),
+        why: promised.why.map(words::aim),
     }
 }
 
@@ -105,7 +100,8 @@ fn capacity_line(promise: String, row: &capacity::Row) -> Option<Line> {
     };
     let why = match row.selvedge {
         None => "it was not measured",
-        Some(_) => "the interval holds the aim",
+        Some(found) if found.interval.method == Method::Range => words::why(Undecided::TooFewBlocks),
+        Some(_) => words::aim(Undecided::Interval),
     };
     Some(Line {
         under: "capacity".to_owned(),

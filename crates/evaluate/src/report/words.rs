@@ -163,6 +163,16 @@ pub(crate) fn why(undecided: Undecided) -> &'static str {
     }
 }
 
+/// The same of an aim.
+pub(crate) fn aim(undecided: Undecided) -> &'static str {
+    match undecided {
+        Undecided::Interval => "the interval holds the aim",
+        Undecided::Noise => "the machine differs from itself by as much as the figure from the aim",
+        Undecided::SendLag => "the generator was late by more than a quarter of the distance to the aim",
+        other => why(other),
+    }
+}
+
 /// `yes`, `no`, `undecided`.
 pub(crate) fn outcome(outcome: Outcome) -> &'static str {
     match outcome {

@@ -78,11 +78,7 @@ impl Page {
 
     /// A table of cells that are markup already.
     pub(super) fn table(&mut self, caption: &str, columns: &[&str], rows: &[Vec<Cell>]) {
-        let aligned = |place: usize| {
-            rows.first()
-                .and_then(|row| row.get(place))
-                .map_or("", |cell| cell.class)
-        };
+        let aligned = |place: usize| rows.last().and_then(|row| row.get(place)).map_or("", |cell| cell.class);
         let column = |(place, name): (usize, &&str)| heading(name, aligned(place));
         let columns: String = columns.iter().enumerate().map(column).collect();
         let row = |row: &Vec<Cell>| format!("<tr>{}</tr>", row.iter().map(Cell::markup).collect::<String>());
@@ -134,6 +130,8 @@ fn attribute(class: &str) -> String {
 pub(super) struct Cell {
     class: &'static str,
     markup: String,
+    /// Columns that it takes.
+    columns: usize,
 }
 
 impl Cell {
@@ -141,6 +139,7 @@ impl Cell {
         Cell {
             class: "",
             markup: escaped(text.as_ref()),
+            columns: 1,
         }
     }
 
@@ -149,6 +148,7 @@ impl Cell {
         Cell {
             class: "n",
             markup: escaped(text.as_ref()),
+            columns: 1,
         }
     }
 
@@ -162,6 +162,7 @@ impl Cell {
         Cell {
             class: "n",
             markup: format!("{}{interval}", escaped(value)),
+            columns: 1,
         }
     }
 
@@ -175,6 +176,7 @@ impl Cell {
         Cell {
             class: "",
             markup: format!("<span class=\"{class}\">{}</span>{rest}", escaped(word)),
+            columns: 1,
         }
     }
 
@@ -182,7 +184,23 @@ impl Cell {
     pub(super) fn judged_below(class: &str, word: &str, rest: &str) -> Cell {
         let (word, rest) = (escaped(word), escaped(rest));
         let markup = format!("<span class=\"{class}\">{word}</span><br><span class=\"interval\">{rest}</span>");
-        Cell { class: "", markup }
+        Cell {
+            class: "",
+            markup,
+            columns: 1,
+        }
+    }
+
+    /// A word in the colour of what it means, and below it why.
+    pub(super) fn judged_with_reason(class: &str, word: &str, why: Option<&str>) -> Cell {
+        let why = why.map_or(String::new(), |why| {
+            format!("<span class=\"why\">{}</span>", escaped(why))
+        });
+        Cell {
+            class: "",
+            markup: format!("<span class=\"{class}\">{}</span>{why}", escaped(word)),
+            columns: 1,
+        }
     }
 
     /// The colour and the words of an arm.
@@ -190,11 +208,33 @@ impl Cell {
         Cell {
             class: "arm",
             markup: format!("<span class=\"key {}\"></span>{}", class(number), escaped(words)),
+            columns: 1,
+        }
+    }
+
+    /// On one line.
+    pub(super) fn unbroken(text: &str) -> Cell {
+        Cell {
+            class: "unbroken",
+            ..Cell::text(text)
+        }
+    }
+
+    /// What the rows below it have in common.
+    pub(super) fn group(text: &str, columns: usize) -> Cell {
+        Cell {
+            class: "group",
+            columns,
+            ..Cell::text(text)
         }
     }
 
     fn markup(&self) -> String {
-        format!("<td{}>{}</td>", attribute(self.class), self.markup)
+        let span = match self.columns {
+            1 => String::new(),
+            columns => format!(" colspan=\"{columns}\""),
+        };
+        format!("<td{}{span}>{}</td>", attribute(self.class), self.markup)
     }
 }
 

@@ -13,17 +13,20 @@ pub(super) fn section(page: &mut Page, lines: &[Line]) {
         "Met: the whole interval keeps the aim; missed: the whole interval is beyond it. Undecided otherwise, and where \
          the figure is as near to the aim as the machine is to itself, or as the generator was late.",
     );
+    let columns = ["promise", "aim", "figure (interval)", "verdict"];
     let mut under = "";
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for line in lines {
-        let shown = if line.under == under { "" } else { &line.under };
-        under = &line.under;
-        rows.push(row(shown, line));
+        if line.under != under {
+            under = &line.under;
+            rows.push(vec![Cell::group(under, columns.len())]);
+        }
+        rows.push(row(line));
     }
-    page.table("", &["under", "promise", "aim", "figure", "verdict"], &rows);
+    page.table("", &columns, &rows);
 }
 
-fn row(under: &str, line: &Line) -> Vec<Cell> {
+fn row(line: &Line) -> Vec<Cell> {
     let class = match line.outcome {
         Some(Outcome::Pass) => "yes",
         Some(Outcome::Fail) => "no",
@@ -31,10 +34,9 @@ fn row(under: &str, line: &Line) -> Vec<Cell> {
         None => "soft",
     };
     vec![
-        Cell::text(under),
         Cell::text(&line.promise),
-        Cell::text(&line.aim),
-        Cell::text(&line.figure),
-        Cell::judged_below(class, verdict(line), line.why.unwrap_or_default()),
+        Cell::unbroken(&line.aim),
+        Cell::unbroken(&line.figure),
+        Cell::judged_with_reason(class, verdict(line), line.why),
     ]
 }

@@ -13,8 +13,10 @@ pub(super) fn sections(page: &mut Page, summary: &Summary) {
     page.heading("results", "Results");
     page.paragraph(
         "Response time: from the moment the schedule wanted the message sent until its answer came, so that a sender \
-         held up is counted too. Lost messages count as infinitely late. Below a figure stands its interval.",
+         held up is counted too. Lost messages count as infinitely late. Below a figure stands its interval. CPU is the \
+         server's time a round trip.",
     );
+    systems(page, summary);
     if summary.cells.len() > UNFOLDED {
         overview(page, summary);
     }
@@ -24,6 +26,14 @@ pub(super) fn sections(page: &mut Page, summary: &Summary) {
         });
     }
     ratio_section(page, summary);
+}
+
+/// What was measured: versions and settings.
+fn systems(page: &mut Page, summary: &Summary) {
+    let rows: Vec<Vec<Cell>> = originals(summary)
+        .map(|(number, arm)| vec![Cell::arm(number, &arm.name), Cell::text(&arm.label)])
+        .collect();
+    page.table("", &["arm", "version and settings"], &rows);
 }
 
 /// All loads in one table.
@@ -115,7 +125,7 @@ fn other_readings(page: &mut Page, summary: &Summary, cell: &CellSummary) {
 fn row(summary: &Summary, result: &ArmResult) -> Vec<Cell> {
     let arm = &summary.arms[result.arm];
     let response = &result.response;
-    let mut cells = vec![Cell::arm(result.arm, &arm.label)];
+    let mut cells = vec![Cell::arm(result.arm, &arm.name)];
     cells.extend([response.p50, response.p95, response.p99, response.p999].map(figure));
     cells.push(Cell::number(count(result.counts.lost + result.counts.unsent)));
     cells.push(Cell::number(
@@ -145,7 +155,7 @@ fn row(summary: &Summary, result: &ArmResult) -> Vec<Cell> {
 
 fn noise_row(summary: &Summary, noise: &Against) -> Vec<Cell> {
     let name = &summary.arms[noise.other].name;
-    let mut cells = vec![Cell::text(format!("noise of this machine ({name} against itself)"))];
+    let mut cells = vec![Cell::text(format!("noise: {name} against itself"))];
     cells.extend((0..6).map(|_| Cell::text("")));
     let ratio = |comparison: Comparison| comparison.ratio.as_ref().map(words::ratio);
     let ratios = [Some(noise.p50), Some(noise.p99), noise.server_cpu];

@@ -52,13 +52,15 @@ pub(super) struct Pair<'a> {
     pub(super) cell: &'a Cell,
     /// The machine against itself.
     pub(super) noise: Option<Against>,
+    /// First of the random streams of this load, which its comparisons have to themselves.
+    pub(super) stream: u64,
 }
 
 impl Pair<'_> {
     /// The first arm as a multiple of the second.
-    pub(super) fn against(&self, judging: &Judging, bootstrap: &mut Bootstrap) -> Against {
-        let mut by = |quantity| {
-            let ratio = self.ratio(quantity, bootstrap);
+    pub(super) fn against(&self, judging: &Judging) -> Against {
+        let by = |quantity| {
+            let ratio = self.ratio(quantity, judging);
             stats::compare(ratio, self.values(quantity), &self.conditions(quantity, judging))
         };
         let (p50, p99) = (by(Quantity::P50), by(Quantity::P99));
@@ -71,8 +73,9 @@ impl Pair<'_> {
         }
     }
 
-    /// Median of the ratios within blocks.
-    pub(super) fn ratio(&self, quantity: Quantity, bootstrap: &mut Bootstrap) -> Result<Estimate, Undecided> {
+    /// Median of the ratios within blocks; the same whenever it is asked for.
+    pub(super) fn ratio(&self, quantity: Quantity, judging: &Judging) -> Result<Estimate, Undecided> {
+        let bootstrap = &mut self.bootstrap(quantity, judging);
         if !self.results.0.is_valid() || !self.results.1.is_valid() {
             return Err(Undecided::Invalid);
         }
@@ -81,6 +84,13 @@ impl Pair<'_> {
             Quantity::P99 => stats::ratio(&self.groups.0.paired(self.groups.1), 0.99, bootstrap),
             Quantity::ServerCpu => stats::ratio_of_costs(&self.groups.0.paired_costs(self.groups.1), bootstrap),
         }
+    }
+
+    /// A random stream of its own for each pair and quantity.
+    fn bootstrap(&self, quantity: Quantity, judging: &Judging) -> Bootstrap {
+        let (ours, theirs) = (self.groups.0.arm as u64, self.groups.1.arm as u64);
+        let stream = self.stream + (ours << 16 | theirs << 4 | quantity as u64);
+        Bootstrap::new(judging.seed, stream, judging.resamples)
     }
 
     /// Of both arms, in µs; infinite where there is none.

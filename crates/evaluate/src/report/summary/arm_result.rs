@@ -18,27 +18,29 @@ pub(super) fn cell(
     requirements: &[Requirement],
     judging: &Judging,
 ) -> CellSummary {
-    let mut draws = Draws {
-        judging,
-        stream: (number as u64) << 32,
-    };
+    // Each load has its own random streams: one an arm, the upper half for comparisons.
+    let stream = (number as u64) << 32;
     let mut results: Vec<ArmResult> = gathered
         .groups
         .iter()
-        .map(|group| arm_result(gathered.cell, group, requirements, judging, &mut draws.next()))
+        .map(|group| {
+            let bootstrap = &mut Bootstrap::new(judging.seed, stream + group.arm as u64, judging.resamples);
+            arm_result(gathered.cell, group, requirements, judging, bootstrap)
+        })
         .collect();
     let pair = |ours: usize, theirs: usize, noise: Option<Against>| Pair {
         groups: (&gathered.groups[ours], &gathered.groups[theirs]),
         results: (&results[ours], &results[theirs]),
         cell: gathered.cell,
         noise,
+        stream: stream + (1 << 31),
     };
     let noise = pair_of(gathered, |arm| arms[arm].again_of)
-        .map(|(again, original)| pair(again, original, None).against(judging, &mut draws.next()));
+        .map(|(again, original)| pair(again, original, None).against(judging));
     let compared: Vec<Option<Against>> = (0..results.len())
         .map(|ours| {
             let theirs = gathered.groups.iter().position(|group| arms[group.arm].baseline)?;
-            (ours != theirs).then(|| pair(ours, theirs, noise).against(judging, &mut draws.next()))
+            (ours != theirs).then(|| pair(ours, theirs, noise).against(judging))
         })
         .collect();
     let place_of = |name: &str| gathered.groups.iter().position(|group| arms[group.arm].name == name);
@@ -47,7 +49,6 @@ pub(super) fn cell(
         |name| Some(&results[place_of(name)?]),
         |ours, theirs| Some(pair(place_of(ours)?, place_of(theirs)?, noise)),
         judging,
-        &mut draws.next(),
     );
     for (result, against) in results.iter_mut().zip(compared) {
         result.against = against;
@@ -66,19 +67,6 @@ fn pair_of(gathered: &Gathered<'_>, other: impl Fn(usize) -> Option<usize>) -> O
         let other = other(group.arm)?;
         Some((position, gathered.groups.iter().position(|group| group.arm == other)?))
     })
-}
-
-/// Random streams of one seed: what one arm draws does not depend on the others.
-struct Draws<'a> {
-    judging: &'a Judging,
-    stream: u64,
-}
-
-impl Draws<'_> {
-    fn next(&mut self) -> Bootstrap {
-        self.stream += 1;
-        Bootstrap::new(self.judging.seed, self.stream, self.judging.resamples)
-    }
 }
 
 fn arm_result(

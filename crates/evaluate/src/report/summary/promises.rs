@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::against::{Pair, Quantity};
 use super::{ArmResult, Judging};
 use crate::run::{Cell, LoadModel};
-use crate::stats::{self, Bootstrap, Estimate, Outcome, Undecided};
+use crate::stats::{self, Estimate, Outcome, Undecided};
 
 const SELVEDGE: &str = "selvedge";
 const TLS: &str = "selvedge-tls";
@@ -101,7 +101,6 @@ pub(super) fn judged<'a>(
     result_of: impl Fn(&str) -> Option<&'a ArmResult>,
     pair_of: impl Fn(&str, &str) -> Option<Pair<'a>>,
     judging: &Judging,
-    bootstrap: &mut Bootstrap,
 ) -> Vec<Promised> {
     let judge = |(arm, aim): (&'static str, Aim)| {
         let (quantity, other) = match aim {
@@ -109,7 +108,7 @@ pub(super) fn judged<'a>(
             Aim::AtMost { quantity, other, .. } | Aim::Printed { quantity, other } => (quantity, other),
         };
         let pair = pair_of(arm, other)?;
-        let ratio = pair.ratio(quantity, bootstrap);
+        let ratio = pair.ratio(quantity, judging);
         let kept = match aim {
             Aim::AtMost { times, .. } => Some(ratio.and_then(|ratio| {
                 stats::keeps(
