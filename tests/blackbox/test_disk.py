@@ -115,11 +115,6 @@ def test_a_full_disk_closes_a_publisher_of_3_1_1_without_an_acknowledgement(star
     live_traffic_flows(client, own)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="known fault: after a restart on a full disk the log has no free segment for the session's record, and the "
-    "CONNECT that would fetch what was promised is refused with 0x97",
-)
 def test_an_edge_starts_on_a_disk_that_is_full(start, dial, small_disk):
     """The reserve suffices to open what is there, and to take up a session."""
     own = on(small_disk, start)

@@ -60,6 +60,18 @@ struct Newest {
     name: String,
     /// Offset in the log behind the last batch.
     end: u64,
+    /// What a crash tore lies behind that, and must be hidden before anything else is written.
+    is_torn: bool,
+}
+
+/// A segment that an earlier run left, to be written on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resumed {
+    pub(crate) header: SegmentHeader,
+    /// Offset in the log behind its last record.
+    pub(crate) end: u64,
+    /// Offset in the log behind all that a crash may have left there: the next batch starts here.
+    pub(crate) used_to: u64,
 }
 
 impl Committer {
@@ -70,6 +82,21 @@ impl Committer {
             segment_bytes,
             newest: None,
         }
+    }
+
+    /// Goes on with a segment of an earlier run.
+    pub(crate) fn resume(&mut self, resumed: Resumed) -> io::Result<()> {
+        let Resumed { header, end, used_to } = resumed;
+        let name = segment::name(header.number);
+        self.newest = Some(Newest {
+            header,
+            seed: header.seed(),
+            file: self.disk.open(&name)?,
+            name,
+            end,
+            is_torn: used_to > end,
+        });
+        Ok(())
     }
 
     /// Does what `order` says and reports it.
@@ -106,6 +133,7 @@ impl Committer {
             file,
             name,
             end: header.base,
+            is_torn: false,
         });
         Ok(())
     }
@@ -117,6 +145,10 @@ impl Committer {
         if follows_pad {
             let pad = newest.pad(batch.start() - newest.end, 0);
             newest.write_at(&pad, newest.end, shared)?;
+            if std::mem::take(&mut newest.is_torn) && self.durability == Durability::Disk {
+                // Else a power cut might keep the batch without the pad, and whole records of the torn one come back.
+                newest.file.sync().map_err(stopped(&newest.name, "sync"))?;
+            }
         }
         for range in ranges {
             let offset = batch.start() + range.start as u64;

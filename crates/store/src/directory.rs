@@ -12,8 +12,9 @@ use crate::error::io_error;
 
 const LOCK: &str = "lock";
 const FORMAT: &str = "format";
-/// What the format file says.
-const FORMAT_SUPPORTED: &str = "selvedge log 1";
+/// What the format file says. The number grows with every change of the bytes of segments, or of what the owner
+/// writes into its records, that this program could not read.
+const FORMAT_SUPPORTED: &str = "selvedge log 2";
 /// More of a format file is not read.
 const FORMAT_BYTES_MAX: u64 = 256;
 

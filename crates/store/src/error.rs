@@ -25,8 +25,10 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
-    /// Written by a newer version of this program.
-    #[error("{path}: says {found:?}, this program reads {supported:?}; run the version that wrote it, or a newer one")]
+    /// Written by another version of this program.
+    #[error(
+        "{path}: says {found:?}, this program reads {supported:?}; run the version that wrote it, or begin with an empty directory"
+    )]
     Version {
         /// The file that says so.
         path: PathBuf,

@@ -90,6 +90,7 @@ pub(crate) fn read_entries(file: &dyn File, footer: &Footer, buffer: &mut Vec<u8
 }
 
 /// The records that the entries describe, from the entry at byte `*at`, which moves on.
+#[inline]
 pub(crate) fn next_entry<'a>(entries: &'a [u8], at: &mut usize, base: u64) -> Option<Recovered<'a>> {
     let head: &[u8; ENTRY_BYTES] = entries.get(*at..)?.first_chunk()?;
     let units = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);

@@ -22,6 +22,7 @@ impl Position {
     pub const NONE: Position = Position(0);
 
     /// The record of `len` bytes at `offset`.
+    #[inline]
     pub(crate) fn of(offset: u64, len: u64) -> Position {
         debug_assert!(offset.is_multiple_of(ALIGN));
         Position((offset / ALIGN) << SIZE_BITS | size_class(len))
@@ -49,6 +50,7 @@ impl Position {
 }
 
 /// A float of 5 bits of exponent and 7 of mantissa, in units of [`ALIGN`].
+#[inline]
 fn size_class(len: u64) -> u64 {
     let units = len.div_ceil(ALIGN);
     let bits = u64::BITS - units.leading_zeros();

@@ -101,6 +101,7 @@ impl Header {
     }
 
     /// Bytes from this record's start to the next one's.
+    #[inline]
     pub(crate) fn record_len(&self) -> u64 {
         record_len(self.meta_len, self.body_len)
     }

@@ -68,7 +68,7 @@ const FIRST_OFFSET: u64 = 4096;
 /// A segment found at opening that has no index yet.
 #[derive(Debug)]
 pub(crate) struct Unsealed {
-    pub(crate) number: u64,
+    pub(crate) header: SegmentHeader,
     pub(crate) end: u64,
 }
 
@@ -252,7 +252,7 @@ impl Found {
         let found = scan(file, header, end)?;
         self.recovery.note(&segment::name(header.number), &found);
         self.unsealed.push(Unsealed {
-            number: header.number,
+            header: *header,
             end: found.end,
         });
         Ok((

@@ -64,6 +64,22 @@ pub(crate) fn scan(file: &dyn File, segment: &SegmentHeader, end: End) -> io::Re
     }
 }
 
+/// Offset in the log, from `from` on, behind which `file` holds nothing but zeros.
+pub(crate) fn used_to(file: &dyn File, segment: &SegmentHeader, from: u64) -> io::Result<u64> {
+    let start = segment.file_offset(from);
+    let mut window = vec![0; WINDOW_BYTES as usize];
+    let mut end = file.len()?;
+    while end > start {
+        let at = end.saturating_sub(WINDOW_BYTES).max(start);
+        let read = file.read_at(&mut window[..(end - at) as usize], at)?;
+        if let Some(last) = window[..read].iter().rposition(|byte| *byte != 0) {
+            return Ok(segment.log_offset((at + last as u64 + 1).next_multiple_of(ALIGN)));
+        }
+        end = at;
+    }
+    Ok(from)
+}
+
 #[derive(Debug)]
 struct Scanner<'a> {
     segment: &'a SegmentHeader,

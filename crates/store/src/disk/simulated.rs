@@ -173,8 +173,14 @@ fn write(content: &mut Vec<u8>, at: u64, bytes: &[u8]) {
 }
 
 /// What the disk holds when the machine stops after `changes`.
-pub(crate) fn after_crash(changes: &[Change], mut crash: Crash<'_>) -> SimulatedDisk {
-    let mut state = State::default();
+pub(crate) fn after_crash(changes: &[Change], crash: Crash<'_>) -> SimulatedDisk {
+    after_crash_of(&SimulatedDisk::default(), changes, crash)
+}
+
+/// The same, of a disk that held what `before` holds.
+pub(crate) fn after_crash_of(before: &SimulatedDisk, changes: &[Change], mut crash: Crash<'_>) -> SimulatedDisk {
+    let mut state = before.state().clone();
+    state.changes.clear();
     let synced_directory = last(changes, |change| matches!(change, Change::SyncDirectory));
     let mut synced = BTreeMap::new();
     for (at, change) in changes.iter().enumerate() {

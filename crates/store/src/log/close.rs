@@ -22,7 +22,9 @@ impl Log {
     pub fn close(mut self) -> Result<(), Stopped> {
         self.collection.disable();
         self.flush()?;
-        if let Some(newest) = self.space.newest().filter(|_| self.newest_is_open) {
+        // On a full disk the rest of the newest segment is the reserve of the next run.
+        let is_closed = self.newest_is_open && self.spare == Spare::Ready;
+        if let Some(newest) = self.space.newest().filter(|_| is_closed) {
             self.jobs.push(Job::Seal {
                 number: newest.number,
                 end: newest.end,

@@ -9,9 +9,10 @@ use rand::rngs::StdRng;
 
 use super::owner::{Found, History, Owner, check, contents, small};
 use crate::disk::Disk;
-use crate::disk::simulated::{Change, Crash, SimulatedDisk, after_crash};
+use crate::disk::simulated::{Change, Crash, SimulatedDisk, after_crash, after_crash_of};
 use crate::recovery::find;
-use crate::{DamageKind, Durability, Options, Position};
+use crate::segment::SPARE;
+use crate::{DamageKind, Durability, Kind, Options, Position};
 
 const TURNS: usize = 90;
 /// Seeds of the recorded logs.
@@ -146,36 +147,92 @@ fn a_power_cut_that_keeps_any_of_the_unsynced_sectors_loses_nothing_durable() {
     }
 }
 
+/// Lets the log find no room for another segment.
+fn fill(disk: &SimulatedDisk) {
+    // It may have been used for a segment meanwhile.
+    _ = disk.remove(SPARE);
+    disk.set_capacity(Some(disk.used_bytes()));
+}
+
 #[test]
 fn a_log_goes_on_after_a_torn_tail_and_never_shows_what_was_torn() {
     let (changes, _) = record(Durability::Disk, 9);
     let mut random = StdRng::seed_from_u64(9);
-    for at in (0..changes.len()).step_by(41) {
-        let disk = after_crash(
-            &changes[..at],
-            Crash::PowerCut {
-                share: 0.7,
-                random: &mut random,
-            },
-        );
-        let (mut positions, mut before) = (Vec::new(), 0);
-        for round in 0..3 {
-            let mut owner = Owner::new(&disk, options(Durability::Disk), round);
-            let position = owner.put_key(round as u8, 100).unwrap();
-            owner.settle();
-            positions.push(position);
-            drop(owner);
-            let mut seen = Vec::new();
-            let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-            let found = find(&shared, Path::new("simulated")).unwrap();
-            let report = found.recovery.replay(|record| seen.push(record.position)).unwrap();
+    for (is_full, step) in [(false, 41), (true, 13)] {
+        let mut went_on = 0;
+        for at in (0..changes.len()).step_by(step) {
+            let share = 0.7;
+            let random = &mut random;
+            let disk = after_crash(&changes[..at], Crash::PowerCut { share, random });
+            let (mut positions, mut before) = (Vec::new(), 0);
+            for round in 0..3 {
+                if is_full {
+                    fill(&disk);
+                }
+                let mut owner = Owner::new(&disk, options(Durability::Disk), round);
+                let Ok(position) = owner
+                    .log
+                    .append(Kind::Replacement, &[round as u8, 0, 0, 0, 0], &[7; 100])
+                else {
+                    assert!(is_full);
+                    break;
+                };
+                owner.wait_until(|owner| owner.log.durable() >= position);
+                positions.push(position);
+                drop(owner);
+                let seen = replayed(&disk, at);
+                assert!(seen.is_sorted() && seen.ends_with(&positions), "{at}: {positions:?}");
+                assert!(before == 0 || seen.len() == before + 1, "{at}: torn records came back");
+                before = seen.len();
+            }
+            went_on += usize::from(positions.len() == 3);
+        }
+        assert!(went_on > 5, "full {is_full}: only {went_on} of the logs went on");
+    }
+}
+
+fn replayed(disk: &SimulatedDisk, at: usize) -> Vec<Position> {
+    let mut seen = Vec::new();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let found = find(&shared, Path::new("simulated")).unwrap();
+    let report = found.recovery.replay(|record| seen.push(record.position)).unwrap();
+    assert!(
+        report.damage.iter().all(|damage| damage.kind == DamageKind::Index),
+        "{at}: {report:?}"
+    );
+    seen
+}
+
+#[test]
+fn a_second_power_cut_while_the_log_writes_behind_a_torn_tail_brings_nothing_back() {
+    let (changes, _) = record(Durability::Disk, 10);
+    let mut random = StdRng::seed_from_u64(10);
+    let mut went_on = 0;
+    for at in (0..changes.len()).step_by(17) {
+        let (share, random) = (0.8, &mut random);
+        let disk = after_crash(&changes[..at], Crash::PowerCut { share, random });
+        fill(&disk);
+        let before = replayed(&disk, at);
+        let torn = disk.copy();
+        let mut owner = Owner::new(&disk, options(Durability::Disk), 1);
+        let Ok(position) = owner.log.append(Kind::Replacement, &[1, 0, 0, 0, 0], &[7; 100]) else {
+            continue;
+        };
+        went_on += 1;
+        owner.wait_until(|owner| owner.log.durable() >= position);
+        drop(owner);
+        let since = disk.changes().split_off(torn.changes().len());
+        for end in 0..=since.len() {
+            let disk = after_crash_of(&torn, &since[..end], Crash::PowerCut { share, random });
+            let seen = replayed(&disk, at);
+            let (kept, new) = seen.split_at(before.len().min(seen.len()));
+            assert_eq!(kept, before, "{at}, {end}");
+            assert!(new.is_empty() || new == [position], "{at}, {end}: {new:?}");
             assert!(
-                report.damage.iter().all(|damage| damage.kind == DamageKind::Index),
-                "{at}: {report:?}"
+                new == [position] || promised(&since[..end]) < position,
+                "{at}, {end}: it was durable"
             );
-            assert!(seen.is_sorted() && seen.ends_with(&positions), "{at}: {positions:?}");
-            assert!(before == 0 || seen.len() == before + 1, "{at}: torn records came back");
-            before = seen.len();
         }
     }
+    assert!(went_on > 5, "only {went_on} of the logs went on");
 }

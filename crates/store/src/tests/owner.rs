@@ -94,6 +94,30 @@ impl Owner {
         }
     }
 
+    /// The next process, after a clean end or a kill, with all that this one knew.
+    pub(super) fn restarted(self, options: Options, is_killed: bool) -> Owner {
+        let Owner { log, disk, .. } = self;
+        if is_killed {
+            drop(log);
+        } else {
+            log.close().unwrap();
+        }
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let (log, recovery) = Log::start(&shared, Path::new("simulated"), options, None).unwrap();
+        recovery.replay(|_| ()).unwrap();
+        Owner {
+            log,
+            disk,
+            random: self.random,
+            current: self.current,
+            history: self.history,
+            pending: Vec::new(),
+            events: Vec::new(),
+            number: self.number,
+            group: None,
+        }
+    }
+
     /// A turn of a loop: some records, then a submit, and sometimes a wait.
     pub(super) fn turn(&mut self) {
         if self.random.random_bool(0.2) {

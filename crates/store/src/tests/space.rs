@@ -78,6 +78,20 @@ fn the_limit_of_the_log_is_kept_and_behaves_like_a_full_disk() {
 }
 
 #[test]
+fn the_reserve_of_a_full_disk_outlasts_a_stop_and_a_kill() {
+    for is_killed in [false, true] {
+        let disk = SimulatedDisk::default();
+        let mut owner = Owner::new(&disk, small(Durability::Disk), 26);
+        disk.set_capacity(Some(6 * (64 << 10)));
+        fill(&mut owner);
+        // A second one finds what the first one wrote on, as it left it.
+        let owner = owner.restarted(small(Durability::Disk), is_killed);
+        let mut owner = owner.restarted(small(Durability::Disk), is_killed);
+        assert_recovers(&mut owner, &disk);
+    }
+}
+
+#[test]
 fn a_full_log_moves_what_is_live_out_of_the_oldest_segment() {
     let disk = SimulatedDisk::default();
     let options = Options {
