@@ -27,12 +27,16 @@ TAKES_IT_IN_3_1_1 = [
 CUTS = "test_network.py::test_a_hundred_cuts_under_load_lose_and_double_nothing"
 FLOOD = "100_000_connects_that_never_end_leave_others_served_and_memory_bounded"
 IDS = "test_flow_control.py::test_what_finds_no_packet_id_in_flight_waits_until_one_is_acknowledged"
+HANDSHAKES = "test_before_connect.py::test_handshakes_that_never_end_keep_nobody_out_at_any_door"
+DOORS = ["tls, half of its hello", "tls, no answer to the server's", "websocket, half of its upgrade",
+         "secure websocket, no answer"]  # fmt: skip
 
 DEVIATIONS: dict[str, str] = {
     **{f"{PROTOCOL_ERRORS}[{case}]": SILENT for case in CLOSES_SILENTLY},
     **{f"{PROTOCOL_ERRORS}[{case}]": LENIENT for case in TAKES_IT},
     **{f"test_malformed.py::test_in_3_1_1_it_closes_the_connection[{case}]": LENIENT for case in TAKES_IT_IN_3_1_1},
     **{f"{CUTS}[{seed}]": "loses acknowledged messages, and sends others out of order" for seed in (1, 2)},
+    **{f"{HANDSHAKES}[{door}]": "keeps all of them" for door in DOORS},
     f"{IDS}[default]": "sends two for one PUBACK",
     f"{IDS}[65535]": "uses packet ids that are in flight again",
     f"test_before_connect.py::test_{FLOOD}": "keeps all of them until it has no descriptors left",

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -10,6 +11,7 @@ import pytest
 
 import raw
 import wire
+from credentials import context
 from raw import Closed
 from wire import Kind
 
@@ -94,6 +96,49 @@ def test_100_000_connects_that_never_end_leave_others_served_and_memory_bounded(
     assert served > 20
     assert rss_bytes - before < 32 * MIB
     assert descriptors < 4_000
+
+
+def client_hello() -> bytes:
+    """What a client of TLS sends first."""
+    out = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname="localhost").do_handshake()
+    return out.read()
+
+
+UPGRADE = b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nX: "
+HALF = {
+    "tls, half of its hello": ("tls_port", lambda: client_hello()[:200]),
+    "tls, no answer to the server's": ("tls_port", client_hello),
+    "websocket, half of its upgrade": ("websocket_port", lambda: UPGRADE + b"x" * 2_000),
+    "secure websocket, no answer": ("secure_websocket_port", client_hello),
+}
+
+
+@pytest.mark.parametrize(("door", "opening"), HALF.values(), ids=HALF.keys())
+def test_handshakes_that_never_end_keep_nobody_out_at_any_door(start, authority, name, door, opening):
+    """Five thousand, more than may be under way: the oldest are given up, and who finishes gets in."""
+    certificate, key = authority.issue("server", "/CN=localhost")
+    own = start(websocket=True, tls={"certificate": certificate, "key": key})
+    served_over_tls(own, authority, name)
+    before = own.rss_bytes()
+    flood = Flood(getattr(own, door), opening())
+    flood.run(5_000)
+    served_over_tls(own, authority, name)
+    assert own.rss_bytes() - before < 64 * MIB
+    assert own.descriptors() < 4_000
+    flood.end()
+    assert flood.failure is None
+
+
+def served_over_tls(own, authority, name: str) -> None:
+    """A client gets in at the door of TLS and hears itself. paho could not: it waits for no descriptor above 1,023."""
+    stream = socket.create_connection(("127.0.0.1", own.tls_port), raw.PATIENCE_S)
+    with context(authority.certificate).wrap_socket(stream) as secured:
+        one = raw.Connection(secured).open(name)
+        one.subscribe(name)
+        one.publish(name, b"served")
+        assert one.expect(Kind.PUBLISH).payload == b"served"
 
 
 def test_a_remaining_length_of_256_mb_before_connect_takes_no_memory(start, dial, client, name):

@@ -105,6 +105,36 @@ def test_an_unsubscribe_survives_a_kill(start, dial):
     dial(to=own).open("one", **KEPT).ping()
 
 
+@pytest.mark.parametrize("delay_s", [0, 1])
+def test_the_will_of_a_lasting_session_survives_a_kill_and_comes_once(start, dial, delay_s):
+    """MQTT-3.1.2-8: its connection ended with the broker, without a DISCONNECT."""
+    own = start()
+    dial(to=own).open("watcher", **KEPT).subscribe([("wills", 1)])
+    will = wire.Will("wills", qos=1, properties=[("will_delay_interval", delay_s)])
+    dial(to=own).open("one", will=will, **KEPT)
+    own.kill()
+    own.start()
+    watcher = dial(to=own).open("watcher", **KEPT)
+    got = watcher.expect(Kind.PUBLISH)
+    assert got.payload == b"gone"
+    watcher.answer(Kind.PUBACK, got.packet_id)
+    watcher.leave()
+    own.stop()
+    own.start()
+    dial(to=own).open("watcher", **KEPT).ping()
+
+
+def test_the_will_of_a_client_that_took_its_leave_stays_void_after_a_kill(start, dial):
+    """MQTT-3.1.2-10."""
+    own = start()
+    dial(to=own).open("watcher", **KEPT).subscribe([("wills", 1)])
+    dial(to=own).open("one", will=wire.Will("wills", qos=1), **KEPT).leave()
+    dial(to=own).open("one", **KEPT).cut()
+    own.kill()
+    own.start()
+    dial(to=own).open("watcher", **KEPT).ping()
+
+
 def test_an_owed_pubrel_survives_a_kill(start, dial):
     """MQTT-4.3.3-7 with promise 3."""
     own = start()
