@@ -40,7 +40,10 @@ impl Broker {
             Some(delivery) if !is_due(delivery) => return self.abort(now, slot, ReasonCode::ProtocolError, out),
             Some(_) => {}
         }
-        let (id, delivery) = (session.id, session.outgoing.complete(packet_id));
+        let id = session.id;
+        let delivery = self
+            .sessions
+            .change(slot, |session| session.outgoing.complete(packet_id));
         if let Some(delivery) = delivery {
             self.settle(id, &delivery, out);
         }

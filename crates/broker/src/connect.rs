@@ -60,7 +60,8 @@ impl Broker {
         }
     }
 
-    /// Ends an old connection of the session, and the session itself if the client wants a new one. What is left.
+    /// Ends an old connection of the session, which is its owner no more, and the session itself if the client wants a
+    /// new one. What is left.
     fn take_over(&mut self, now: Now, owner: &str, id: &str, clean_start: bool, out: &mut dyn Sink) -> Option<Slot> {
         let old = self.sessions.find(owner, id)?;
         self.abort(now, old, ReasonCode::SessionTakenOver, out);
@@ -89,24 +90,26 @@ impl Broker {
         let live = self.live(now, conn, connect);
         let expiry_s = connect.session_expiry_s().min(self.limits.session_expiry_s);
         let session = self.sessions.get_mut(slot);
-        let before = std::mem::replace(&mut session.expiry_s, expiry_s);
+        let will = connect.will.as_ref().map(|will| Box::new(owned_will(will)));
+        let before = (
+            std::mem::replace(&mut session.expiry_s, expiry_s),
+            std::mem::replace(&mut session.will, will),
+        );
         session.live = Some(Box::new(live));
         let Ok(after) = self.log_session(now, slot, out) else {
             self.give_up(now, slot, before, out);
             return Err(Full);
         };
-        let session = self.sessions.get_mut(slot);
-        session.will = connect.will.as_ref().map(|will| Box::new(owned_will(will)));
         self.sessions.connect(conn, slot);
         self.arm(slot);
         Ok(after)
     }
 
     /// The log could not take the session: a new one is gone, an old one stays as it was.
-    fn give_up(&mut self, now: Now, slot: Slot, expiry_s: u32, out: &mut dyn Sink) {
+    fn give_up(&mut self, now: Now, slot: Slot, before: (u32, Option<Box<Will>>), out: &mut dyn Sink) {
         let session = self.sessions.get_mut(slot);
         session.live = None;
-        session.expiry_s = expiry_s;
+        (session.expiry_s, session.will) = before;
         if !session.is_persistent() {
             self.end(now, slot, out);
         }

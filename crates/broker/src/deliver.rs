@@ -6,10 +6,12 @@ use mqtt::{Packet, PacketId, Publish, PublishProperties, QoS};
 
 use crate::aliases::Alias;
 use crate::fanout::Fanout;
+use crate::held::NEVER_MS;
 use crate::ids::{HeldId, Slot};
 use crate::message::decode_body;
 use crate::outgoing::{Delivery, State, packet_id};
 use crate::publish::{Passing, aged};
+use crate::queue::{Entry, Logged, What};
 use crate::session::Live;
 use crate::{Broker, ConnId, Dropped, Now, Position, Sink};
 
@@ -31,7 +33,7 @@ impl Broker {
         &mut self,
         at: usize,
         passing: &mut Passing<'_>,
-        refused: bool,
+        refused: Option<Dropped>,
         fanout: &mut Fanout,
         out: &mut dyn Sink,
     ) -> bool {
@@ -39,11 +41,13 @@ impl Broker {
         match one.seq {
             None if one.qos == QoS::AtMostOnce => self.deliver_at_most_once(at, passing, fanout, out),
             None => false,
-            Some(_) if refused && one.logged && self.sessions.get(one.slot).live.is_none() => {
-                out.dropped(Dropped::LogFull);
-                false
-            }
-            Some(seq) => self.deliver_acknowledged(at, seq, refused, passing, fanout, out),
+            Some(seq) => match refused.filter(|_| one.logged) {
+                Some(why) if self.sessions.get(one.slot).live.is_none() => {
+                    out.dropped(why);
+                    false
+                }
+                refused => self.deliver_acknowledged(at, seq, refused.is_some(), passing, fanout, out),
+            },
         }
     }
 
@@ -83,7 +87,7 @@ impl Broker {
         let one = fanout.matches[at];
         let is_logged = one.logged && !refused;
         let session = self.sessions.get(one.slot);
-        let after_commit = is_logged && passing.is_resent_if_lost && one.qos == QoS::ExactlyOnce;
+        let after_commit = is_logged && passing.comes_again_if_lost && one.qos == QoS::ExactlyOnce;
         let leaves = !after_commit && session.takes_now(seq, |conn| out.has_room(conn));
         let is_needed_again = (session.is_persistent() || one.group.is_some()) && !passing.is_transient();
         let held = (!leaves || is_needed_again).then(|| self.hold(is_logged, passing, fanout));
@@ -102,7 +106,7 @@ impl Broker {
         if leaves {
             self.send_at_once(one.slot, delivery, passing.message.publish, ids, out)
         } else {
-            self.let_wait(one.slot, delivery)
+            self.let_wait(one.slot, delivery, passing, fanout)
         }
     }
 
@@ -123,7 +127,7 @@ impl Broker {
         };
         match transmit(live, publish, &look, out) {
             Ok(()) => {
-                session.outgoing.sent(delivery);
+                self.sessions.change(slot, |session| session.outgoing.sent(delivery));
                 true
             }
             Err(why) => {
@@ -136,15 +140,42 @@ impl Broker {
     }
 
     /// Puts a message behind those that wait. Whether there is a connection to wait for.
-    fn let_wait(&mut self, slot: Slot, delivery: Delivery) -> bool {
+    fn let_wait(&mut self, slot: Slot, delivery: Delivery, passing: &mut Passing<'_>, fanout: &Fanout) -> bool {
         let held = delivery.held.map(|id| self.held.get(id));
         if let Some(held) = held.filter(|_| delivery.after_commit) {
             self.awaiting.push_back((held.position, slot));
         }
         let len = held.map_or(0, |held| held.len);
-        let session = self.sessions.get_mut(slot);
-        session.outgoing.wait(delivery, len);
-        session.live.is_some()
+        let entry = match self.folded(&delivery).filter(|_| fanout.logged == 1) {
+            Some(logged) => {
+                // From here on the queue knows the record, and nobody else does.
+                if let Some(id) = passing.logged.take() {
+                    self.held.fold(id);
+                }
+                Entry {
+                    seq: delivery.seq,
+                    what: What::Logged(logged),
+                }
+            }
+            None => Entry::of(delivery),
+        };
+        self.sessions.change(slot, |session| {
+            session.outgoing.wait(entry, len);
+            session.live.is_some()
+        })
+    }
+
+    /// The delivery, where only the log has its message and there is nothing else to know of it.
+    fn folded(&self, delivery: &Delivery) -> Option<Logged> {
+        let held = self.held.get(delivery.held?);
+        let is_plain = delivery.group.is_none() && delivery.ids.is_empty() && !delivery.after_commit;
+        let is_in_log_alone = held.is_logged() && held.body.is_none() && held.expires_at_ms == NEVER_MS;
+        (is_plain && is_in_log_alone).then_some(Logged {
+            position: held.position,
+            len: held.len,
+            qos: delivery.qos,
+            retain: delivery.retain,
+        })
     }
 
     /// [`Sink::has_room`] is true again, or for the first time.
@@ -163,9 +194,10 @@ impl Broker {
     /// Sends or drops the first message that waits; false if it has to go on waiting.
     fn send_next(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> bool {
         let session = self.sessions.get_mut(slot);
-        let Some(live) = session.live.as_mut().filter(|live| out.has_room(live.conn)) else {
+        let Some(live) = session.live.as_ref().filter(|live| out.has_room(live.conn)) else {
             return false;
         };
+        session.outgoing.unfold(1, &mut self.held);
         let Some(next) = session.outgoing.sendable(live.window) else {
             return false;
         };
@@ -180,10 +212,12 @@ impl Broker {
             self.load_ahead(slot, out);
             return false;
         }
-        let (body, expires_at_ms) = (message.body.clone(), message.expires_at_ms);
-        let Some(delivery) = session.outgoing.take_next(message.len) else {
+        let (body, len, expires_at_ms) = (message.body.clone(), message.len, message.expires_at_ms);
+        let Some(delivery) = self.sessions.change(slot, |session| session.outgoing.take_next(len)) else {
             return false;
         };
+        let session = self.sessions.get_mut(slot);
+        let Some(live) = &mut session.live else { return false };
         let sent = match body.as_deref().and_then(decode_body) {
             _ if is_expired => Err(Dropped::Expired),
             None => Err(Dropped::Damaged),
@@ -213,12 +247,13 @@ impl Broker {
             delivery.held = None;
             delivery.ids = Box::default();
         }
-        self.sessions.get_mut(slot).outgoing.sent(delivery);
+        self.sessions.change(slot, |session| session.outgoing.sent(delivery));
     }
 
     /// Asks for the next messages of the queue that only the log has.
     fn load_ahead(&mut self, slot: Slot, out: &mut dyn Sink) {
         let Broker { sessions, held, .. } = self;
+        sessions.get_mut(slot).outgoing.unfold(LOAD_AHEAD, held);
         for delivery in sessions.get(slot).outgoing.upcoming(LOAD_AHEAD) {
             if let Some(id) = delivery.held.filter(|id| held.get(*id).body.is_none()) {
                 load(held, id, slot, out);
@@ -240,8 +275,10 @@ impl Broker {
     pub fn loaded(&mut self, now: Now, position: Position, body: Option<&[u8]>, out: &mut dyn Sink) {
         // A body without bytes is no message, so that what is damaged is dropped where it would be sent.
         for slot in self.held.loaded(position, body.unwrap_or_default()) {
-            if self.sessions.try_get(slot).is_some() {
-                self.flush(now, slot, out);
+            match self.sessions.try_get(slot).map(|session| session.live.is_some()) {
+                Some(true) => self.flush(now, slot, out),
+                Some(false) => self.go_on_passing(now, slot, out),
+                None => {}
             }
         }
     }

@@ -1,9 +1,12 @@
 //! To whom a logged message goes: the list in its record, read without allocating.
 
+use std::num::NonZeroU32;
+
 use mqtt::QoS;
 
+use crate::ids::GroupId;
 use crate::record::{Damaged, SessionId};
-use crate::record_bytes;
+use crate::record_bytes::{self, MESSAGE, RETAIN};
 use crate::wire::{self, Reader};
 
 /// The sessions that a message is for, as the log's bytes have them.
@@ -23,11 +26,14 @@ pub struct Delivered<'a> {
     pub qos: QoS,
     /// Retain flag of the delivery.
     pub retain: bool,
+    /// The group whose member the session is, where another one may get it instead.
+    pub(crate) group: Option<GroupId>,
     ids: Reader<'a>,
     ids_len: u32,
 }
 
-const RETAIN: u8 = 4;
+/// Beside QoS and retain flag: the number of a group follows.
+const GROUP: u8 = 8;
 
 impl<'a> Deliveries<'a> {
     #[cfg(test)]
@@ -51,27 +57,43 @@ impl<'a> Deliveries<'a> {
 
 impl<'a> Delivered<'a> {
     /// Appends one delivery to the bytes of a list.
-    pub(crate) fn put(out: &mut Vec<u8>, session: SessionId, seq: u64, qos: QoS, retain: bool, ids: &[u32]) {
+    pub(crate) fn put(
+        out: &mut Vec<u8>,
+        session: SessionId,
+        seq: u64,
+        (qos, retain): (QoS, bool),
+        group: Option<GroupId>,
+        ids: &[u32],
+    ) {
         wire::put(out, session.0);
         wire::put(out, seq);
-        out.push(qos as u8 | if retain { RETAIN } else { 0 });
+        let (retain, grouped) = (if retain { RETAIN } else { 0 }, group.map_or(0, |_| GROUP));
+        out.push(qos as u8 | retain | grouped);
+        if let Some(group) = group {
+            wire::put(out, group.0.get().into());
+        }
         wire::put(out, ids.len() as u64);
         ids.iter().for_each(|id| wire::put(out, u64::from(*id)));
     }
 
     fn read(from: &mut Reader<'a>) -> Result<Self, Damaged> {
         let (session, seq, flags) = (SessionId(from.u64()?), from.u64()?, from.u8()?);
+        let group = match flags & GROUP {
+            0 => None,
+            _ => Some(GroupId(NonZeroU32::new(from.u32()?).ok_or(Damaged)?)),
+        };
         let ids_len = from.u32()?;
         let ids = *from;
         for _ in 0..ids_len {
             from.u32()?;
         }
-        let qos = record_bytes::qos(flags & !RETAIN)?;
+        let qos = record_bytes::qos(flags & !(RETAIN | GROUP))?;
         Ok(Delivered {
             session,
             seq,
             qos,
             retain: flags & RETAIN != 0,
+            group,
             ids,
             ids_len,
         })
@@ -87,6 +109,32 @@ impl<'a> Delivered<'a> {
     }
 }
 
+/// A message for one session that never expires, with nothing to know of it but QoS and retain flag: its whole meta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlainMessage {
+    pub(crate) session: SessionId,
+    pub(crate) seq: u64,
+    pub(crate) qos: QoS,
+    pub(crate) retain: bool,
+}
+
+impl PlainMessage {
+    /// `None` if it is another record, or none.
+    #[inline]
+    pub(crate) fn decode(meta: &[u8]) -> Option<PlainMessage> {
+        let rest = meta.strip_prefix(&[MESSAGE, 0])?;
+        let mut from = Reader { rest };
+        let (session, seq) = (SessionId(from.u64().ok()?), from.u64().ok()?);
+        let [flags, 0] = *from.rest else { return None };
+        Some(PlainMessage {
+            session,
+            seq,
+            qos: record_bytes::qos(flags & !RETAIN).ok()?,
+            retain: flags & RETAIN != 0,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,29 +142,61 @@ mod tests {
     #[test]
     fn a_list_comes_back_as_it_went() {
         let mut bytes = Vec::new();
-        Delivered::put(&mut bytes, SessionId(1), 1 << 40, QoS::AtLeastOnce, true, &[]);
-        Delivered::put(
-            &mut bytes,
-            SessionId(1 << 40),
-            2,
-            QoS::ExactlyOnce,
-            false,
-            &[1, 268_435_455],
-        );
+        let group = NonZeroU32::new(300).map(GroupId);
+        let (once, twice) = ((QoS::AtLeastOnce, true), (QoS::ExactlyOnce, false));
+        Delivered::put(&mut bytes, SessionId(1), 1 << 40, once, None, &[]);
+        let first_len = bytes.len();
+        Delivered::put(&mut bytes, SessionId(1 << 40), 2, twice, group, &[1, 268_435_455]);
         let list = Deliveries::check(&bytes).expect("well-formed");
         let seen: Vec<_> = list
             .iter()
-            .map(|one| (one.session.0, one.seq, one.qos, one.retain, one.subscription_ids()))
+            .map(|one| {
+                (
+                    one.session.0,
+                    one.seq,
+                    (one.qos, one.retain),
+                    one.group,
+                    one.subscription_ids(),
+                )
+            })
             .collect();
         let expected = [
-            (1, 1 << 40, QoS::AtLeastOnce, true, Box::from([])),
-            (1 << 40, 2, QoS::ExactlyOnce, false, Box::from([1, 268_435_455])),
+            (1, 1 << 40, once, None, Box::from([])),
+            (1 << 40, 2, twice, group, Box::from([1, 268_435_455])),
         ];
         assert_eq!(seen, expected);
         assert!(
             (1..bytes.len())
-                .filter(|end| *end != 9)
+                .filter(|end| *end != first_len)
                 .all(|end| Deliveries::check(&bytes[..end]).is_err())
         );
+    }
+
+    #[test]
+    fn a_message_with_anything_to_know_of_it_is_not_plain() {
+        let meta = |expires, sessions, group, ids: &[u32]| {
+            let mut meta = vec![MESSAGE, expires];
+            for session in 0..sessions {
+                let look = (QoS::ExactlyOnce, true);
+                Delivered::put(&mut meta, SessionId(300 + session), 70_000, look, group, ids);
+            }
+            PlainMessage::decode(&meta)
+        };
+        let plain = PlainMessage {
+            session: SessionId(300),
+            seq: 70_000,
+            qos: QoS::ExactlyOnce,
+            retain: true,
+        };
+        assert_eq!(meta(0, 1, None, &[]), Some(plain));
+        let group = NonZeroU32::new(1).map(GroupId);
+        let others = [
+            meta(9, 1, None, &[]),
+            meta(0, 0, None, &[]),
+            meta(0, 2, None, &[]),
+            meta(0, 1, group, &[]),
+            meta(0, 1, None, &[5]),
+        ];
+        assert!(others.iter().all(Option::is_none), "{others:?}");
     }
 }

@@ -24,11 +24,24 @@ pub(crate) struct Match {
 
 const NO_ID: u32 = u32::MAX;
 
+/// Where a message comes from, and so what becomes of it when it is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Somebody published it. At QoS 2 it will come again and goes to nobody, else to all that are connected.
+    #[default]
+    Publisher,
+    /// A member of a shared subscription that has left, and keeps what is refused.
+    Leaver,
+    /// A member of a shared subscription whose session ends: what is refused goes to those that are connected.
+    Ender,
+}
+
 /// The matches of one message, and what is needed to put them together.
 #[derive(Debug, Default)]
 pub(crate) struct Fanout {
-    /// The message was another member's of a shared subscription: nobody else has it.
-    pub(crate) is_inherited: bool,
+    pub(crate) source: Source,
+    /// A session that asked for the message has no room for it, and its publisher is to be told.
+    pub(crate) is_refused: bool,
     round: u64,
     pub(crate) matches: Vec<Match>,
     groups: Vec<GroupId>,
@@ -37,6 +50,8 @@ pub(crate) struct Fanout {
     ids_of_one: Vec<u32>,
     /// The list of deliveries of the message's record.
     pub(crate) list: Vec<u8>,
+    /// How many are on it.
+    pub(crate) logged: usize,
     /// The message as it is logged and kept.
     pub(crate) body: Vec<u8>,
 }
@@ -47,6 +62,8 @@ impl Fanout {
         self.groups.clear();
         self.ids.clear();
         self.list.clear();
+        self.logged = 0;
+        self.is_refused = false;
         self.body.clear();
     }
 

@@ -70,7 +70,7 @@ impl HeldMessages {
         self.memory_bytes
     }
 
-    /// Bytes of all messages, in memory or not.
+    /// Bytes of all messages, in memory or not, folded or not.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -80,6 +80,28 @@ impl HeldMessages {
         self.bytes += u64::from(held.len);
         let index = self.slab.insert(held);
         HeldId(NonZeroU32::new(index + 1).expect("counts from one"))
+    }
+
+    /// Forgets a message that one queue alone needs and knows the record of, but for its bytes.
+    pub(crate) fn fold(&mut self, id: HeldId) {
+        let held = self.slab.take(index(id));
+        debug_assert!(held.body.is_none() && held.holders == 1, "nobody else needs it");
+    }
+
+    /// A message of which a queue has known the record so far.
+    pub(crate) fn unfold(&mut self, held: Held) -> HeldId {
+        self.bytes -= u64::from(held.len);
+        self.insert(held)
+    }
+
+    /// Counts the bytes of a message that one queue knows the record of.
+    pub(crate) fn add_folded(&mut self, len: u32) {
+        self.bytes += u64::from(len);
+    }
+
+    /// Such a message is needed no more.
+    pub(crate) fn drop_folded(&mut self, len: u32) {
+        self.bytes -= u64::from(len);
     }
 
     /// Replaces every deadline that is one.
@@ -121,6 +143,11 @@ impl HeldMessages {
             waiting.push(slot);
         }
         first
+    }
+
+    /// Whether the message is being read back.
+    pub(crate) fn is_loading(&self, id: HeldId) -> bool {
+        self.loading.contains_key(&self.get(id).position.0)
     }
 
     /// The message has been read back; the sessions that waited for it.

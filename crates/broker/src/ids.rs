@@ -11,7 +11,7 @@ pub(crate) type Slot = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct HeldId(pub(crate) NonZeroU32);
 
-/// A group of a shared subscription; never used again.
+/// A group of a shared subscription; never used again, over restarts too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct GroupId(pub(crate) NonZeroU32);
 

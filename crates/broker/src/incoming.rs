@@ -9,7 +9,7 @@ use crate::Position;
 /// Packet identifiers of messages that were delivered onward and not released by their sender, with their records.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    ids: VecDeque<(PacketId, Position)>,
+    pub(crate) ids: VecDeque<(PacketId, Position)>,
 }
 
 impl Incoming {

@@ -3,7 +3,9 @@
 use mqtt::{Disconnect, ReasonCode};
 
 use crate::ids::Slot;
-use crate::outgoing::{Delivery, State};
+use crate::log::give_up;
+use crate::outgoing::State;
+use crate::queue::What;
 use crate::session::Session;
 use crate::{Broker, ConnId, Dropped, Now, Position, Record, Sink};
 
@@ -50,12 +52,14 @@ impl Broker {
         let Some(live) = session.live.take() else { return };
         session.ended_at_ms = now.monotonic_ms as i64;
         let (id, held) = (session.id, &self.held);
-        let dead = session
-            .outgoing
-            .disconnected(|delivery| crate::log::len_of(held, delivery));
+        let dead = self.sessions.change(slot, |session| {
+            session
+                .outgoing
+                .disconnected(|delivery| crate::log::len_of(held, delivery))
+        });
         self.sessions.disconnect(live.conn);
         for delivery in dead {
-            drop_unsent(&delivery, Dropped::Offline, out);
+            drop_unsent(delivery.state, Dropped::Offline, out);
             self.settle(id, &delivery, out);
         }
         self.pass_on(now, slot, false, out);
@@ -68,27 +72,45 @@ impl Broker {
         self.arm(slot);
     }
 
-    /// The will of a session without connection, once its delay is over (MQTT-3.1.3-9).
-    pub(crate) fn fire_due_will(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
+    /// The will of a session without connection, once its delay is over (MQTT-3.1.3-9). Whether it was.
+    pub(crate) fn fire_due_will(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> bool {
         let session = self.sessions.get_mut(slot);
-        if session.will_at_ms().is_some_and(|at| at <= now.monotonic_ms) {
+        let is_due = session.will_at_ms().is_some_and(|at| at <= now.monotonic_ms);
+        if is_due {
             fire_will(session, out);
         }
+        is_due
     }
 
-    /// Ends a session without connection: its will, if still owed (MQTT-3.1.2-8), and all that is its.
+    /// Ends a session without connection: its will, if still owed (MQTT-3.1.2-8), and all that is its. Where members of
+    /// its groups are to get what only the log has, it departs first.
     pub(crate) fn end(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
         fire_will(self.sessions.get_mut(slot), out);
         self.pass_on(now, slot, true, out);
+        let departs = self.leaves_unread(slot, out) && self.depart(now, slot, out);
+        if !departs {
+            self.remove(slot, out);
+        }
+    }
+
+    /// Forgets a session, and drops what waits in it.
+    pub(crate) fn remove(&mut self, slot: Slot, out: &mut dyn Sink) {
         let mut session = self.sessions.remove(slot);
         self.timers.rearm(slot, session.armed_ms, None);
         for subscription in &session.subscriptions {
             self.unlink(slot, subscription);
         }
         self.forget_records(&session, out);
-        for delivery in session.outgoing.drain() {
-            drop_unsent(&delivery, Dropped::SessionEnded, out);
-            self.let_go(&delivery, out);
+        let sent_seq = session.outgoing.sent_seq();
+        for entry in session.outgoing.drain() {
+            drop_unsent(entry.state(sent_seq), Dropped::SessionEnded, out);
+            match entry.what {
+                What::Delivery(delivery) => self.let_go(&delivery, out),
+                What::Logged(logged) => {
+                    self.held.drop_folded(logged.len);
+                    give_up(logged.position, out);
+                }
+            }
         }
     }
 
@@ -115,8 +137,8 @@ fn fire_will(session: &mut Session, out: &mut dyn Sink) {
     }
 }
 
-fn drop_unsent(delivery: &Delivery, why: Dropped, out: &mut dyn Sink) {
-    if delivery.state == State::Waiting {
+pub(crate) fn drop_unsent(state: State, why: Dropped, out: &mut dyn Sink) {
+    if state == State::Waiting {
         out.dropped(why);
     }
 }

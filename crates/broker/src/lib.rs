@@ -12,6 +12,7 @@ mod broker;
 mod connect;
 mod deliver;
 mod deliveries;
+mod depart;
 mod fanout;
 mod held;
 mod ids;
@@ -23,11 +24,13 @@ mod message;
 mod outgoing;
 mod pass_on;
 mod publish;
+mod queue;
 mod receive;
 mod record;
 mod record_bytes;
 mod recovery;
 mod relocate;
+mod restored;
 mod retain;
 mod retained;
 mod session;
@@ -44,14 +47,20 @@ mod wire;
 
 pub use broker::Broker;
 pub use deliveries::{Delivered, Deliveries};
-pub use limits::Limits;
+pub use limits::{Limits, QueuePolicy};
 pub use message::{Keep, Message, OwnedMessage, Published, Received};
-pub use record::{Damaged, Record, SessionId};
+pub use record::{Damaged, LoggedWill, Record, SessionId};
 pub use recovery::Recovery;
 pub use sink::{Dropped, Full, Sink};
 pub use view::{SessionView, Statistics, SubscriptionView};
 
 /// A connection, as the hub that owns the sockets names it. Never used again for another one.
+///
+/// It is the owner epoch of its session: of each session at most one connection is the owner, and every takeover
+/// ([`Broker::connect`], which answers when it is done) makes a new one the owner and the old one nobody. All that a
+/// connection asks for names it, and what names one that is no owner (any more) is ignored: it changes and promises
+/// nothing. What was promised to an older owner and waits for the log is refused where it would be kept: the hub finds
+/// no connection of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(pub u64);
 

@@ -13,10 +13,12 @@ pub struct Limits {
     pub subscriptions_per_session: usize,
     /// Levels of a topic or filter. A deeper one is refused as invalid.
     pub topic_levels: usize,
-    /// Messages of QoS 1 and 2 that wait in one session. At the bound the newest is dropped and counted.
+    /// Messages of QoS 1 and 2 that wait in one session. At the bound `queue_policy` decides.
     pub queue_messages: usize,
     /// Their bytes.
     pub queue_bytes: u64,
+    /// What becomes of a message that finds such a queue full.
+    pub queue_policy: QueuePolicy,
     /// Bytes at the head of one session's queue that stay in memory; the rest is read back from the log.
     pub queue_memory_bytes: u64,
     /// Bytes of queued messages that stay in memory, in all sessions together.
@@ -44,6 +46,20 @@ pub struct Limits {
     pub keep_alive_s: Option<NonZeroU16>,
 }
 
+/// What becomes of a message for a session whose queue is full. Either way it is counted as
+/// [`Dropped::QueueFull`](crate::Dropped::QueueFull), and no other session that is connected waits for it or goes
+/// without, but for QoS 2 under `Refuse`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueuePolicy {
+    /// That session does not get it; its publisher is not told.
+    #[default]
+    DropNewest,
+    /// Its publisher is told: Quota exceeded to version 5, to 3.x no acknowledgement and a close. It is not kept for
+    /// anybody who is away, nor retained. At QoS 1 it still goes to all that are connected; at QoS 2 to nobody, since
+    /// they would have it twice when it comes again.
+    Refuse,
+}
+
 impl Broker {
     /// Other limits from now on. What exceeds a lowered one stays; what clients were told when they connected (receive
     /// maximum, topic alias maximum; in-flight, too) holds for them until they connect again.
@@ -60,6 +76,7 @@ impl Default for Limits {
             topic_levels: 128,
             queue_messages: 100_000,
             queue_bytes: 64 << 20,
+            queue_policy: QueuePolicy::DropNewest,
             queue_memory_bytes: 1 << 20,
             memory_bytes: 64 << 20,
             in_flight: NonZeroU16::new(1024).expect("not zero"),

@@ -3,6 +3,7 @@
 use crate::held::HeldMessages;
 use crate::ids::Slot;
 use crate::outgoing::{Delivery, State};
+use crate::session::Will;
 use crate::{Broker, Full, Now, Position, Record, SessionId, Sink};
 
 /// The `sent_seq` of a session that is connected: any of its messages may have been sent.
@@ -28,6 +29,13 @@ pub(crate) fn bury(tombstone: &Record<'_>, old: Position, out: &mut dyn Sink) ->
         return Ok(Position(0));
     }
     replace(tombstone, old, out)
+}
+
+/// Nothing needs the record any more, and another one says so: it is not written, or garbage.
+pub(crate) fn give_up(position: Position, out: &mut dyn Sink) {
+    if !out.cancel(position) {
+        out.release(position);
+    }
 }
 
 impl Broker {
@@ -63,6 +71,7 @@ impl Broker {
                 session.outgoing.sent_seq()
             },
             next_seq: session.outgoing.next_seq(),
+            will: session.will.as_deref().map(Will::logged),
         };
         session.record = replace(&record, old, out)?;
         Ok(session.record)
@@ -95,8 +104,8 @@ impl Broker {
     pub(crate) fn let_go(&mut self, delivery: &Delivery, out: &mut dyn Sink) {
         let Some(id) = delivery.held else { return };
         let position = self.held.get(id).position;
-        if self.held.let_go(id) && position != Position(0) && !out.cancel(position) {
-            out.release(position);
+        if self.held.let_go(id) && position != Position(0) {
+            give_up(position, out);
         }
     }
 }

@@ -45,8 +45,8 @@ pub struct Published {
     pub addressee_reached: bool,
     /// What must be durable before the publisher is told that it is safe; zero if nothing was promised.
     pub after: Position,
-    /// The log or the retained messages were full: [`ReasonCode::QuotaExceeded`] for
-    /// [`Broker::acknowledge`](crate::Broker::acknowledge).
+    /// The log was full, or a queue under [`QueuePolicy::Refuse`](crate::QueuePolicy::Refuse):
+    /// [`ReasonCode::QuotaExceeded`] for [`Broker::acknowledge`](crate::Broker::acknowledge).
     pub refused: bool,
 }
 
@@ -90,6 +90,17 @@ impl OwnedMessage {
             retain: publish.retain,
             body: body.into(),
         }
+    }
+
+    /// The message of which the log has these parts; `None` if they are none.
+    pub(crate) fn from_parts(qos: QoS, retain: bool, body: &[u8]) -> Option<OwnedMessage> {
+        decode_body(body)?;
+        let body = body.into();
+        Some(OwnedMessage { qos, retain, body })
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
     }
 
     /// The message as it would have arrived, without packet identifier and DUP.

@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 
 use mqtt::{PacketId, QoS};
 
+use crate::Position;
+use crate::held::HeldMessages;
 use crate::ids::{GroupId, HeldId};
+use crate::queue::{Entry, Queue, What};
 
 /// Packet identifiers, 1 to 65,535.
 const IDS: u64 = 65_535;
@@ -29,6 +32,23 @@ pub(crate) struct Delivery {
     pub(crate) state: State,
 }
 
+impl Delivery {
+    /// A number, and nothing to send under it.
+    pub(crate) fn bare(seq: u64) -> Delivery {
+        Delivery {
+            seq,
+            held: None,
+            group: None,
+            ids: Box::default(),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            transient: false,
+            after_commit: false,
+            state: State::Waiting,
+        }
+    }
+}
+
 /// How far a delivery has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -40,14 +60,20 @@ pub(crate) enum State {
     Released,
 }
 
+impl State {
+    /// That of a delivery which waits, where none after `sent_seq` has ever been sent: they are sent in order.
+    pub(crate) fn before(seq: u64, sent_seq: u64) -> State {
+        if seq <= sent_seq { State::Sent } else { State::Waiting }
+    }
+}
+
 /// The deliveries of QoS 1 and 2 of one session.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// To be sent, by seq; those sent on an earlier connection come first.
-    waiting: VecDeque<Delivery>,
+    /// To be sent; those sent on an earlier connection come first.
+    waiting: Queue,
     /// Sent on this connection and not acknowledged, or released; by seq.
     in_flight: VecDeque<Delivery>,
-    waiting_bytes: u64,
     next_seq: u64,
     /// No larger seq has ever been sent.
     sent_seq: u64,
@@ -55,24 +81,14 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     pub(crate) fn new() -> Self {
-        Outgoing {
-            waiting: VecDeque::new(),
-            in_flight: VecDeque::new(),
-            waiting_bytes: 0,
-            next_seq: 1,
-            sent_seq: 0,
-        }
+        Outgoing::restored(Queue::default(), VecDeque::new(), 1, 0)
     }
 
-    /// What a restart left: `deliveries` by seq.
-    pub(crate) fn restored(mut deliveries: Vec<Delivery>, bytes: u64, next_seq: u64, sent_seq: u64) -> Self {
-        let in_flight = deliveries
-            .extract_if(.., |delivery| delivery.state == State::Released)
-            .collect();
+    /// What a restart left: what waits, and what was `released`, by seq.
+    pub(crate) fn restored(waiting: Queue, released: VecDeque<Delivery>, next_seq: u64, sent_seq: u64) -> Self {
         Outgoing {
-            waiting: deliveries.into(),
-            in_flight,
-            waiting_bytes: bytes,
+            waiting,
+            in_flight: released,
             next_seq,
             sent_seq,
         }
@@ -92,10 +108,15 @@ impl Outgoing {
         self.sent_seq
     }
 
-    /// Puts a delivery of `len` bytes behind the others.
-    pub(crate) fn wait(&mut self, delivery: Delivery, len: u32) {
-        self.waiting_bytes += u64::from(len);
-        self.waiting.push_back(delivery);
+    /// Puts an entry of `len` bytes behind the others.
+    pub(crate) fn wait(&mut self, entry: Entry, len: u32) {
+        self.waiting.push(entry, len);
+    }
+
+    /// Makes deliveries of the first `count` that wait, so that [`Outgoing::sendable`] and [`Outgoing::upcoming`] know
+    /// them.
+    pub(crate) fn unfold(&mut self, count: usize, held: &mut HeldMessages) {
+        self.waiting.unfold(count, self.sent_seq, held);
     }
 
     /// The delivery to be sent next, unless `window` or the packet identifiers are used up.
@@ -120,8 +141,7 @@ impl Outgoing {
 
     /// Takes the next one out of those that wait.
     pub(crate) fn take_next(&mut self, len: u32) -> Option<Delivery> {
-        self.waiting_bytes -= u64::from(len);
-        self.waiting.pop_front()
+        self.waiting.pop(len)
     }
 
     /// A delivery has been sent: it is in flight.
@@ -166,41 +186,36 @@ impl Outgoing {
         }
         self.in_flight = released;
         for delivery in again.into_iter().rev() {
-            self.waiting_bytes += u64::from(len(&delivery));
-            self.waiting.push_front(delivery);
+            let len = len(&delivery);
+            self.waiting.push_front(delivery, len);
         }
-        dead.extend(self.extract(|delivery| delivery.transient, len));
+        dead.extend(self.waiting.extract(|delivery| delivery.transient, len));
         self.in_flight.shrink_to_fit();
         dead
     }
 
-    /// Takes all out that wait and are `wanted`.
+    /// Takes all deliveries out that wait and are `wanted`.
     pub(crate) fn extract(
         &mut self,
         wanted: impl Fn(&Delivery) -> bool,
         len: impl Fn(&Delivery) -> u32,
     ) -> Vec<Delivery> {
-        if !self.waiting.iter().any(&wanted) {
-            return Vec::new();
-        }
-        let (taken, left): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(wanted);
-        self.waiting_bytes -= taken.iter().map(|delivery| u64::from(len(delivery))).sum::<u64>();
-        self.waiting = left.into();
-        taken
+        self.waiting.extract(wanted, len)
     }
 
     /// Takes everything out.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Delivery> {
-        self.waiting_bytes = 0;
-        self.in_flight.drain(..).chain(self.waiting.drain(..))
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Entry> {
+        self.in_flight.drain(..).map(Entry::of).chain(self.waiting.drain())
     }
 
-    /// The delivery with this seq, wherever it is.
-    pub(crate) fn by_seq(&self, seq: u64) -> Option<&Delivery> {
-        let find = |list: &VecDeque<Delivery>| list.binary_search_by_key(&seq, |delivery| delivery.seq).ok();
-        match find(&self.in_flight) {
-            Some(at) => self.in_flight.get(at),
-            None => self.waiting.get(find(&self.waiting)?),
+    /// What the delivery with this seq holds, wherever it is.
+    pub(crate) fn holder(&mut self, seq: u64) -> Option<Holder<'_>> {
+        if let Ok(at) = self.in_flight.binary_search_by_key(&seq, |delivery| delivery.seq) {
+            return self.in_flight[at].held.map(Holder::Held);
+        }
+        match &mut self.waiting.find(seq)?.what {
+            What::Logged(logged) => Some(Holder::Record(&mut logged.position)),
+            What::Delivery(delivery) => delivery.held.map(Holder::Held),
         }
     }
 
@@ -213,9 +228,9 @@ impl Outgoing {
         released.map(|delivery| (packet_id(delivery.seq), delivery.held))
     }
 
-    /// The first of those that wait.
+    /// The deliveries among the first `count` of those that wait.
     pub(crate) fn upcoming(&self, count: usize) -> impl Iterator<Item = &Delivery> {
-        self.waiting.iter().take(count)
+        self.waiting.deliveries(count)
     }
 
     pub(crate) fn waiting_len(&self) -> usize {
@@ -223,12 +238,20 @@ impl Outgoing {
     }
 
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.waiting_bytes
+        self.waiting.bytes()
     }
 
     pub(crate) fn in_flight_len(&self) -> usize {
         self.in_flight.len()
     }
+}
+
+/// What a delivery needs of the log.
+pub(crate) enum Holder<'a> {
+    /// A held message, which may be others' too.
+    Held(HeldId),
+    /// The record at this position, which is its alone.
+    Record(&'a mut Position),
 }
 
 /// The packet identifier of a message, the same on every connection and after every restart.
@@ -243,15 +266,8 @@ mod tests {
 
     fn delivery(outgoing: &mut Outgoing) -> Delivery {
         Delivery {
-            seq: outgoing.take_seq(),
             held: HeldId(std::num::NonZeroU32::MIN).into(),
-            group: None,
-            ids: Box::default(),
-            qos: QoS::AtLeastOnce,
-            retain: false,
-            transient: false,
-            after_commit: false,
-            state: State::Waiting,
+            ..Delivery::bare(outgoing.take_seq())
         }
     }
 
@@ -309,7 +325,7 @@ mod tests {
         let ids: Vec<_> = (0..4).map(|_| sent(&mut outgoing)).collect();
         outgoing.in_flight(ids[1]).expect("in flight").state = State::Released;
         let late = delivery(&mut outgoing);
-        outgoing.wait(late, 0);
+        outgoing.wait(Entry::of(late), 0);
         assert!(outgoing.disconnected(|_| 0).is_empty());
         let order: Vec<_> = outgoing
             .upcoming(9)

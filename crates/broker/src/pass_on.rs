@@ -2,38 +2,73 @@
 
 use mqtt::{Publish, QoS};
 
-use crate::fanout::Fanout;
-use crate::ids::Slot;
+use crate::deliver::load;
+use crate::fanout::{Fanout, Source};
+use crate::ids::{HeldId, Slot};
 use crate::message::decode_body;
 use crate::outgoing::{Delivery, State};
 use crate::publish::aged;
 use crate::shared::{Member, Readiness};
 use crate::{Broker, Dropped, Keep, Message, Now, Sink};
 
+/// Messages of one session that are read back at a time to be passed on.
+const PASS_AHEAD: usize = 128;
+
+/// What may be passed on of a session.
+#[derive(Debug, Default)]
+struct Estate {
+    /// What is in memory, by seq, and who is to get it.
+    heirs: Vec<(Delivery, Member)>,
+    /// What only the log has.
+    unread: Vec<HeldId>,
+}
+
 impl Broker {
     /// Passes on the group messages of a session without connection: to members that are connected, or to any when
     /// the session is `ending`. A QoS 2 message that was sent stays where it is (MQTT-4.8.2-4, MQTT-4.8.2-5). For
-    /// its new member the message is a new one: DUP is not set.
+    /// its new member the message is a new one: DUP is not set. What only the log has is read back for it.
     pub(crate) fn pass_on(&mut self, now: Now, slot: Slot, ending: bool, out: &mut dyn Sink) {
-        let heirs = self.heirs(slot, ending, out);
-        if heirs.is_empty() {
-            return;
+        let estate = self.estate(slot, ending, out);
+        for id in estate.unread {
+            load(&mut self.held, id, slot, out);
+        }
+        let mut passed = Vec::with_capacity(estate.heirs.len());
+        for (delivery, heir) in estate.heirs {
+            if self.bequeath(now, &delivery, heir, ending, out) {
+                passed.push(delivery.seq);
+            }
         }
         let held = &self.held;
-        let session = self.sessions.get_mut(slot);
-        let is_inherited = |delivery: &Delivery| heirs.binary_search_by_key(&delivery.seq, |(seq, _)| *seq).is_ok();
-        let id = session.id;
-        let left = session
-            .outgoing
-            .extract(is_inherited, |delivery| crate::log::len_of(held, delivery));
-        for (delivery, (_, heir)) in left.iter().zip(heirs) {
-            self.bequeath(now, delivery, heir, out);
-            self.settle(id, delivery, out);
+        let is_passed = |delivery: &Delivery| passed.binary_search(&delivery.seq).is_ok();
+        let id = self.sessions.get(slot).id;
+        let left = self.sessions.change(slot, |session| {
+            session
+                .outgoing
+                .extract(is_passed, |delivery| crate::log::len_of(held, delivery))
+        });
+        left.iter().for_each(|delivery| self.settle(id, delivery, out));
+    }
+
+    /// A message of a session without connection has been read back: once all that were asked for are there, they are
+    /// passed on, and the next ones read.
+    pub(crate) fn go_on_passing(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
+        let ending = self.sessions.get(slot).is_departed();
+        let unread = self.estate(slot, ending, out).unread;
+        if unread.iter().any(|id| self.held.is_loading(*id)) {
+            return;
+        }
+        self.pass_on(now, slot, ending, out);
+        if ending {
+            self.bury_departed(slot, out);
         }
     }
 
-    /// Who is to get which of the deliveries, by seq. A message that only the log has stays.
-    fn heirs(&mut self, slot: Slot, ending: bool, out: &dyn Sink) -> Vec<(u64, Member)> {
+    /// Whether something of an ending session is still to be read back and passed on.
+    pub(crate) fn leaves_unread(&mut self, slot: Slot, out: &dyn Sink) -> bool {
+        !self.estate(slot, true, out).unread.is_empty()
+    }
+
+    fn estate(&mut self, slot: Slot, ending: bool, out: &dyn Sink) -> Estate {
         let Broker {
             sessions, groups, held, ..
         } = self;
@@ -51,23 +86,35 @@ impl Broker {
             })
         };
         let outgoing = &sessions.get(slot).outgoing;
-        outgoing
-            .upcoming(outgoing.waiting_len())
-            .filter(|delivery| !(delivery.qos == QoS::ExactlyOnce && delivery.state == State::Sent))
-            .filter(|delivery| delivery.held.is_some_and(|id| held.get(id).body.is_some()))
-            .filter_map(|delivery| Some((delivery.seq, choose(delivery)?)))
-            .collect()
+        let may_leave = |delivery: &&Delivery| !(delivery.qos == QoS::ExactlyOnce && delivery.state == State::Sent);
+        let mut estate = Estate::default();
+        for delivery in outgoing.upcoming(outgoing.waiting_len()).filter(may_leave) {
+            let (Some(id), Some(heir)) = (delivery.held, choose(delivery)) else {
+                continue;
+            };
+            match held.get(id).body {
+                Some(_) => estate.heirs.push((delivery.clone(), heir)),
+                None => estate.unread.push(id),
+            }
+            if estate.unread.len() == PASS_AHEAD {
+                break;
+            }
+        }
+        estate
     }
 
-    fn bequeath(&mut self, now: Now, delivery: &Delivery, heir: Member, out: &mut dyn Sink) {
+    /// Gives one message to one heir. False if it is refused, and stays where it is.
+    fn bequeath(&mut self, now: Now, delivery: &Delivery, heir: Member, ending: bool, out: &mut dyn Sink) -> bool {
         let Some(held) = delivery.held.map(|id| self.held.get(id).clone()) else {
-            return;
+            return false;
         };
         if held.expires_at_ms <= now.monotonic_ms {
-            return out.dropped(Dropped::Expired);
+            out.dropped(Dropped::Expired);
+            return true;
         }
         let Some(publish) = held.body.as_deref().and_then(decode_body) else {
-            return;
+            out.dropped(Dropped::Damaged);
+            return true;
         };
         let properties = aged(publish.properties, now, held.expires_at_ms);
         let publish = Publish {
@@ -84,7 +131,8 @@ impl Broker {
         };
         let qos = delivery.qos.min(heir.options.qos);
         let mut fanout = Fanout::to(heir.slot, qos, delivery.retain, heir.id, delivery.group);
-        fanout.is_inherited = true;
-        self.dispatch(now, &message, held.expires_at_ms, &mut fanout, out);
+        fanout.source = if ending { Source::Ender } else { Source::Leaver };
+        let published = self.dispatch(now, &message, held.expires_at_ms, &mut fanout, out);
+        ending || !published.refused
     }
 }

@@ -4,21 +4,23 @@ use mqtt::{PublishProperties, QoS};
 
 use crate::broker::unix_deadline;
 use crate::deliveries::{Delivered, Deliveries};
-use crate::fanout::Fanout;
+use crate::fanout::{Fanout, Source};
 use crate::held::{Held, NEVER_MS};
 use crate::ids::{HeldId, Slot};
+use crate::log::give_up;
 use crate::message::encode_body;
-use crate::{Broker, Dropped, Full, Keep, Message, Now, Position, Published, Record, Sink};
+use crate::{Broker, Dropped, Full, Keep, Message, Now, Position, Published, QueuePolicy, Record, Sink};
 
 /// A message on its way, and the copies that were made of it because somebody has to wait.
 pub(crate) struct Passing<'a> {
     pub(crate) message: &'a Message<'a>,
     pub(crate) expires_at_ms: u64,
-    /// Its publisher would send it again after a crash that swallows its records: no persistent session may have it
-    /// at QoS 2 before they are durable, or it would have it twice.
-    pub(crate) is_resent_if_lost: bool,
+    /// After a crash that swallows its records its publisher would send it again, or the member of a group that left
+    /// it would have it again: no persistent session may have it at QoS 2 before they are durable, or it would be had
+    /// twice.
+    pub(crate) comes_again_if_lost: bool,
     /// The copy that the log has, for persistent sessions.
-    logged: Option<HeldId>,
+    pub(crate) logged: Option<HeldId>,
     /// The copy that only memory has, for all others.
     unlogged: Option<HeldId>,
 }
@@ -30,8 +32,9 @@ impl Passing<'_> {
 }
 
 impl Broker {
-    /// Delivers a message to all that subscribed to its topic and retains it where asked to. Where the log is full,
-    /// a message of QoS 2 goes to nobody (it will come again), any other to those that are connected.
+    /// Delivers a message to all that subscribed to its topic and retains it where asked to. Where it is refused,
+    /// because the log is full or a queue under [`QueuePolicy::Refuse`], a message of QoS 2 goes to nobody (it will
+    /// come again), any other to those that are connected.
     pub fn publish(&mut self, now: Now, message: &Message<'_>, out: &mut dyn Sink) -> Published {
         let mut fanout = std::mem::take(&mut self.fanout);
         self.match_topic(message, &mut fanout, out);
@@ -49,29 +52,39 @@ impl Broker {
         fanout: &mut Fanout,
         out: &mut dyn Sink,
     ) -> Published {
-        let is_resent_if_lost = message.publish.qos == QoS::ExactlyOnce && self.is_from_persistent_session(message);
+        let comes_again_if_lost = message.publish.qos == QoS::ExactlyOnce
+            && (fanout.source != Source::Publisher || self.is_from_persistent_session(message));
         let mut passing = Passing {
             message,
             expires_at_ms,
-            is_resent_if_lost,
+            comes_again_if_lost,
             logged: None,
             unlogged: None,
         };
         self.number(&passing, fanout, out);
-        let promised = self.promise(now, &mut passing, fanout, out);
+        let promised = match fanout.is_refused {
+            true => Err(Dropped::QueueFull),
+            false => self
+                .promise(now, &mut passing, fanout, out)
+                .map_err(|Full| Dropped::LogFull),
+        };
         let mut published = Published {
             sessions: fanout.matches.len(),
             after: promised.unwrap_or_default(),
             refused: promised.is_err(),
             addressee_reached: false,
         };
-        // It will come again, unless it is what another member left: that would be gone.
-        if published.refused && message.publish.qos == QoS::ExactlyOnce && !fanout.is_inherited {
+        let goes_to_nobody = match fanout.source {
+            Source::Publisher => message.publish.qos == QoS::ExactlyOnce,
+            Source::Leaver => true,
+            Source::Ender => false,
+        };
+        if published.refused && goes_to_nobody {
             return published;
         }
         let mut sessions_reached = 0;
         for at in 0..fanout.matches.len() {
-            let reached = self.deliver(at, &mut passing, published.refused, fanout, out);
+            let reached = self.deliver(at, &mut passing, promised.err(), fanout, out);
             sessions_reached += usize::from(reached);
             published.addressee_reached |= reached && self.is_addressee(message, fanout.matches[at].slot);
         }
@@ -103,9 +116,7 @@ impl Broker {
         let position = self.held.get(id).position;
         self.held.get_mut(id).holders += 1;
         self.held.let_go(id);
-        if !out.cancel(position) {
-            out.release(position);
-        }
+        give_up(position, out);
     }
 
     fn is_from_persistent_session(&self, message: &Message<'_>) -> bool {
@@ -129,8 +140,12 @@ impl Broker {
             if one.qos == QoS::AtMostOnce {
                 continue;
             }
-            if let Some(why) = self.refusal(one.slot, len, passing, fanout.is_inherited, out) {
-                out.dropped(why);
+            if let Some(why) = self.refusal(one.slot, len, passing, fanout.source, out) {
+                let is_kept = fanout.source == Source::Leaver;
+                fanout.is_refused |= is_kept || why == Dropped::QueueFull && self.tells_publisher(passing);
+                if !is_kept {
+                    out.dropped(why);
+                }
                 continue;
             }
             let session = self.sessions.get_mut(one.slot);
@@ -146,13 +161,19 @@ impl Broker {
         }
     }
 
+    /// Whether the publisher is told of a full queue: where it is a client, and waits for an answer.
+    fn tells_publisher(&self, passing: &Passing<'_>) -> bool {
+        let is_asked_for = self.limits.queue_policy == QueuePolicy::Refuse;
+        is_asked_for && passing.message.from.is_some() && passing.message.keep == Keep::Always
+    }
+
     /// Why a session cannot take another message that may have to wait.
     fn refusal(
         &self,
         slot: Slot,
         len: usize,
         passing: &Passing<'_>,
-        is_inherited: bool,
+        source: Source,
         out: &dyn Sink,
     ) -> Option<Dropped> {
         let session = self.sessions.get(slot);
@@ -168,7 +189,8 @@ impl Broker {
             return Some(Dropped::QueueFull);
         }
         // What is inherited is counted already.
-        let is_kept_out = !is_inherited && self.held.bytes() + len as u64 > self.limits.kept_bytes;
+        let is_new = source == Source::Publisher;
+        let is_kept_out = is_new && self.held.bytes() + len as u64 > self.limits.kept_bytes;
         is_kept_out.then_some(Dropped::TenantFull)
     }
 
@@ -220,8 +242,16 @@ impl Broker {
 impl Fanout {
     fn put_on_list(&mut self, session: crate::SessionId, seq: u64, one: &crate::fanout::Match) {
         let mut list = std::mem::take(&mut self.list);
-        Delivered::put(&mut list, session, seq, one.qos, one.retain, self.ids_of(one));
+        Delivered::put(
+            &mut list,
+            session,
+            seq,
+            (one.qos, one.retain),
+            one.group,
+            self.ids_of(one),
+        );
         self.list = list;
+        self.logged += 1;
     }
 }
 

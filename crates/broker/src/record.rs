@@ -1,5 +1,7 @@
 //! What must outlast a restart, as records of a log; the last record of a key wins.
 
+use std::num::NonZeroU32;
+
 use mqtt::{PacketId, QoS, SubscriptionOptions};
 
 use crate::deliveries::Deliveries;
@@ -50,6 +52,8 @@ pub enum Record<'a> {
         sent_seq: u64,
         /// Seq of the next message.
         next_seq: u64,
+        /// What is still to be said when the client is gone (MQTT-3.1.2-7).
+        will: Option<LoggedWill<'a>>,
     },
     /// A session, with all that is its, is no more.
     SessionGone {
@@ -66,6 +70,8 @@ pub enum Record<'a> {
         options: SubscriptionOptions,
         /// Its Subscription Identifier.
         subscription_id: Option<u32>,
+        /// Number of its group, if it is a shared one; messages that wait name the group by it.
+        group: Option<NonZeroU32>,
     },
     /// A subscription is no more.
     SubscriptionGone {
@@ -104,6 +110,19 @@ pub enum Record<'a> {
         /// Which.
         packet_id: PacketId,
     },
+}
+
+/// A will, as the log has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedWill<'a> {
+    /// Will Delay Interval in seconds.
+    pub delay_s: u32,
+    /// Will QoS.
+    pub qos: QoS,
+    /// Will Retain.
+    pub retain: bool,
+    /// The message.
+    pub body: &'a [u8],
 }
 
 /// Bytes that are no record.

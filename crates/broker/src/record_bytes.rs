@@ -1,12 +1,14 @@
 //! Records as bytes: a kind, then numbers and strings. What is in the meta alone suffices to rebuild queues.
 
+use std::num::NonZeroU32;
+
 use mqtt::{PacketId, QoS, RetainHandling, SubscriptionOptions};
 
 use crate::deliveries::Deliveries;
-use crate::record::{Damaged, Record, SessionId};
+use crate::record::{Damaged, LoggedWill, Record, SessionId};
 use crate::wire::{self, Reader};
 
-const MESSAGE: u8 = 1;
+pub(crate) const MESSAGE: u8 = 1;
 const DONE: u8 = 2;
 const RELEASED: u8 = 3;
 const SESSION: u8 = 4;
@@ -17,6 +19,9 @@ const RETAINED: u8 = 8;
 const RETAINED_GONE: u8 = 9;
 const RECEIVED: u8 = 10;
 const RECEIVED_GONE: u8 = 11;
+
+/// The retain flag beside a QoS.
+pub(crate) const RETAIN: u8 = 4;
 
 impl<'a> Record<'a> {
     /// Appends what suffices to rebuild queues to `meta` and returns the body, which may be empty.
@@ -41,9 +46,11 @@ impl<'a> Record<'a> {
                 filter,
                 options,
                 subscription_id,
+                group,
             } => {
                 put_ids(meta, SUBSCRIPTION, session, subscription_id.unwrap_or(0).into());
                 meta.push(options_byte(options));
+                wire::put(meta, group.map_or(0, NonZeroU32::get).into());
                 wire::put_str(meta, filter);
             }
             Record::SubscriptionGone { session, filter } => {
@@ -82,6 +89,7 @@ impl<'a> Record<'a> {
             ended_unix_ms,
             sent_seq,
             next_seq,
+            will,
         } = *self
         else {
             return;
@@ -92,6 +100,11 @@ impl<'a> Record<'a> {
         wire::put(meta, next_seq);
         wire::put_str(meta, owner);
         wire::put_str(meta, client_id);
+        if let Some(will) = will {
+            meta.push(will.qos as u8 | if will.retain { RETAIN } else { 0 });
+            wire::put(meta, will.delay_s.into());
+            wire::put_bytes(meta, will.body);
+        }
     }
 
     /// The record of these bytes; at recovery `body` may be empty although one was written.
@@ -160,6 +173,21 @@ impl<'a> Record<'a> {
             next_seq: from.u64()?,
             owner: from.str()?,
             client_id: from.str()?,
+            will: if from.rest.is_empty() {
+                None
+            } else {
+                Some(Self::decode_will(from)?)
+            },
+        })
+    }
+
+    fn decode_will(from: &mut Reader<'a>) -> Result<LoggedWill<'a>, Damaged> {
+        let flags = from.u8()?;
+        Ok(LoggedWill {
+            qos: qos(flags & !RETAIN)?,
+            retain: flags & RETAIN != 0,
+            delay_s: from.u32()?,
+            body: from.bytes()?,
         })
     }
 
@@ -168,6 +196,7 @@ impl<'a> Record<'a> {
             session: session(from)?,
             subscription_id: Some(from.u32()?).filter(|id| *id != 0),
             options: options(from.u8()?)?,
+            group: NonZeroU32::new(from.u32()?),
             filter: from.str()?,
         })
     }
@@ -198,6 +227,7 @@ fn some_plus_one(value: Option<u64>) -> u64 {
     value.map_or(0, |value| value.saturating_add(1))
 }
 
+#[inline]
 pub(crate) fn qos(byte: u8) -> Result<QoS, Damaged> {
     match byte {
         0 => Ok(QoS::AtMostOnce),
@@ -263,6 +293,22 @@ mod tests {
                 ended_unix_ms: Some(0),
                 sent_seq: 7,
                 next_seq: 9,
+                will: None,
+            },
+            Record::Session {
+                session,
+                owner: "",
+                client_id: "",
+                expiry_s: 1,
+                ended_unix_ms: None,
+                sent_seq: 0,
+                next_seq: 1,
+                will: Some(LoggedWill {
+                    delay_s: 1 << 20,
+                    qos: QoS::ExactlyOnce,
+                    retain: true,
+                    body: b"will",
+                }),
             },
             Record::SessionGone { session },
             Record::Subscription {
@@ -270,12 +316,14 @@ mod tests {
                 filter: "$share/g/a/#",
                 options,
                 subscription_id: Some(268_435_455),
+                group: NonZeroU32::new(1 << 20),
             },
             Record::Subscription {
                 session,
                 filter: "a",
                 options,
                 subscription_id: None,
+                group: None,
             },
             Record::SubscriptionGone { session, filter: "a" },
             Record::Retained {
@@ -305,8 +353,12 @@ mod tests {
             let mut meta = Vec::new();
             let body = record.encode(&mut meta);
             let is_message = matches!(record, Record::Message { .. });
+            let without_will = match record {
+                Record::Session { will: Some(will), .. } => meta.len() - will.body.len() - 5,
+                _ => meta.len(),
+            };
             for end in 0..meta.len() {
-                let whole = is_message && end + 1 == meta.len() && meta[1] == 0;
+                let whole = is_message && end + 1 == meta.len() && meta[1] == 0 || end == without_will;
                 assert!(
                     whole || Record::decode(&meta[..end], body).is_err(),
                     "{record:?} up to {end}"

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use mqtt::{PacketId, QoS, SubscriptionOptions};
+use mqtt::QoS;
 
 use crate::broker::monotonic_deadline;
-use crate::deliveries::Deliveries;
+use crate::deliveries::{Deliveries, PlainMessage};
 use crate::held::{Held, NEVER_MS};
-use crate::ids::{IdMap, Slot};
-use crate::outgoing::{Delivery, Outgoing, State};
+use crate::ids::{GroupId, Slot};
+use crate::outgoing::{Delivery, State};
+use crate::queue::{Entry, Logged, What};
+use crate::restored::{Found, Garbage, Restored, RestoredSessions, RestoredSubscription};
 use crate::retained::Retained;
-use crate::session::Session;
-use crate::{Broker, Limits, Now, Position, Record, SessionId, Sink};
+use crate::session::{Session, Will};
+use crate::{Broker, Damaged, Limits, Now, Position, Record, SessionId, Sink};
 
 /// A broker that comes back: takes the records in the order of their positions, then becomes a [`Broker`].
 ///
@@ -20,30 +22,8 @@ use crate::{Broker, Limits, Now, Position, Record, SessionId, Sink};
 #[derive(Debug)]
 pub struct Recovery {
     broker: Broker,
-    sessions: IdMap<u64, Restored>,
-    garbage: Vec<Position>,
-}
-
-/// What was found of one session.
-#[derive(Debug, Default)]
-struct Restored {
-    /// Its own record; without it, the rest is of a session that is gone.
-    found: Option<Found>,
-    /// As logged; one that holds nothing is done.
-    deliveries: Vec<Delivery>,
-    subscriptions: BTreeMap<Box<str>, (SubscriptionOptions, u32, Position)>,
-    received: BTreeMap<PacketId, Position>,
-}
-
-#[derive(Debug)]
-struct Found {
-    position: Position,
-    owner: Box<str>,
-    client_id: Box<str>,
-    expiry_s: u32,
-    ended_unix_ms: Option<u64>,
-    sent_seq: u64,
-    next_seq: u64,
+    sessions: RestoredSessions,
+    garbage: Garbage,
 }
 
 impl Recovery {
@@ -51,27 +31,60 @@ impl Recovery {
     pub fn new(limits: Limits) -> Recovery {
         Recovery {
             broker: Broker::new(limits),
-            sessions: IdMap::default(),
-            garbage: Vec::new(),
+            sessions: RestoredSessions::default(),
+            garbage: Garbage::default(),
         }
     }
 
-    /// Takes the next record; bodies are not needed, only the length of what was written.
-    pub fn restore(&mut self, position: Position, record: &Record<'_>, body_len: usize) {
+    /// Takes the next record, of which the meta suffices; `body_len` is the length of the body that was written.
+    ///
+    /// # Errors
+    /// [`Damaged`] if the meta is none of a broker's records; nothing has changed then.
+    #[inline]
+    pub fn restore(&mut self, position: Position, meta: &[u8], body_len: usize) -> Result<(), Damaged> {
+        let len = u32::try_from(body_len).map_err(|_| Damaged)?;
+        // Nearly all records of a long log are such.
+        match PlainMessage::decode(meta) {
+            Some(message) => self.restore_plain(position, message, len),
+            None => self.restore_record(position, &Record::decode(meta, &[])?, len),
+        }
         self.broker.durable = position;
+        Ok(())
+    }
+
+    #[inline]
+    fn restore_plain(&mut self, position: Position, message: PlainMessage, len: u32) {
+        let PlainMessage {
+            session,
+            seq,
+            qos,
+            retain,
+        } = message;
+        let logged = Logged {
+            position,
+            len,
+            qos,
+            retain,
+        };
+        let what = What::Logged(logged);
+        self.broker.held.add_folded(len);
+        self.sessions.get(session).messages.push(Entry { seq, what }, len);
+    }
+
+    fn restore_record(&mut self, position: Position, record: &Record<'_>, len: u32) {
         match *record {
             Record::Message {
                 deliveries,
                 expires_unix_ms,
                 ..
             } => {
-                self.restore_message(position, deliveries, expires_unix_ms, body_len);
+                self.restore_message(position, deliveries, expires_unix_ms, len);
             }
-            Record::Done { session, seq } => self.session(session).deliveries.push(over(seq)),
+            Record::Done { session, seq } => self.sessions.get(session).messages.push_done(seq),
             Record::Released { session, seq } => self.restore_released(position, session, seq),
             Record::Session { session, .. } => self.restore_session(position, session, record),
             Record::SessionGone { session } => {
-                let gone = std::mem::take(self.session(session));
+                let gone = std::mem::take(self.sessions.get(session));
                 self.discard(gone);
             }
             Record::Subscription {
@@ -79,14 +92,24 @@ impl Recovery {
                 filter,
                 options,
                 subscription_id,
+                group,
             } => {
-                let subscription = (options, subscription_id.unwrap_or(0), position);
-                let old = self.session(session).subscriptions.insert(filter.into(), subscription);
-                self.garbage.extend(old.map(|(_, _, old)| old));
+                let subscription = RestoredSubscription {
+                    position,
+                    options,
+                    id: subscription_id.unwrap_or(0),
+                    group: group.map(GroupId),
+                };
+                let old = self
+                    .sessions
+                    .get(session)
+                    .subscriptions
+                    .insert(filter.into(), subscription);
+                self.garbage.positions.extend(old.map(|old| old.position));
             }
             Record::SubscriptionGone { session, filter } => {
-                let old = self.session(session).subscriptions.remove(filter);
-                self.garbage.extend(old.map(|(_, _, old)| old));
+                let old = self.sessions.get(session).subscriptions.remove(filter);
+                self.garbage.positions.extend(old.map(|old| old.position));
             }
             Record::Retained {
                 topic,
@@ -94,47 +117,45 @@ impl Recovery {
                 expires_unix_ms,
                 ..
             } => {
-                self.restore_retained(position, topic, qos, expires_unix_ms, body_len);
+                self.restore_retained(position, topic, qos, expires_unix_ms, len as usize);
             }
             Record::RetainedGone { topic } => {
                 let old = self.broker.retained.remove(topic);
                 self.forget_retained(old);
             }
             Record::Received { session, packet_id } => {
-                let old = self.session(session).received.insert(packet_id, position);
-                self.garbage.extend(old);
+                let old = self.sessions.get(session).received.insert(packet_id, position);
+                self.garbage.positions.extend(old);
             }
             Record::ReceivedGone { session, packet_id } => {
-                let old = self.session(session).received.remove(&packet_id);
-                self.garbage.extend(old);
+                let old = self.sessions.get(session).received.remove(&packet_id);
+                self.garbage.positions.extend(old);
             }
         }
     }
 
-    fn session(&mut self, id: SessionId) -> &mut Restored {
-        self.sessions.entry(id.0).or_default()
-    }
-
-    fn restore_message(&mut self, position: Position, list: Deliveries<'_>, expires_unix_ms: Option<u64>, len: usize) {
+    fn restore_message(&mut self, position: Position, list: Deliveries<'_>, expires_unix_ms: Option<u64>, len: u32) {
         // Until the end, deadlines are those of the wall clock.
-        let held = Held::logged(position, len, None, expires_unix_ms.unwrap_or(NEVER_MS));
+        let held = Held::logged(position, len as usize, None, expires_unix_ms.unwrap_or(NEVER_MS));
         let id = self.broker.held.insert(Held {
             is_first_record: false,
             ..held
         });
-        let mut holders = 0;
         for one in list.iter() {
-            holders += 1;
+            self.broker.held.get_mut(id).holders += 1;
+            if let Some(group) = one.group {
+                self.broker.groups.skip(group);
+            }
             let delivery = Delivery {
                 held: Some(id),
+                group: one.group,
                 ids: one.subscription_ids(),
                 qos: one.qos,
                 retain: one.retain,
-                ..over(one.seq)
+                ..Delivery::bare(one.seq)
             };
-            self.session(one.session).deliveries.push(delivery);
+            self.sessions.get(one.session).messages.push(Entry::of(delivery), len);
         }
-        self.broker.held.get_mut(id).holders = holders;
     }
 
     fn restore_released(&mut self, position: Position, session: SessionId, seq: u64) {
@@ -147,9 +168,9 @@ impl Recovery {
             held,
             state: State::Released,
             qos: QoS::ExactlyOnce,
-            ..over(seq)
+            ..Delivery::bare(seq)
         };
-        self.session(session).deliveries.push(delivery);
+        self.sessions.get(session).messages.push_released(delivery);
     }
 
     fn restore_session(&mut self, position: Position, id: SessionId, record: &Record<'_>) {
@@ -160,6 +181,7 @@ impl Recovery {
             ended_unix_ms,
             sent_seq,
             next_seq,
+            will,
             ..
         } = *record
         else {
@@ -174,9 +196,10 @@ impl Recovery {
             ended_unix_ms,
             sent_seq,
             next_seq,
+            will: will.as_ref().and_then(Will::restored),
         };
-        let old = self.session(id).found.replace(found);
-        self.garbage.extend(old.map(|old| old.position));
+        let old = self.sessions.get(id).found.replace(found);
+        self.garbage.positions.extend(old.map(|old| old.position));
     }
 
     fn restore_retained(
@@ -208,7 +231,7 @@ impl Recovery {
 
     fn forget_retained(&mut self, old: Option<Retained>) {
         if let Some(old) = old {
-            self.garbage.push(self.broker.held.get(old.held).position);
+            self.garbage.positions.push(self.broker.held.get(old.held).position);
             self.broker.held.let_go(old.held);
         }
     }
@@ -222,24 +245,29 @@ impl Recovery {
         self.broker
             .retained
             .convert_deadlines(|unix_ms| monotonic_deadline(now, unix_ms));
-        let mut sessions: Vec<_> = std::mem::take(&mut self.sessions).into_iter().collect();
-        sessions.sort_unstable_by_key(|(id, _)| *id);
-        for (id, mut restored) in sessions {
-            self.broker.next_session = self.broker.next_session.max(id + 1);
+        for (id, mut restored) in std::mem::take(&mut self.sessions).into_sorted() {
+            self.broker.next_session = self.broker.next_session.max(id.0 + 1);
             match restored.found.take() {
-                Some(found) => self.rebuild(now, SessionId(id), &found, restored, out),
+                Some(found) => self.rebuild(now, id, found, restored, out),
                 None => self.discard(restored),
             }
         }
-        self.garbage.iter().for_each(|position| out.release(*position));
+        self.garbage
+            .positions
+            .iter()
+            .for_each(|position| out.release(*position));
         self.broker
     }
 
-    fn rebuild(&mut self, now: Now, id: SessionId, found: &Found, restored: Restored, out: &mut dyn Sink) {
+    fn rebuild(&mut self, now: Now, id: SessionId, mut found: Found, restored: Restored, out: &mut dyn Sink) {
         let mut session = Session::new(id, &found.owner, &found.client_id);
         session.expiry_s = found.expiry_s;
         session.record = found.position;
-        session.outgoing = self.outgoing(found, restored.deliveries);
+        session.will = found.will.take();
+        let skipped = u64::from(self.broker.limits.in_flight.get());
+        session.outgoing = restored
+            .messages
+            .into_outgoing(&found, skipped, &mut self.broker.held, &mut self.garbage);
         let ended_unix_ms = found.ended_unix_ms.unwrap_or(now.unix_ms);
         session.ended_at_ms = now.monotonic_ms as i64 - now.unix_ms.saturating_sub(ended_unix_ms) as i64;
         restored
@@ -255,72 +283,35 @@ impl Recovery {
         self.broker.arm(slot);
     }
 
-    /// The last record of each delivery counts.
-    fn outgoing(&mut self, found: &Found, mut deliveries: Vec<Delivery>) -> Outgoing {
-        if !deliveries.is_sorted_by_key(|delivery| delivery.seq) {
-            deliveries.sort_by_key(|delivery| delivery.seq);
-        }
-        deliveries.dedup_by(|later, earlier| {
-            let is_same = later.seq == earlier.seq;
-            if is_same {
-                std::mem::swap(later, earlier);
-                self.let_go(later);
+    fn resubscribe(&mut self, slot: Slot, subscriptions: BTreeMap<Box<str>, RestoredSubscription>) {
+        for (filter, restored) in subscriptions {
+            let RestoredSubscription {
+                position,
+                options,
+                id,
+                group,
+            } = restored;
+            if let Some(group) = group {
+                self.broker.groups.restore(&filter, group);
             }
-            is_same
-        });
-        let newest_seq = deliveries.last().map_or(0, |delivery| delivery.seq);
-        deliveries.retain(|delivery| delivery.held.is_some());
-        let mut bytes = 0;
-        for delivery in &mut deliveries {
-            if delivery.state == State::Waiting && delivery.seq <= found.sent_seq {
-                delivery.state = State::Sent;
-            }
-            bytes += u64::from(crate::log::len_of(&self.broker.held, delivery));
-        }
-        // The crash may have swallowed messages that the client had received: it must not take later ones with the
-        // same packet identifiers for those.
-        let skipped = u64::from(self.broker.limits.in_flight.get());
-        let next_seq = found.next_seq.max(newest_seq + 1) + skipped;
-        Outgoing::restored(deliveries, bytes, next_seq, found.sent_seq.min(newest_seq))
-    }
-
-    /// A delivery is not needed.
-    fn let_go(&mut self, delivery: &Delivery) {
-        let Some(id) = delivery.held else { return };
-        let position = self.broker.held.get(id).position;
-        if self.broker.held.let_go(id) {
-            self.garbage.push(position);
-        }
-    }
-
-    fn resubscribe(&mut self, slot: Slot, subscriptions: BTreeMap<Box<str>, (SubscriptionOptions, u32, Position)>) {
-        for (filter, (options, id, record)) in subscriptions {
             let shared = mqtt::topic::split_shared(&filter).ok().flatten();
             let matched = shared.map_or(&*filter, |(_, matched)| matched);
-            let subscription = self.broker.link(slot, &filter, matched, options, id, record);
-            self.broker.sessions.get_mut(slot).subscriptions.push(subscription);
+            let subscription = self.broker.link(slot, &filter, matched, options, id, position);
+            self.broker
+                .sessions
+                .change(slot, |session| session.subscriptions.push(subscription));
         }
     }
 
     fn discard(&mut self, gone: Restored) {
-        gone.deliveries.iter().for_each(|delivery| self.let_go(delivery));
-        let records = gone.subscriptions.into_values().map(|(_, _, record)| record);
-        self.garbage.extend(records.chain(gone.received.into_values()));
-        self.garbage.extend(gone.found.map(|found| found.position));
-    }
-}
-
-/// A delivery that is done.
-fn over(seq: u64) -> Delivery {
-    Delivery {
-        seq,
-        held: None,
-        group: None,
-        ids: Box::default(),
-        qos: QoS::AtLeastOnce,
-        retain: false,
-        transient: false,
-        after_commit: false,
-        state: State::Waiting,
+        gone.messages.discard(&mut self.broker.held, &mut self.garbage);
+        let records = gone
+            .subscriptions
+            .into_values()
+            .map(|subscription| subscription.position);
+        let records = records.chain(gone.received.into_values());
+        self.garbage
+            .positions
+            .extend(records.chain(gone.found.map(|found| found.position)));
     }
 }

@@ -5,6 +5,7 @@ use mqtt::PacketId;
 use crate::broker::unix_deadline;
 use crate::deliveries::{Delivered, Deliveries};
 use crate::ids::HeldId;
+use crate::outgoing::Holder;
 use crate::{Broker, Full, Now, Position, Record, SessionId, Sink};
 
 impl Broker {
@@ -61,16 +62,26 @@ impl Broker {
         let mut list = Vec::new();
         let mut found = None;
         for one in deliveries.iter() {
-            if let Some(id) = self
-                .holder(one.session, one.seq)
-                .filter(|id| self.held.get(*id).position == position)
-            {
+            let id = match self.holder(one.session, one.seq) {
+                Some(Holder::Held(id)) => id,
+                Some(Holder::Record(record)) if *record == position => {
+                    let expires_unix_ms = None;
+                    *record = out.log(&Record::Message {
+                        deliveries,
+                        expires_unix_ms,
+                        body,
+                    })?;
+                    return Ok(());
+                }
+                _ => continue,
+            };
+            if self.held.get(id).position == position {
                 Delivered::put(
                     &mut list,
                     one.session,
                     one.seq,
-                    one.qos,
-                    one.retain,
+                    (one.qos, one.retain),
+                    one.group,
                     &one.subscription_ids(),
                 );
                 found = Some(id);
@@ -94,19 +105,19 @@ impl Broker {
         record: &Record<'_>,
         out: &mut dyn Sink,
     ) -> Result<(), Full> {
-        if let Some(id) = self
-            .holder(session, seq)
-            .filter(|id| self.held.get(*id).position == position)
-        {
+        let Some(Holder::Held(id)) = self.holder(session, seq) else {
+            return Ok(());
+        };
+        if self.held.get(id).position == position {
             self.held.moved(id, out.log(record)?);
         }
         Ok(())
     }
 
     /// What a delivery holds.
-    fn holder(&self, session: SessionId, seq: u64) -> Option<HeldId> {
+    fn holder(&mut self, session: SessionId, seq: u64) -> Option<Holder<'_>> {
         let slot = self.sessions.by_id(session)?;
-        self.sessions.get(slot).outgoing.by_seq(seq)?.held
+        self.sessions.get_mut(slot).outgoing.holder(seq)
     }
 
     /// Logs a message again. Whoever waits for it to be read back has it now.

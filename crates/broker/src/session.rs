@@ -6,12 +6,16 @@ use crate::aliases::{IncomingAliases, OutgoingAliases};
 use crate::ids::{GroupId, Slot};
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
+use crate::sessions::Totals;
 use crate::shared::Readiness;
 use crate::subscriptions::Target;
-use crate::{ConnId, Now, OwnedMessage, Position, SessionId};
+use crate::{ConnId, LoggedWill, Now, OwnedMessage, Position, SessionId};
 
 /// A Session Expiry Interval that never ends (section 3.1.2.11.2).
 const FOR_EVER_S: u32 = u32::MAX;
+
+/// What the name of a departed session begins with, and that of no client can contain (MQTT-1.5.4-2).
+pub(crate) const DEPARTED: char = '\0';
 
 /// All that MQTT asks to be kept of a client.
 #[derive(Debug)]
@@ -100,6 +104,25 @@ pub(crate) struct Will {
     pub(crate) delay_s: u32,
 }
 
+impl Will {
+    pub(crate) fn logged(&self) -> LoggedWill<'_> {
+        let publish = self.message.publish();
+        LoggedWill {
+            delay_s: self.delay_s,
+            qos: publish.qos,
+            retain: publish.retain,
+            body: self.message.body(),
+        }
+    }
+
+    /// The will that the log has; `None` if it is none.
+    pub(crate) fn restored(logged: &LoggedWill<'_>) -> Option<Box<Will>> {
+        let message = OwnedMessage::from_parts(logged.qos, logged.retain, logged.body)?;
+        let delay_s = logged.delay_s;
+        Some(Box::new(Will { message, delay_s }))
+    }
+}
+
 /// Retained messages for one new subscription, given as the connection takes them.
 #[derive(Debug)]
 pub(crate) struct Replay {
@@ -130,9 +153,24 @@ impl Session {
         }
     }
 
+    /// What it has.
+    pub(crate) fn totals(&self) -> Totals {
+        Totals {
+            subscriptions: self.subscriptions.len(),
+            queued_messages: self.outgoing.waiting_len(),
+            queued_bytes: self.outgoing.waiting_bytes(),
+            in_flight: self.outgoing.in_flight_len(),
+        }
+    }
+
     /// Whether it outlives its connection.
     pub(crate) fn is_persistent(&self) -> bool {
         self.expiry_s > 0
+    }
+
+    /// Whether it has ended, and is there only until what other members of its groups are to get has been read back.
+    pub(crate) fn is_departed(&self) -> bool {
+        self.client_id.starts_with(DEPARTED)
     }
 
     pub(crate) fn version(&self) -> Option<Version> {

@@ -48,11 +48,8 @@ pub(crate) struct Groups {
 impl Groups {
     /// Adds a member, or changes its options; tells the group.
     pub(crate) fn join(&mut self, filter: &str, member: Member) -> GroupId {
-        let id = self
-            .by_filter
-            .get(filter)
-            .copied()
-            .unwrap_or_else(|| self.found(filter));
+        let id = self.number(filter);
+        self.restore(filter, id);
         let members = &mut self
             .groups
             .get_mut(&id.0)
@@ -65,19 +62,33 @@ impl Groups {
         id
     }
 
-    fn found(&mut self, filter: &str) -> GroupId {
-        self.last = self.last.checked_add(1).expect("fewer than 2^32 groups are ever made");
-        let id = GroupId(NonZeroU32::new(self.last).expect("counts from one"));
-        self.groups.insert(
-            id.0,
-            Group {
-                filter: filter.into(),
-                members: Vec::new(),
-                next: 0,
-            },
-        );
+    /// The number that the group has, or would get now.
+    pub(crate) fn number(&self, filter: &str) -> GroupId {
+        let next = || {
+            let next = self.last.checked_add(1).expect("fewer than 2^32 groups are ever made");
+            GroupId(NonZeroU32::new(next).expect("counts from one"))
+        };
+        self.by_filter.get(filter).copied().unwrap_or_else(next)
+    }
+
+    /// Founds a group under this number, which it may have had before a restart; nothing if there is one already.
+    pub(crate) fn restore(&mut self, filter: &str, id: GroupId) {
+        self.skip(id);
+        if self.by_filter.contains_key(filter) {
+            return;
+        }
+        let group = Group {
+            filter: filter.into(),
+            members: Vec::new(),
+            next: 0,
+        };
+        self.groups.insert(id.0, group);
         self.by_filter.insert(filter.into(), id);
-        id
+    }
+
+    /// A group of this number was there before a restart: none may have it again.
+    pub(crate) fn skip(&mut self, id: GroupId) {
+        self.last = self.last.max(id.0.get());
     }
 
     /// Takes a member away. True if it was the last one: the group is gone.

@@ -18,9 +18,10 @@ pub trait Sink {
     /// Ends the connection after what was written; a client of version 5 gets a DISCONNECT with `reason` before
     /// unless it is `Success`, or its CONNECT was refused. The broker has forgotten the connection by then.
     fn close(&mut self, conn: ConnId, reason: ReasonCode);
-    /// Appends to the log; what it promises is kept once that position is durable. All records between the
-    /// [`Broker::receive`](crate::Broker::receive) and the [`Broker::acknowledge`](crate::Broker::acknowledge) of
-    /// one message must outlast a crash together or not at all, else a QoS 2 message could arrive twice.
+    /// Appends to the log; what it promises is kept once that position is durable. Records must outlast a crash
+    /// together or not at all, if they are of one call of the broker, of the way of one message from
+    /// [`Broker::receive`](crate::Broker::receive) to [`Broker::acknowledge`](crate::Broker::acknowledge), or of the
+    /// wills that came of a call: else a QoS 2 message could arrive twice, or a will be lost.
     ///
     /// # Errors
     /// [`Full`]: the disk or the quota is; the promise must be refused. [`Record::frees_space`] tells the records
@@ -39,13 +40,15 @@ pub trait Sink {
     /// The record need not be written any more. True if that was in time: then acknowledgements that wait for
     /// exactly this position are free. False: it is written, [`Sink::release`] it as any other.
     fn cancel(&mut self, position: Position) -> bool;
-    /// Nothing needs the record at this position any more; its bytes are garbage. Once for each record that is no
-    /// tombstone ([`Record::is_tombstone`]): those go by themselves once all that they speak of, which lies before
-    /// them, is gone.
+    /// Nothing needs the record at this position any more; its bytes are garbage, but only once all that was logged
+    /// before this call is durable: until then a crash would bring back what the record says, so it must still be
+    /// there. Once for each record that is no tombstone ([`Record::is_tombstone`]): those go by themselves once all
+    /// that they speak of, which lies before them, is gone.
     fn release(&mut self, position: Position);
     /// Reads the body of the record back, to be given to [`Broker::loaded`](crate::Broker::loaded) later.
     fn load(&mut self, position: Position);
-    /// The will of this client is due: the hub sends it the way of any message.
+    /// The will of this client is due: the hub sends it the way of any message. The log has it no more once what
+    /// the broker logs next is durable.
     fn will(&mut self, owner: &str, client_id: &str, will: OwnedMessage);
     /// A message was not delivered to a session that asked for it.
     fn dropped(&mut self, why: Dropped);

@@ -2,7 +2,7 @@
 
 use mqtt::{Packet, QoS, ReasonCode, RetainHandling, SubAck, Subscribe, SubscriptionOptions, Unsubscribe, topic};
 
-use crate::ids::Slot;
+use crate::ids::{GroupId, Slot};
 use crate::log::{bury, replace};
 use crate::receive::is_too_deep;
 use crate::session::{Session, Subscription};
@@ -78,7 +78,8 @@ impl Broker {
             return Err(Full);
         }
         let old = found.map_or(Position(0), |at| session.subscriptions[at].record);
-        let record = log_subscription(session, filter, options, id, old, out)?;
+        let group = (matched.len() != filter.len()).then(|| self.groups.number(filter));
+        let record = log_subscription(session, filter, options, (id, group), old, out)?;
         let subscription = self.link(slot, filter, matched, options, id, record);
         let wants_retained = match options.retain_handling {
             RetainHandling::Send => true,
@@ -88,14 +89,13 @@ impl Broker {
         if wants_retained && subscription.group.is_none() {
             self.begin_replay(slot, &subscription);
         }
-        let subscriptions = &mut self.sessions.get_mut(slot).subscriptions;
-        match found {
-            Ok(at) => subscriptions[at] = subscription,
+        self.sessions.change(slot, |session| match found {
+            Ok(at) => session.subscriptions[at] = subscription,
             Err(at) => {
-                reserve(subscriptions);
-                subscriptions.insert(at, subscription);
+                reserve(&mut session.subscriptions);
+                session.subscriptions.insert(at, subscription);
             }
-        }
+        });
         Ok(record)
     }
 
@@ -163,7 +163,7 @@ impl Broker {
             filter,
         };
         let after = bury(&gone, session.subscriptions[at].record, out)?;
-        let subscription = session.subscriptions.remove(at);
+        let subscription = self.sessions.change(slot, |session| session.subscriptions.remove(at));
         self.unlink(slot, &subscription);
         self.end_replay(slot, filter);
         Ok(Some(after))
@@ -174,7 +174,7 @@ fn log_subscription(
     session: &Session,
     filter: &str,
     options: SubscriptionOptions,
-    id: u32,
+    (id, group): (u32, Option<GroupId>),
     old: Position,
     out: &mut dyn Sink,
 ) -> Result<Position, Full> {
@@ -188,6 +188,7 @@ fn log_subscription(
             filter,
             options,
             subscription_id,
+            group: group.map(|group| group.0),
         },
         old,
         out,

@@ -31,8 +31,9 @@ impl Broker {
             }
         } else if is_over(session.ends_at_ms()) {
             return self.end(now, slot, out);
-        } else {
-            self.fire_due_will(now, slot, out);
+        } else if self.fire_due_will(now, slot, out) {
+            // Refused, it costs at most that the will comes again after a crash.
+            let _ = self.log_session(now, slot, out);
         }
         self.arm(slot);
     }

@@ -3,6 +3,7 @@
 use mqtt::SubscriptionOptions;
 
 use crate::session::Session;
+use crate::sessions::Totals;
 use crate::{Broker, ConnId};
 
 /// A session, as listings show it.
@@ -97,36 +98,39 @@ impl Broker {
             })
     }
 
-    /// Figures of this instant; visits every session.
+    /// Figures of this instant; visits nothing.
     pub fn statistics(&self) -> Statistics {
-        let mut statistics = Statistics {
+        let Totals {
+            subscriptions,
+            queued_messages,
+            queued_bytes,
+            in_flight,
+        } = self.sessions.totals();
+        Statistics {
             sessions: self.sessions.len(),
             connected: self.sessions.connected(),
+            subscriptions,
             retained_messages: self.retained.len(),
             retained_bytes: self.retained.bytes(),
+            queued_messages,
+            queued_bytes,
+            in_flight,
             memory_bytes: self.held.memory_bytes(),
             kept_bytes: self.held.bytes(),
-            ..Statistics::default()
-        };
-        for session in self.sessions() {
-            statistics.subscriptions += session.subscriptions;
-            statistics.queued_messages += session.queued_messages;
-            statistics.queued_bytes += session.queued_bytes;
-            statistics.in_flight += session.in_flight;
         }
-        statistics
     }
 }
 
 fn view(session: &Session) -> SessionView<'_> {
+    let totals = session.totals();
     SessionView {
         owner: &session.owner,
         client_id: &session.client_id,
         conn: session.live.as_ref().map(|live| live.conn),
         expiry_s: session.expiry_s,
-        subscriptions: session.subscriptions.len(),
-        queued_messages: session.outgoing.waiting_len(),
-        queued_bytes: session.outgoing.waiting_bytes(),
-        in_flight: session.outgoing.in_flight_len(),
+        subscriptions: totals.subscriptions,
+        queued_messages: totals.queued_messages,
+        queued_bytes: totals.queued_bytes,
+        in_flight: totals.in_flight,
     }
 }

@@ -13,8 +13,13 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
 
 /// Appends a string behind its length.
 pub(crate) fn put_str(out: &mut Vec<u8>, text: &str) {
-    put(out, text.len() as u64);
-    out.extend_from_slice(text.as_bytes());
+    put_bytes(out, text.as_bytes());
+}
+
+/// Appends bytes behind their length.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
 }
 
 /// Reads from the front of bytes.
@@ -24,12 +29,14 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub(crate) fn u8(&mut self) -> Result<u8, Damaged> {
         let (first, rest) = self.rest.split_first().ok_or(Damaged)?;
         self.rest = rest;
         Ok(*first)
     }
 
+    #[inline]
     pub(crate) fn u64(&mut self) -> Result<u64, Damaged> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -42,15 +49,20 @@ impl<'a> Reader<'a> {
         Err(Damaged)
     }
 
+    #[inline]
     pub(crate) fn u32(&mut self) -> Result<u32, Damaged> {
         u32::try_from(self.u64()?).map_err(|_| Damaged)
     }
 
     pub(crate) fn str(&mut self) -> Result<&'a str, Damaged> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Damaged)
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
         let len = usize::try_from(self.u64()?).map_err(|_| Damaged)?;
-        let (text, rest) = self.rest.split_at_checked(len).ok_or(Damaged)?;
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Damaged)?;
         self.rest = rest;
-        std::str::from_utf8(text).map_err(|_| Damaged)
+        Ok(bytes)
     }
 
     pub(crate) fn end(self) -> Result<(), Damaged> {

@@ -31,10 +31,6 @@ impl Outcome {
 /// Takes a PUBLISH of a client all the way.
 pub(crate) fn publish(tenant: &mut Tenant, turn: &mut Turn<'_>, from: ConnId, publish: &Publish<'_>) {
     turn.counters.messages_received += 1;
-    let is_once = publish.qos == QoS::ExactlyOnce;
-    if is_once {
-        turn.journal.log().begin_group();
-    }
     if let Received::New { alias } = tenant.broker.receive(turn.now, from, publish, turn) {
         let outcome = match &alias {
             None => accept(tenant, turn, from, publish),
@@ -54,9 +50,6 @@ pub(crate) fn publish(tenant: &mut Tenant, turn: &mut Turn<'_>, from: ConnId, pu
                 .broker
                 .acknowledge(turn.now, from, packet_id, publish.qos, reason, after, turn);
         }
-    }
-    if is_once {
-        turn.journal.log().end_group();
     }
 }
 

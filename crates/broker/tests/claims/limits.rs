@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use broker::{Dropped, Keep, Limits};
+use broker::{Dropped, Keep, Limits, QueuePolicy};
 use mqtt::{Connect, Publish, PublishProperties, ReasonCode, Version};
 
 use crate::world::{World, clean, id, lasting, message, retained};
@@ -131,6 +131,79 @@ fn at_the_bound_of_a_queue_the_newest_is_dropped_and_counted() {
         world.connect(3, &lasting("subscriber"));
         assert_eq!(world.got(3), ["CONNACK present", "a=1 qos1 id1", "a=2 qos1 id2"]);
     }
+}
+
+/// A session that is away with room for one message, and neighbours: 3 is connected, "away" is not.
+fn refusing(publisher: &Connect<'_>) -> World {
+    let limits = Limits {
+        queue_messages: 1,
+        queue_policy: QueuePolicy::Refuse,
+        ..Limits::default()
+    };
+    let mut world = World::with(limits);
+    world.connect(1, publisher);
+    for (conn, name) in [(2, "full"), (3, "neighbour"), (4, "away")] {
+        world.connect(conn, &lasting(name));
+        world.subscribe(conn, if name == "full" { "#" } else { "a" }, 2);
+        world.got(conn);
+    }
+    world.cut(2);
+    world.cut(4);
+    world.got(1);
+    world.publish(1, &message("b", "1", 1));
+    assert_eq!(world.got(1), ["PUBACK 1"]);
+    world
+}
+
+#[test]
+fn a_full_queue_that_is_to_refuse_is_told_to_the_publisher_and_delays_nobody_else() {
+    let mut world = refusing(&clean("publisher"));
+    world.publish(1, &retained("a", "2", 1));
+    assert_eq!(world.got(1), ["PUBACK 1 QuotaExceeded"]);
+    assert_eq!(
+        world.drops(),
+        [Dropped::QueueFull, Dropped::QueueFull],
+        "that of \"full\" and of \"away\""
+    );
+    assert_eq!(world.got(3), ["a=2 qos1 id1"]);
+    assert_eq!(world.broker.statistics().retained_messages, 0);
+    world.connect(5, &lasting("full"));
+    assert_eq!(world.got(5), ["CONNACK present", "b=1 qos1 id1"]);
+    world.publish(1, &message("a", "2", 1));
+    assert_eq!(world.got(1), ["PUBACK 1"]);
+}
+
+#[test]
+fn a_full_queue_that_is_to_refuse_lets_nobody_have_qos_2_before_it_comes_again() {
+    let mut world = refusing(&clean("publisher"));
+    world.publish(1, &message("a", "2", 2));
+    assert_eq!(world.got(1), ["PUBREC 1 QuotaExceeded"]);
+    assert_eq!(world.got(3), [""; 0]);
+    world.connect(5, &lasting("full"));
+    world.publish(1, &message("a", "2", 2));
+    assert_eq!(world.got(3), ["a=2 qos2 id2"]);
+}
+
+#[test]
+fn a_full_queue_that_is_to_refuse_closes_on_a_publisher_of_3_1_1() {
+    for qos in [1, 2] {
+        let mut world = refusing(&Connect {
+            version: Version::V311,
+            ..clean("publisher")
+        });
+        world.publish(1, &message("a", "2", qos));
+        assert_eq!(world.got(1), [""; 0], "no acknowledgement");
+        assert_eq!(world.out.closed, [(1, ReasonCode::QuotaExceeded)]);
+    }
+}
+
+#[test]
+fn nobody_is_told_of_a_full_queue_where_nobody_waits_for_an_answer() {
+    let mut world = refusing(&clean("publisher"));
+    let published = world.send(None, &message("a", "2", 1), Keep::Always);
+    assert!(!published.refused);
+    assert_eq!(world.drops(), [Dropped::QueueFull]);
+    assert_eq!(world.got(3), ["a=2 qos1 id1"]);
 }
 
 #[test]

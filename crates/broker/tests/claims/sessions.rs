@@ -1,7 +1,7 @@
 //! How sessions begin, go on, change hands and end: sections 3.1, 3.14 and 4.1.
 
-use broker::{ConnId, Limits};
-use mqtt::{Connect, Disconnect, Packet, ReasonCode, Version};
+use broker::{ConnId, Limits, Position};
+use mqtt::{Connect, Disconnect, Packet, QoS, ReasonCode, Version};
 
 use crate::world::{World, clean, id, lasting, message};
 
@@ -262,4 +262,34 @@ fn the_wall_clock_may_jump_without_any_effect() {
         world.pass(1_000);
         assert_eq!(world.broker.statistics().sessions, 0);
     }
+}
+
+#[test]
+fn what_an_older_owner_of_a_session_asks_for_changes_nothing() {
+    let mut world = World::default();
+    world.connect(1, &lasting("a"));
+    world.subscribe(1, "a", 1);
+    world.connect(2, &lasting("a"));
+    world.got(2);
+    world.publish(2, &message("a", "1", 1));
+    assert_eq!(world.got(2), ["a=1 qos1 id1", "PUBACK 1"]);
+    let (records, before) = (world.out.log.len(), world.broker.statistics());
+    world.got(1);
+    world.publish(1, &message("a", "2", 2));
+    world.puback(1, 1);
+    world.subscribe(1, "b", 1);
+    world.unsubscribe(1, "a");
+    world.cut(1);
+    assert_eq!(world.got(1), [""; 0], "not even an answer");
+    assert_eq!((world.out.log.len(), world.broker.statistics()), (records, before));
+    let (now, id) = (world.now, id(1));
+    let (conn, success) = (ConnId(1), ReasonCode::Success);
+    world
+        .broker
+        .acknowledge(now, conn, id, QoS::AtLeastOnce, success, Position(0), &mut world.out);
+    assert_eq!(
+        world.got(1),
+        [""; 0],
+        "what it was promised before is not told to it any more"
+    );
 }

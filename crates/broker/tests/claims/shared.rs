@@ -74,6 +74,71 @@ fn what_a_session_leaves_when_it_ends_waits_for_a_member_that_is_away() {
     assert_eq!(world.got(5), ["CONNACK present", "a=1 qos1 id1"]);
 }
 
+/// Two members, and messages for them that only the log has: they came before a restart.
+fn group_in_the_log() -> World {
+    let mut world = group(&[lasting("m2"), lasting("m3")]);
+    world.cut(2);
+    world.cut(3);
+    for payload in ["1", "2", "3", "4"] {
+        world.publish(1, &message("a", payload, 1));
+    }
+    world.restart();
+    world
+}
+
+/// Topic and payload of the messages that a connection got.
+fn payloads(world: &mut World, conn: u64) -> Vec<String> {
+    let got = world.got(conn).into_iter().filter(|words| words.contains('='));
+    got.map(|words| words.split(' ').next().unwrap_or_default().into())
+        .collect()
+}
+
+#[test]
+fn what_only_the_log_has_of_a_member_that_leaves_is_read_back_and_passed_on() {
+    let mut world = group_in_the_log();
+    world.connect(3, &lasting("m3"));
+    world.load();
+    assert_eq!(payloads(&mut world, 3), ["a=2", "a=4"]);
+    world.connect(2, &lasting("m2"));
+    world.cut(2);
+    world.load();
+    assert_eq!(payloads(&mut world, 3), ["a=1", "a=3"]);
+    world.connect(4, &lasting("m2"));
+    world.load();
+    assert_eq!(payloads(&mut world, 4), [""; 0]);
+}
+
+#[test]
+fn what_only_the_log_has_of_a_member_whose_session_ends_is_passed_on_even_after_a_crash() {
+    for crashes in [false, true] {
+        let mut world = group_in_the_log();
+        let anew = Connect {
+            clean_start: true,
+            ..lasting("m2")
+        };
+        world.connect(2, &anew);
+        assert_eq!(world.got(2), ["CONNACK"]);
+        if crashes {
+            world.restart();
+        }
+        let names: Vec<_> = world
+            .broker
+            .sessions()
+            .map(|session| session.client_id.to_owned())
+            .collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+        world.load();
+        world.connect(3, &lasting("m3"));
+        world.load();
+        assert_eq!(payloads(&mut world, 3), ["a=2", "a=4", "a=1", "a=3"]);
+        for id in [1, 2, 1027, 1028] {
+            world.puback(3, id);
+        }
+        assert_eq!(world.broker.statistics().in_flight, 0);
+        assert_eq!(world.live_records(), 2 + 1, "two sessions, one subscription");
+    }
+}
+
 #[test]
 fn qos_2_that_was_sent_waits_for_its_member() {
     let mut world = group(&[lasting("m2"), lasting("m3")]);

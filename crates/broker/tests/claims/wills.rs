@@ -113,3 +113,54 @@ fn a_takeover_ends_the_old_connection_with_its_will() {
     world.connect(2, &lasting("a"));
     assert_eq!(world.wills(), ["gone=a"]);
 }
+
+#[test]
+fn the_will_of_a_lasting_session_is_sent_after_a_crash_that_ended_its_connection() {
+    let mut world = World::default();
+    world.connect(1, &with_will("a", true, 5));
+    world.restart();
+    assert_eq!(world.wills(), [""; 0]);
+    world.pass(5_000);
+    assert_eq!(world.wills(), ["gone=a"]);
+    world.restart();
+    world.pass(600_000);
+    assert_eq!(world.wills(), [""; 0], "it was sent");
+}
+
+#[test]
+fn a_will_whose_delay_runs_goes_on_after_a_crash_until_its_client_is_back() {
+    for is_back in [false, true] {
+        let mut world = World::default();
+        world.connect(1, &with_will("a", true, 5));
+        world.cut(1);
+        world.pass(3_000);
+        world.restart();
+        world.pass(1_999);
+        assert_eq!(world.wills(), [""; 0]);
+        if is_back {
+            world.connect(2, &lasting("a"));
+        }
+        world.pass(1);
+        assert_eq!(world.wills().is_empty(), is_back);
+    }
+}
+
+#[test]
+fn a_will_that_is_void_stays_so_after_a_crash() {
+    let mut world = World::default();
+    world.connect(1, &with_will("a", true, 0));
+    world.broker.disconnect(
+        world.now,
+        ConnId(1),
+        &Disconnect::new(ReasonCode::Success),
+        &mut world.out,
+    );
+    world.connect(2, &with_will("b", false, 0));
+    world.restart();
+    world.pass(600_000);
+    assert_eq!(
+        world.wills(),
+        [""; 0],
+        "one was taken back, of the other session nothing is promised"
+    );
+}

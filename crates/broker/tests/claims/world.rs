@@ -228,7 +228,9 @@ impl World {
         {
             let record = Record::decode(&entry.meta, &[]).expect("what was logged");
             entry.is_released = record.is_tombstone();
-            recovery.restore(Position(at as u64 + 1), &record, entry.body.len());
+            recovery
+                .restore(Position(at as u64 + 1), &entry.meta, entry.body.len())
+                .expect("what was logged");
         }
         self.broker = recovery.finish(self.now, &mut self.out);
         self.broker.tick(self.now, &mut self.out);

@@ -168,6 +168,18 @@ impl Sink for Outside {
         Ok(Position(self.log.len() as u64))
     }
 
+    /// A session that is known is taken from the reserve.
+    fn replace(&mut self, record: &Record<'_>, old: Position) -> Result<Position, Full> {
+        let is_full = self.is_full && !matches!(record, Record::Session { .. });
+        let was_full = std::mem::replace(&mut self.is_full, is_full);
+        let replaced = self.log(record);
+        self.is_full = was_full;
+        if replaced.is_ok() {
+            self.release(old);
+        }
+        replaced
+    }
+
     fn cancel(&mut self, position: Position) -> bool {
         let in_time = position.0 as usize > self.durable;
         self.trace(|| format!("cancel {position:?} {in_time}"));

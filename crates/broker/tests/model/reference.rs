@@ -77,6 +77,8 @@ pub(crate) struct Reference {
     /// Topics of which a retained message was acknowledged.
     pub(crate) retained_for_sure: BTreeSet<&'static str>,
     pub(crate) groups: BTreeMap<(&'static str, u64), GroupOwed>,
+    /// Queues are short: what nobody can be told of, because it has no publisher, is dropped at their bound.
+    pub(crate) is_narrow: bool,
 }
 
 /// A subscription's filter without its group.
@@ -120,7 +122,8 @@ impl Reference {
             let Some(owed) = session.expect(*client, message) else {
                 continue;
             };
-            let is_certain = owed.qos > QoS::AtMostOnce && !refused && message.expires_at_ms.is_none();
+            let is_dropped = self.is_narrow && message.from.is_none();
+            let is_certain = owed.qos > QoS::AtMostOnce && !refused && !is_dropped && message.expires_at_ms.is_none();
             let certain = is_certain && !message.is_transient && (conn.is_some() || session.expiry_s > 0);
             let only_on = message.is_transient.then_some(conn.unwrap_or(0));
             let owed = Owed {
@@ -159,13 +162,15 @@ impl Reference {
         }
         for (filter, members) in groups {
             let safe = members.iter().all(|(qos, lasts)| *qos > QoS::AtMostOnce && *lasts);
-            let certain = safe && !refused && !message.is_transient && message.expires_at_ms.is_none();
+            let certain =
+                safe && !refused && !self.is_narrow && !message.is_transient && message.expires_at_ms.is_none();
             let once = members.iter().all(|(qos, _)| *qos == QoS::ExactlyOnce);
             let group = self
                 .groups
                 .entry((filter, message.no))
                 .or_insert(GroupOwed { certain, once, seen: 0 });
             group.certain = certain;
+            group.once &= once;
         }
     }
 

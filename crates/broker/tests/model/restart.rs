@@ -27,14 +27,18 @@ impl Run {
         self.out.loads.clear();
         self.out.wills.clear();
         self.out.is_full = false;
-        for client in &mut self.clients {
-            client.cut();
-            client.will = None;
-            client.pending_will = None;
-        }
         self.reference.crash(self.now.unix_ms);
+        for (who, client) in self.clients.iter_mut().enumerate() {
+            client.cut();
+            // A connection that was open ends with the process; what is said of it lasts as long as the session.
+            let of_open = client.will.take();
+            let due = of_open.map(|(message, delay_s)| (message, self.now.unix_ms + u64::from(delay_s) * 1000));
+            let is_kept = self.reference.sessions.contains_key(&who);
+            client.pending_will = due.or(client.pending_will.take()).filter(|_| is_kept);
+        }
         self.now.monotonic_ms = self.rng.below(50) as u64;
         self.recover();
+        self.due_wills();
         self.commit_all();
         self.check_sessions();
         self.check_retained();
@@ -48,7 +52,9 @@ impl Run {
             }
             let record = Record::decode(&entry.meta, &[]).expect("what was logged");
             entry.is_released = record.is_tombstone();
-            recovery.restore(Position(at as u64 + 1), &record, entry.body.len());
+            recovery
+                .restore(Position(at as u64 + 1), &entry.meta, entry.body.len())
+                .expect("what was logged");
         }
         self.broker = recovery.finish(self.now, &mut self.out);
         self.broker.tick(self.now, &mut self.out);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 
-use broker::{Broker, ConnId, Limits, Now};
+use broker::{Broker, ConnId, Limits, Now, QueuePolicy};
 use mqtt::{
     Disconnect, PacketId, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionOptions, Unsubscribe, Version,
 };
@@ -56,7 +56,10 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
+        let is_narrow = rng.one_in(3);
         let limits = Limits {
+            queue_messages: if is_narrow { 3 } else { usize::MAX },
+            queue_policy: QueuePolicy::Refuse,
             in_flight: NonZeroU16::new(1 + rng.below(8) as u16).expect("not zero"),
             memory_bytes: rng.pick(&[0, 60, 1 << 20]),
             queue_memory_bytes: rng.pick(&[1, 40, 1 << 20]),
@@ -83,7 +86,10 @@ impl Run {
             now: START,
             limits,
             clients: clients.into(),
-            reference: Reference::default(),
+            reference: Reference {
+                is_narrow,
+                ..Reference::default()
+            },
             expected_wills: BTreeSet::new(),
             expected_closes: BTreeSet::new(),
             groups: Vec::new(),
@@ -142,6 +148,7 @@ impl Run {
             self.clients[who].forget();
         }
         let client = &mut self.clients[who];
+        let changes_will = will.is_some() || client.pending_will.is_some();
         client.pending_will = None;
         client.will = will;
         client.conn = Some(conn);
@@ -171,8 +178,8 @@ impl Run {
             // A client that loses the CONNACK that says so would send old messages again: no server can help that.
             self.clients[who].forget();
         }
-        if !known || expiry_s != u32::MAX {
-            // What a crash here would do to sessions has tests of its own.
+        if !known || expiry_s != u32::MAX || changes_will {
+            // What a crash here would do to sessions and wills has tests of its own.
             self.commit_all();
         }
     }
@@ -197,7 +204,9 @@ impl Run {
         let Some(conn) = client.conn else { return };
         client.cut();
         self.out.wires.remove(&conn);
-        if let Some((message, delay_s)) = client.will.take().filter(|_| owes_will) {
+        let will = client.will.take();
+        self.commit_later |= will.is_some();
+        if let Some((message, delay_s)) = will.filter(|_| owes_will) {
             client.pending_will = Some((message, self.now.unix_ms + u64::from(delay_s) * 1000));
         }
         let Some(session) = self.reference.sessions.get_mut(&who) else {
@@ -239,6 +248,7 @@ impl Run {
             {
                 self.expected_wills
                     .extend(client.pending_will.take().map(|(message, _)| message.no));
+                self.commit_later = true;
             }
         }
     }

@@ -217,7 +217,8 @@ impl Shard {
         }
     }
 
-    /// Lets `work` act on a tenant, then sends the wills that came of it and notes when the tenant is due.
+    /// Lets `work` act on a tenant, then sends the wills that came of it and notes when the tenant is due. All that it
+    /// logs outlasts a crash together or not at all.
     fn with_tenant<R>(&mut self, now: Now, number: u32, work: impl FnOnce(&mut Tenant, &mut Turn<'_>) -> R) -> R {
         let tenant = &mut self.tenants[number as usize];
         let mut turn = Turn {
@@ -230,10 +231,12 @@ impl Shard {
             labels: &self.labels,
             call_log: &mut self.call_log,
         };
+        turn.journal.log().begin_group();
         let result = work(tenant, &mut turn);
         while !turn.wills.is_empty() {
             pipeline::send_wills(tenant, &mut turn);
         }
+        turn.journal.log().end_group();
         self.next_due_ms = self.next_due_ms.min(tenant.next_deadline_ms());
         result
     }

@@ -41,7 +41,7 @@ impl Shard {
         call_log: CallLog,
     ) -> Result<Self, StartError> {
         let (log, recovery) = Log::open(dir, options)?;
-        let mut returning: BTreeMap<u32, Returning> = BTreeMap::new();
+        let mut returning = Vec::new();
         let report = recovery.replay(|record| restore(&mut returning, &settings, &record))?;
         for damage in &report.damage {
             tracing::error!(%damage, "damaged bytes in the log");
@@ -68,8 +68,10 @@ impl Shard {
             next_due_ms: 0,
             stops_at_ms: None,
         };
-        for (number, tenant) in returning {
-            shard.bring_back(number, tenant);
+        for (number, tenant) in (0..).zip(returning) {
+            if let Some(tenant) = tenant {
+                shard.bring_back(number, tenant);
+            }
         }
         shard.set_bounds(shard.clock.now());
         shard.read_twins();
@@ -240,12 +242,16 @@ fn lost_name(number: u32) -> Arc<str> {
 }
 
 /// Takes one record of the log. A tenant's own record may come behind others of it: the log moves old records.
-fn restore(returning: &mut BTreeMap<u32, Returning>, settings: &Settings, record: &store::Recovered<'_>) {
+fn restore(returning: &mut Vec<Option<Returning>>, settings: &Settings, record: &store::Recovered<'_>) {
     let position = Position(record.position.0);
     let Some((number, entry)) = Entry::decode(record.meta) else {
         return;
     };
-    let tenant = returning.entry(number).or_insert_with(|| Returning {
+    let number = number as usize;
+    if number >= returning.len() {
+        returning.resize_with(number + 1, || None);
+    }
+    let tenant = returning[number].get_or_insert_with(|| Returning {
         name: None,
         position,
         broker: Recovery::new(settings.limits.broker.clone()),
@@ -254,8 +260,8 @@ fn restore(returning: &mut BTreeMap<u32, Returning>, settings: &Settings, record
     match entry {
         Entry::Tenant(name) => (tenant.name, tenant.position) = (Some(name.into()), position),
         Entry::Broker(bytes) => {
-            if let Ok(record_of_broker) = Record::decode(bytes, &[]) {
-                tenant.broker.restore(position, &record_of_broker, record.body_len);
+            if let Err(damaged) = tenant.broker.restore(position, bytes, record.body_len) {
+                tracing::error!(?position, %damaged, "a record of the log is passed over");
             }
         }
         Entry::Twin(device) => drop(tenant.twins.insert(device.into(), position)),

@@ -88,6 +88,7 @@ pub(crate) struct Limits {
     pub(crate) topic_levels: usize,
     pub(crate) queue_messages: usize,
     pub(crate) queue_bytes: u64,
+    pub(crate) queue_policy: QueuePolicy,
     pub(crate) queue_memory_bytes: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) in_flight: NonZeroU16,
@@ -98,6 +99,16 @@ pub(crate) struct Limits {
     pub(crate) retained_bytes: u64,
     pub(crate) session_expiry_s: u32,
     pub(crate) keep_alive_s: u16,
+}
+
+/// What becomes of a message that finds the queue of a session full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum QueuePolicy {
+    /// That session goes without it.
+    DropNewest,
+    /// Its publisher is told, and keeps it.
+    Refuse,
 }
 
 /// What the program says about itself.
@@ -187,6 +198,7 @@ impl Default for Limits {
             topic_levels: broker.topic_levels,
             queue_messages: broker.queue_messages,
             queue_bytes: broker.queue_bytes,
+            queue_policy: QueuePolicy::DropNewest,
             queue_memory_bytes: broker.queue_memory_bytes,
             memory_bytes: broker.memory_bytes,
             in_flight: broker.in_flight,
@@ -289,6 +301,10 @@ impl Limits {
                 topic_levels: self.topic_levels,
                 queue_messages: self.queue_messages,
                 queue_bytes: self.queue_bytes,
+                queue_policy: match self.queue_policy {
+                    QueuePolicy::DropNewest => broker::QueuePolicy::DropNewest,
+                    QueuePolicy::Refuse => broker::QueuePolicy::Refuse,
+                },
                 queue_memory_bytes: self.queue_memory_bytes,
                 memory_bytes: self.memory_bytes,
                 in_flight: self.in_flight,
@@ -378,6 +394,10 @@ mod tests {
         check_start(
             "[store]\ndurability = \"never\"\n",
             "edge.toml:2: unknown variant `never`, expected `os` or `disk`",
+        );
+        check_start(
+            "[limits]\nqueue_policy = \"wait\"\n",
+            "edge.toml:2: unknown variant `wait`, expected `drop_newest` or `refuse`",
         );
         check_start("data = \n", "edge.toml:1: ");
     }
