@@ -2,6 +2,8 @@
 
 import json
 import signal
+import socket
+import ssl
 import stat
 import subprocess
 import time
@@ -362,3 +364,26 @@ def test_a_hangup_takes_over_what_clients_are_told_and_names_what_needs_a_restar
     warned = [line for line in own.log.read_text().splitlines() if "started again" in line]
     assert len(warned) == 2 and "shards" in warned[0] and "store.limit_bytes" in warned[1]
     assert "DEBUG" in own.log.read_text()
+
+
+def test_a_hangup_puts_other_names_into_the_edge_s_own_certificate(start):
+    """`tls.names`, for clients that connect from then on."""
+    file = '[tls]\nnames = ["{}"]\n'
+    own = start(configuration=file.format("old.example"), arguments=["--mqtts", "127.0.0.1:0"])
+    address = next(word for word in own.log.read_text().split() if word.startswith("mqtts://"))
+    port = int(address.rsplit(":", 1)[1])
+
+    def is_named(name: str) -> bool:
+        trust = ssl.create_default_context(cafile=str(own.data / "ca.pem"))
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as stream:
+            try:
+                trust.wrap_socket(stream, server_hostname=name).close()
+            except ssl.SSLCertVerificationError:
+                return False
+        return True
+
+    assert is_named("old.example") and not is_named("new.example")
+    (own.directory / "selvedge.toml").write_text(file.format("new.example"))
+    own.signal(signal.SIGHUP)
+    eventually(lambda: is_named("new.example"))
+    assert not is_named("old.example")

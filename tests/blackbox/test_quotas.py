@@ -1,11 +1,13 @@
 """Promise 9: a tenant uses what it may use, and slows down or fills up nobody else."""
 
 import json
+import socket
 
 import pytest
 
+import raw
 import wire
-from credentials import Account, add
+from credentials import Account, Authority, add, context
 from test_operation import get
 from wire import Kind
 
@@ -15,9 +17,11 @@ LASTING = {"clean": False, "properties": [("session_expiry_interval", 600)]}
 
 
 @pytest.fixture
-def own(start):
+def own(start, tmp_path):
     """An edge with two tenants, `a` and `b`, an app in each."""
-    edge = start(anonymous=False, http=True)
+    certificate, key = Authority(tmp_path).issue("server", "/CN=localhost")
+    edge = start(anonymous=False, http=True, unix=True, tls={"certificate": certificate, "key": key})
+    edge.authority = tmp_path / "ca.pem"
     edge.accounts = {tenant: add(edge, "app", "dash", tenant=tenant) for tenant in ("a", "b")}
     return edge
 
@@ -30,6 +34,17 @@ def inside(own, dial):
         return dial(to=own).open(client_id, **login(own.accounts[tenant]), **options)
 
     return open_one
+
+
+def stream(own, door: str) -> socket.socket:
+    """A connection below MQTT."""
+    if door == "unix":
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(str(own.unix_path))
+        return made
+    if door == "tcp":
+        return socket.create_connection(("127.0.0.1", own.port))
+    return context(own.authority).wrap_socket(socket.create_connection(("127.0.0.1", own.tls_port)))
 
 
 def login(account: Account) -> dict[str, object]:
@@ -106,6 +121,10 @@ def test_many_floods_of_one_tenant_take_turns(own, inside):
     for flood in floods:
         flood.send(*packets)
     listener.ping()
+    modest = inside("a", "modest")
+    for number in range(1, 21):
+        modest.publish("modest", b"x", qos=1, packet_id=number)
+        acknowledged(modest, 1)
     for flood in floods:
         acknowledged(flood, 50)
 
@@ -120,12 +139,14 @@ def test_a_client_that_has_to_wait_is_not_taken_for_silent(own, inside):
     one.ping()
 
 
-def test_a_client_that_leaves_while_it_waits_is_let_go(own, inside):
-    """What it sent before is served, its will is not sent."""
+@pytest.mark.parametrize("door", ["tcp", "tls", "unix"])
+def test_a_client_that_leaves_while_it_waits_is_let_go(own, inside, door):
+    """What it sent before is served, its will is not sent; at whatever door it came in."""
     own.run("tenant", "set", "a", "--messages-per-s", "10")
     listener = inside("a", "listener")
     listener.subscribe([("#", 0)])
-    flood = inside("a", "flood", will=wire.Will("will"))
+    flood = raw.Connection(stream(own, door))
+    flood.open("flood", will=wire.Will("will"), **login(own.accounts["a"]))
     flood.send(*[wire.publish("flood", b"x")] * 30, wire.disconnect())
     flood.cut()
     topics = [listener.expect(Kind.PUBLISH, 30).topic for _ in range(30)]
@@ -173,6 +194,16 @@ def test_a_device_too_many_is_refused(own):
     refused = own.run("device", "add", "pump-8", "--tenant", "a", check=False)
     assert refused.returncode == 1 and "has its 2 devices" in refused.stderr
     own.run("device", "add", "pump-8", "--tenant", "b")
+
+
+def test_a_twin_too_many_is_refused_and_a_refused_patch_makes_none(own, inside):
+    """As many as devices may be; what cannot be understood leaves nothing behind."""
+    own.run("tenant", "set", "a", "--devices", "1")
+    dash = inside("a", "dash")
+    expected = {"ghost": (b"no JSON", 0), "pump-7": (b'{"on": true}', 0), "pump-8": (b'{"on": true}', 0x97)}
+    for number, (device, (patch, reason)) in enumerate(expected.items(), 1):
+        dash.publish(f"devices/{device}/twin/desired/set", patch, qos=1, packet_id=number)
+        assert dash.expect(Kind.PUBACK).reason == reason, device
 
 
 def test_quotas_outlast_a_restart(own, dial):

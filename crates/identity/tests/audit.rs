@@ -171,3 +171,23 @@ fn a_clock_set_back_ends_the_minute_and_loses_no_count() {
         .collect();
     assert_eq!(events, ["call_made", "repeated", "call_made", "repeated"]);
 }
+
+#[test]
+fn other_bounds_hold_from_the_next_line_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let audit = Audit::open(directory.path(), AuditOptions::default()).unwrap();
+    let note = |name: &str| {
+        audit.record(&refused(1, name, name), NOW);
+        audit.flush(NOW).unwrap();
+    };
+    note("before");
+    note("before too");
+    assert!(!directory.path().join("audit.log.1").exists());
+    audit.set_options(AuditOptions {
+        max_file_bytes: 1,
+        old_files: 1,
+    });
+    note("after");
+    assert_eq!(lines(directory.path()).len(), 1);
+    assert!(directory.path().join("audit.log.1").exists());
+}

@@ -37,6 +37,7 @@ impl Shard {
         if now.monotonic_ms < tenant.resumes_at_ms {
             return;
         }
+        tenant.is_resuming = true;
         // Those that have to wait again come behind all that have not had their turn.
         for _ in 0..tenant.paused.len() {
             let tenant = &mut self.tenants[number as usize];
@@ -48,6 +49,7 @@ impl Shard {
             }
         }
         let tenant = &mut self.tenants[number as usize];
+        tenant.is_resuming = false;
         for conn in &tenant.paused {
             tenant.broker.keep_alive(now, *conn);
         }
@@ -64,6 +66,13 @@ impl Shard {
 }
 
 impl Tenant {
+    /// Whether a PUBLISH of `bytes` bytes may pass now; if so, it has. While some wait, nobody comes before them.
+    #[inline]
+    pub(super) fn may_publish(&mut self, now_ms: u64, bytes: usize) -> bool {
+        let is_its_turn = self.paused.is_empty() || self.is_resuming;
+        !self.rate.is_bounded() || (is_its_turn && self.rate.take(now_ms, bytes))
+    }
+
     fn look_later(&mut self, now_ms: u64) {
         let opens_at_ms = self.rate.opens_at_ms();
         self.resumes_at_ms = match self.paused.is_empty() {

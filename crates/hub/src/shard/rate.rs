@@ -38,12 +38,14 @@ impl Rate {
         }
     }
 
-    /// Whether a packet of `bytes` bytes may pass now; if so, it has.
+    /// Whether there is any bound.
     #[inline]
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.messages.is_some() || self.bytes.is_some()
+    }
+
+    /// Whether a packet of `bytes` bytes may pass now; if so, it has.
     pub(crate) fn take(&mut self, now_ms: u64, bytes: usize) -> bool {
-        if self.messages.is_none() && self.bytes.is_none() {
-            return true;
-        }
         let may_pass = self.opens_at_ms() <= now_ms;
         if may_pass {
             let now_ns = now_ms * NS_PER_MS;

@@ -97,7 +97,7 @@ impl Shard {
             match Packet::read(&bytes[used..], connection.version, connection.packet_bytes as usize) {
                 Ok(None) => return used,
                 Ok(Some((Packet::Publish(_), len)))
-                    if !self.tenants[tenant as usize].rate.take(now.monotonic_ms, len) =>
+                    if !self.tenants[tenant as usize].may_publish(now.monotonic_ms, len) =>
                 {
                     self.pause(now, conn, tenant);
                     return used;

@@ -26,6 +26,8 @@ pub(crate) struct Tenant {
     pub(crate) rate: Rate,
     /// Connections that are not read until the rate lets their next PUBLISH pass, in the order of their turns.
     pub(crate) paused: VecDeque<ConnId>,
+    /// Some of them are having their turn.
+    pub(crate) is_resuming: bool,
     /// When they are looked at next, on the monotonic clock in milliseconds.
     pub(crate) resumes_at_ms: u64,
     /// How often a connection had to wait for the rate.
@@ -83,6 +85,7 @@ impl Tenant {
             quotas: Quotas::default(),
             rate: Rate::default(),
             paused: VecDeque::new(),
+            is_resuming: false,
             resumes_at_ms: u64::MAX,
             pauses: 0,
             refused_connections: 0,
