@@ -9,15 +9,15 @@
 use device::topic::{Channel, DeviceTopic};
 use identity::{Principal, PrincipalKind};
 
-/// Whether `who` may publish to `topic`, which is a valid topic name.
-pub(crate) fn may_publish(who: &Principal, topic: &str) -> bool {
+/// Whether `who` may publish to `topic`, which is a valid topic name and is taken apart in `parsed`.
+pub(crate) fn may_publish(who: &Principal, topic: &str, parsed: Option<&DeviceTopic<'_>>) -> bool {
     if topic.starts_with('$') {
         return false;
     }
     match who.kind {
         PrincipalKind::Anonymous => true,
-        PrincipalKind::Device => DeviceTopic::parse(topic).is_some_and(|topic| device_may_publish(&who.id, &topic)),
-        PrincipalKind::App => app_may_publish(&who.id, topic),
+        PrincipalKind::Device => parsed.is_some_and(|parsed| device_may_publish(&who.id, parsed)),
+        PrincipalKind::App => app_may_publish(&who.id, topic, parsed),
     }
 }
 
@@ -41,14 +41,14 @@ fn device_may_publish(own_id: &str, topic: &DeviceTopic<'_>) -> bool {
     topic.device == own_id && is_for_devices
 }
 
-fn app_may_publish(own_name: &str, topic: &str) -> bool {
+fn app_may_publish(own_name: &str, topic: &str, parsed: Option<&DeviceTopic<'_>>) -> bool {
     if let Some(name) = tree_of(topic, "apps/") {
         return name == own_name;
     }
-    match DeviceTopic::parse(topic) {
-        Some(topic) => {
+    match parsed {
+        Some(parsed) => {
             matches!(
-                topic.channel,
+                parsed.channel,
                 Channel::MethodCall { .. } | Channel::TwinGet | Channel::TwinDesiredSet
             )
         }
@@ -65,6 +65,10 @@ fn tree_of<'a>(path: &'a str, tree: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn may_publish_to(who: &Principal, topic: &str) -> bool {
+        may_publish(who, topic, DeviceTopic::parse(topic).as_ref())
+    }
 
     fn check(kind: PrincipalKind, id: &str, yes: &[&str], no: &[&str], allowed: fn(&Principal, &str) -> bool) {
         let who = Principal {
@@ -103,7 +107,7 @@ mod tests {
             "x",
             "$SYS/x",
         ];
-        check(PrincipalKind::Device, "p7", &yes, &no, may_publish);
+        check(PrincipalKind::Device, "p7", &yes, &no, may_publish_to);
     }
 
     #[test]
@@ -139,7 +143,7 @@ mod tests {
             "apps/other/alarms",
             "$SYS/broker",
         ];
-        check(PrincipalKind::App, "dash", &yes, &no, may_publish);
+        check(PrincipalKind::App, "dash", &yes, &no, may_publish_to);
         check(
             PrincipalKind::App,
             "dash",
@@ -156,7 +160,7 @@ mod tests {
             "",
             &["a", "devices/p7/telemetry", "apps/x/y"],
             &["$SYS/x"],
-            may_publish,
+            may_publish_to,
         );
     }
 }

@@ -56,16 +56,23 @@ pub(crate) fn publish(tenant: &mut Tenant, turn: &mut Turn<'_>, from: ConnId, pu
 /// Checks that the sender may.
 fn accept(tenant: &mut Tenant, turn: &mut Turn<'_>, from: ConnId, publish: &Publish<'_>) -> Outcome {
     let sender = turn.connections.get(from).map(|connection| &connection.peer.principal);
-    if sender.is_some_and(|sender| acl::may_publish(sender, publish.topic)) {
-        return dispatch(tenant, turn, Some(from), publish);
+    let parsed = DeviceTopic::parse(publish.topic);
+    if sender.is_some_and(|sender| acl::may_publish(sender, publish.topic, parsed.as_ref())) {
+        return dispatch(tenant, turn, Some(from), parsed, publish);
     }
     turn.counters.refused_publishes += 1;
     Outcome::now(ReasonCode::NotAuthorized)
 }
 
-/// Hands the message to what its topic is for.
-fn dispatch(tenant: &mut Tenant, turn: &mut Turn<'_>, from: Option<ConnId>, publish: &Publish<'_>) -> Outcome {
-    let Some(topic) = DeviceTopic::parse(publish.topic) else {
+/// Hands the message to what its topic, taken apart in `parsed`, is for.
+fn dispatch(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    from: Option<ConnId>,
+    parsed: Option<DeviceTopic<'_>>,
+    publish: &Publish<'_>,
+) -> Outcome {
+    let Some(topic) = parsed else {
         return forward(tenant, turn, from, publish);
     };
     match topic.channel {
@@ -172,6 +179,7 @@ pub(crate) fn plain<'a>(topic: &'a str, payload: &'a [u8], qos: QoS, retain: boo
 /// Sends the wills that came due, each the way of any message; that their clients may was checked when they connected.
 pub(crate) fn send_wills(tenant: &mut Tenant, turn: &mut Turn<'_>) {
     for will in std::mem::take(turn.wills) {
-        dispatch(tenant, turn, None, &will.publish());
+        let publish = will.publish();
+        dispatch(tenant, turn, None, DeviceTopic::parse(publish.topic), &publish);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use broker::{Broker, Now, Position};
+use device::topic::DeviceTopic;
 use mqtt::{ConnAck, Packet, ReasonCode, Version};
 use store::Kind;
 
@@ -33,10 +34,10 @@ impl Shard {
             return;
         };
         self.counters.connects += 1;
-        let may_will = connect
-            .will
-            .as_ref()
-            .is_none_or(|will| acl::may_publish(&client.peer.principal, will.topic));
+        let may_will = connect.will.as_ref().is_none_or(|will| {
+            let parsed = DeviceTopic::parse(will.topic);
+            acl::may_publish(&client.peer.principal, will.topic, parsed.as_ref())
+        });
         let owner = Arc::clone(&client.peer.principal.id);
         let conn = match self.connections.insert(Connection::new(
             client.link,

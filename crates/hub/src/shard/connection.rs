@@ -137,7 +137,7 @@ impl Connection {
             &mut self.forward
         };
         pool.lend(buffer);
-        Packet::Publish(publish.clone()).encode(self.version, buffer);
+        publish.encode(self.version, buffer);
     }
 
     /// Queues a reply behind those before it; returns whether it waits for the log.

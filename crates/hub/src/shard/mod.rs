@@ -117,6 +117,8 @@ pub(crate) struct Shard {
     call_log: CallLog,
     /// Answers to the program that wait for the log, in the order of positions.
     answers: VecDeque<(Position, Vec<u8>, oneshot::Sender<Vec<u8>>)>,
+    /// When the last turn began; the next wait counts from there, so that it costs no second look at the clock.
+    turn_began_ms: u64,
     /// The earliest instant at which any tenant has something due.
     next_due_ms: u64,
     /// When the shard ends at the latest, once it was told to stop.
@@ -144,6 +146,7 @@ impl Shard {
     fn turn(&mut self, waiter: &mut Waiter) {
         let ready = waiter.wait(self.connections.epoll(), self.timeout_ms());
         let now = self.clock.now();
+        self.turn_began_ms = now.monotonic_ms;
         for index in 0..ready {
             match waiter.event(index) {
                 (INBOX, _) => self.take_orders(now),
@@ -266,7 +269,7 @@ impl Shard {
             self.stops_at_ms,
         ];
         let due_ms = due.into_iter().flatten().min().filter(|due_ms| *due_ms < u64::MAX)?;
-        Some(due_ms.saturating_sub(self.clock.now().monotonic_ms))
+        Some(due_ms.saturating_sub(self.turn_began_ms))
     }
 
     /// Writes what the turn has for each connection. Connections that have room again may get more from the broker,

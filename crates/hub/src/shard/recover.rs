@@ -65,6 +65,7 @@ impl Shard {
             labels,
             call_log,
             answers: VecDeque::new(),
+            turn_began_ms: 0,
             next_due_ms: 0,
             stops_at_ms: None,
         };
