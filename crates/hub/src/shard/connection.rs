@@ -63,6 +63,8 @@ pub(crate) struct Connection {
     pub(crate) is_listed: bool,
     /// Its next packet waits until its tenant may publish again: it is not read.
     pub(crate) is_paused: bool,
+    /// Its peer has ended it while it was paused: it ends once all that came before is served.
+    pub(crate) has_ended: bool,
     /// What epoll reports of the socket.
     pub(crate) interest: EventFlags,
     /// Was without room since it last drained, so that the broker must hear when it has some.
@@ -100,6 +102,7 @@ impl Connection {
             is_first: false,
             is_listed: false,
             is_paused: false,
+            has_ended: false,
             interest: EventFlags::IN,
             was_full: Cell::new(true),
         }

@@ -4,6 +4,7 @@
 use broker::{ConnId, Now};
 
 use super::Shard;
+use super::link::Arrived;
 use super::tenant::Tenant;
 
 /// Shortest time in milliseconds between two looks at those that wait: each look may pass several of them.
@@ -57,11 +58,18 @@ impl Shard {
     }
 
     fn go_on(&mut self, now: Now, conn: ConnId) {
-        if let Some(connection) = self.connections.get_mut(conn) {
-            connection.is_paused = false;
-            self.connections.list(conn);
-            self.take(now, conn, &[]);
-        }
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return;
+        };
+        connection.is_paused = false;
+        let arrived = if connection.has_ended {
+            Arrived::End
+        } else {
+            Arrived::Bytes
+        };
+        self.connections.list(conn);
+        self.take(now, conn, &[]);
+        self.follow_link(now, conn, arrived);
     }
 }
 

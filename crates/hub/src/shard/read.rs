@@ -66,11 +66,12 @@ impl Shard {
     }
 
     /// The link below MQTT has ended, or has something of its own to send.
-    fn follow_link(&mut self, now: Now, conn: ConnId, arrived: Arrived) {
+    pub(super) fn follow_link(&mut self, now: Now, conn: ConnId, arrived: Arrived) {
         let Some(connection) = self.connections.get_mut(conn) else {
             return;
         };
         match arrived {
+            _ if connection.is_paused => connection.has_ended |= arrived == Arrived::End,
             Arrived::End => {
                 let phase = connection.phase;
                 self.lose(now, conn, phase);
