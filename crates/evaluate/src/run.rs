@@ -224,7 +224,8 @@ pub struct Usage {
     pub wall_s: f64,
     /// CPU seconds of the generator's thread, its spinning included.
     pub generator_cpu_s: f64,
-    /// CPU seconds of those that the generator spent spinning for a due time, which is no work (rule 2).
+    /// CPU seconds of those that the generator spent spinning for a due time or, in a closed loop, for an answer, which
+    /// is no work (rule 2).
     pub generator_spin_s: f64,
     /// Seconds that answered messages spent in the client, from their answer to the moment at which the next could go:
     /// the client's own part of a closed loop's think time, without which Little's law is not whole.

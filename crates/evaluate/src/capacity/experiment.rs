@@ -14,7 +14,7 @@ use super::ready::Queue;
 use super::record::{CapacityRun, FORMAT, Figure, Sample};
 use super::{durable, memory, ready};
 use crate::arms::{self, Helper};
-use crate::environment;
+use crate::environment::{self, Environment};
 use crate::privacy::without_paths;
 use crate::rtt::{Progress, Step};
 
@@ -42,19 +42,18 @@ pub fn run(options: &Options, helper: &Helper, progress: &mut dyn Progress) -> R
             options.connections
         ));
     }
+    // Before this thread is pinned: it says on how many CPUs it may run.
+    let (started, before) = (Instant::now(), environment::observe(Vec::new()));
     let affinity_before = sched_getaffinity(None).map_err(|error| format!("cannot see our CPUs: {error}"))?;
     let (server_cpu, generator_cpu) = arms::cpus_apart(&affinity_before);
     generator_cpu
         .map_or(Ok(()), arms::pin_to)
         .map_err(|error| format!("cannot pin the generator: {error}"))?;
     let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-    let result = measure(
-        &options,
-        helper,
-        (server_cpu, generator_cpu),
-        directory.path(),
-        progress,
-    );
+    let result = measure(&options, helper, (server_cpu, before), directory.path(), progress).map(|run| CapacityRun {
+        environment: environment::conclude(run.environment, generator_cpu, started.elapsed()),
+        ..run
+    });
     // The set was ours before, so that it can be again.
     let _ = sched_setaffinity(None, &affinity_before);
     progress.done();
@@ -64,12 +63,10 @@ pub fn run(options: &Options, helper: &Helper, progress: &mut dyn Progress) -> R
 fn measure(
     options: &Options,
     helper: &Helper,
-    (server_cpu, generator_cpu): (Option<usize>, Option<usize>),
+    (server_cpu, before): (Option<usize>, Environment),
     directory: &Path,
     progress: &mut dyn Progress,
 ) -> Result<CapacityRun, String> {
-    let started = Instant::now();
-    let before = environment::observe(Vec::new());
     let (site, programs, missing) = Site::prepare(options, helper, server_cpu, directory)?;
     let seed = options.seed.unwrap_or_else(rand::random);
     let mut bench = Bench {
@@ -91,7 +88,7 @@ fn measure(
         programs,
         samples: bench.samples,
         skipped: bench.skipped,
-        environment: environment::conclude(before, generator_cpu, started.elapsed()),
+        environment: before,
     })
 }
 

@@ -62,8 +62,8 @@ fn promised(verdict: Verdict, unit: Unit) -> String {
         Promise::AtLeast(bound) => format!("≥ {}", shown(bound, unit)),
     };
     let outcome = match verdict.outcome {
-        Outcome::Pass => "kept",
-        Outcome::Fail => "BROKEN",
+        Outcome::Pass => "met",
+        Outcome::Fail => "missed",
         Outcome::Undecided => "undecided",
     };
     format!("{bound} {outcome}")

@@ -42,7 +42,7 @@ pub(crate) fn run_block(
     tag: u32,
 ) -> io::Result<GeneratorUsage> {
     fleet.clock = Clock::start();
-    fleet.poller.begin();
+    fleet.poller.begin(matches!(pacer, Pacer::Closed(_)));
     let cpu_before = thread_cpu_s();
     let mut client_ns = 0;
     loop {

@@ -10,6 +10,12 @@ use super::clock::Clock;
 
 /// How long before a due time the timer fires and spinning begins: what a sleeping thread takes to wake up.
 const SPIN_NS: u64 = 100_000;
+/// How long a closed loop spins for an answer before it sleeps: longer than any part of a round trip on one machine. Its
+/// own sleeping and waking, which cost more than its work, are then no part of what it measures.
+const ANSWER_SPIN_NS: u64 = 300_000;
+/// The most that one look without result counts as spinning: one that took longer was interrupted, and the CPU was
+/// somebody else's meanwhile.
+const LOOK_NS: u64 = 5_000;
 /// Events taken in one turn.
 const EVENTS: usize = 256;
 const TIMER: u64 = u64::MAX;
@@ -22,6 +28,8 @@ pub(crate) struct Poller {
     /// When the timer fires, on the clock of this block; it fires too early rather than being set for every wait.
     armed_ns: Option<u64>,
     spins: bool,
+    /// Whether it spins for answers too.
+    spins_for_answers: bool,
     spin_ns: u64,
 }
 
@@ -50,6 +58,7 @@ impl Poller {
             events: Vec::with_capacity(EVENTS),
             armed_ns: None,
             spins,
+            spins_for_answers: false,
             spin_ns: 0,
         })
     }
@@ -91,12 +100,8 @@ impl Poller {
             .flatten()
             .min();
         match wake_ns {
-            Some(wake_ns) if wake_ns <= now_ns => {
-                self.poll(Some(Timespec::default()))?;
-                if self.events.is_empty() {
-                    self.spin_ns += clock.now_ns() - now_ns;
-                }
-            }
+            Some(wake_ns) if wake_ns <= now_ns => self.spin(clock, now_ns)?,
+            _ if self.spins_for_answers && self.spin_for_answer(clock, now_ns, wake_ns)? => {}
             Some(wake_ns) => {
                 if self
                     .armed_ns
@@ -110,6 +115,28 @@ impl Poller {
             None => self.poll(None)?,
         }
         Ok(())
+    }
+
+    /// Looks once; what that took was spinning if there was nothing.
+    fn spin(&mut self, clock: &Clock, now_ns: u64) -> io::Result<()> {
+        self.poll(Some(Timespec::default()))?;
+        if self.events.is_empty() {
+            self.spin_ns += (clock.now_ns() - now_ns).min(LOOK_NS);
+        }
+        Ok(())
+    }
+
+    /// Looks until there is something or `wake_ns` has come; false where neither happened for some time.
+    fn spin_for_answer(&mut self, clock: &Clock, began_ns: u64, wake_ns: Option<u64>) -> io::Result<bool> {
+        let mut now_ns = began_ns;
+        while now_ns - began_ns < ANSWER_SPIN_NS {
+            self.spin(clock, now_ns)?;
+            now_ns = clock.now_ns();
+            if !self.events.is_empty() || wake_ns.is_some_and(|wake_ns| wake_ns <= now_ns) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Sets the timer anew.
@@ -155,10 +182,12 @@ impl Poller {
         })
     }
 
-    /// Begins a block: its clock has a new zero.
-    pub(crate) fn begin(&mut self) {
+    /// Begins a block: its clock has a new zero. `closed`: it is a closed loop, which spins for its answers where a core
+    /// can be spared.
+    pub(crate) fn begin(&mut self, closed: bool) {
         self.armed_ns = None;
         self.spin_ns = 0;
+        self.spins_for_answers = closed && self.spins;
     }
 
     /// Nanoseconds spent spinning in this block.

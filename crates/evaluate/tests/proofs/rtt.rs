@@ -137,6 +137,8 @@ fn a_closed_loop_keeps_its_concurrency_and_obeys_littles_law() {
     );
     all_laws_hold(&run);
     for block in &run.blocks {
+        let spins = run.environment.generator_cpu.is_some();
+        assert_eq!(block.usage.generator_spin_s > 0.0, spins, "where a core can be spared");
         let sum_ns: u64 = (0..block.samples.len())
             .filter_map(|i| block.samples.response_ns(i))
             .sum();

@@ -191,6 +191,14 @@ impl Cell {
         }
     }
 
+    /// A word in the place of a figure.
+    pub(super) fn no_figure(word: &str) -> Cell {
+        Cell {
+            class: "n",
+            ..Cell::judged("undecided", word, "")
+        }
+    }
+
     /// A word in the colour of what it means, and below it why.
     pub(super) fn judged_with_reason(class: &str, word: &str, why: Option<&str>) -> Cell {
         let why = why.map_or(String::new(), |why| {

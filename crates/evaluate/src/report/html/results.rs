@@ -168,7 +168,7 @@ fn noise_row(summary: &Summary, noise: &Against) -> Vec<Cell> {
 
 fn figure(estimate: Option<Estimate>) -> Cell {
     let Some(Estimate { value, interval }) = estimate else {
-        return Cell::judged("undecided", "too few", "");
+        return Cell::no_figure("too few");
     };
     let interval = format!(
         "{} … {}",

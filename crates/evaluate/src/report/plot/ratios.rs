@@ -24,7 +24,7 @@ const TOP: f64 = 22.0;
 const ACROSS: (f64, f64) = (200.0, WIDTH - 120.0);
 /// Ratios beyond this, either way, are drawn at the edge.
 const FURTHEST: f64 = 200.0;
-const FINE: [f64; 10] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5, 2.0];
+const FINE: [f64; 11] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0];
 const COARSE: [f64; 13] = [0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 200.0];
 
 /// Draws the ratios, one a row; `None` without a finite one.
@@ -55,7 +55,7 @@ pub(crate) fn ratios(bars: &[Bar]) -> Option<String> {
 }
 
 fn axis(svg: &mut Svg, x: &Scale, (low, high): (f64, f64), bottom: f64) {
-    let marks = if high / low < 2.5 {
+    let marks = if high / low < 4.0 {
         FINE.as_slice()
     } else {
         COARSE.as_slice()

@@ -16,7 +16,7 @@ pub(super) fn laws(cell: &Cell, group: &Group<'_>, lag_p99_us: f64, median_respo
         LawResult::of(&[stats::send_lag(lag_p99_us, median_response_us)]),
         each(accounting),
         each(monotonic),
-        LawResult::of(&[generator_cpu(group)]),
+        LawResult::of(generator_cpu(group).as_slice()),
     ];
     if cell.load.is_closed() {
         let checks: Vec<Check> = group
@@ -47,14 +47,15 @@ fn monotonic(block: &Block) -> Check {
     stats::monotonic((0..samples.len()).map(message))
 }
 
-/// What the generator's thread ran without what it spun, over all blocks.
-fn generator_cpu(group: &Group<'_>) -> Check {
-    let usages = || group.blocks().map(|block| &block.usage);
+/// What the generator's thread ran without what it spun, over all blocks in which it had something to send.
+fn generator_cpu(group: &Group<'_>) -> Option<Check> {
+    let busy = || group.blocks().filter(|block| !block.samples.is_empty());
+    let usages = || busy().map(|block| &block.usage);
     let busy_s: f64 = usages()
         .map(|usage| (usage.generator_cpu_s - usage.generator_spin_s).max(0.0))
         .sum();
     let wall_s: f64 = usages().map(|usage| usage.wall_s).sum();
-    stats::generator_cpu(busy_s, wall_s, GENERATOR_CORES)
+    (wall_s > 0.0).then(|| stats::generator_cpu(busy_s, wall_s, GENERATOR_CORES))
 }
 
 fn littles_law(cell: &Cell, block: &Block, response_us: &[f64]) -> Option<Check> {
