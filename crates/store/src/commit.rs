@@ -9,6 +9,7 @@ use crate::batch::Batch;
 use crate::disk::{Disk, File, is_full};
 use crate::error::stopped;
 use crate::record::{HEADER_BYTES, Header, STARTS_BATCH, Seed, put_sums};
+use crate::schedule;
 use crate::segment::{self, SPARE, SegmentHeader};
 use crate::shared::{Note, Shared};
 use crate::{Durability, Stopped};
@@ -27,6 +28,7 @@ pub(crate) struct Order {
 
 /// Runs orders until the log ends or an order fails.
 pub(crate) fn run(mut committer: Committer, shared: &Shared) {
+    schedule::run_soon();
     loop {
         let outcome = match shared.take_order() {
             Some(order) => committer.carry_out(order, shared),

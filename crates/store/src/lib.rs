@@ -23,6 +23,7 @@ mod position;
 mod record;
 mod recovery;
 mod scan;
+mod schedule;
 mod segment;
 mod shared;
 mod space;
