@@ -78,7 +78,9 @@ impl Page {
 
     /// A table of cells that are markup already.
     pub(super) fn table(&mut self, caption: &str, columns: &[&str], rows: &[Vec<Cell>]) {
-        let aligned = |place: usize| rows.last().and_then(|row| row.get(place)).map_or("", |cell| cell.class);
+        // The first row that is no heading of a group tells how each column is aligned.
+        let usual = rows.iter().find(|row| row.len() == columns.len());
+        let aligned = |place: usize| usual.and_then(|row| row.get(place)).map_or("", |cell| cell.class);
         let column = |(place, name): (usize, &&str)| heading(name, aligned(place));
         let columns: String = columns.iter().enumerate().map(column).collect();
         let row = |row: &Vec<Cell>| format!("<tr>{}</tr>", row.iter().map(Cell::markup).collect::<String>());
