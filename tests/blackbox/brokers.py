@@ -95,7 +95,8 @@ class Broker:
     def start(self) -> Broker:
         """Starts it and waits until it accepts connections."""
         self.spawn()
-        deadline = time.monotonic() + PATIENCE_S
+        # Under valgrind everything takes some ten times longer.
+        deadline = time.monotonic() + PATIENCE_S * (6 if self.settings.watcher else 1)
         while not self._accepts():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()

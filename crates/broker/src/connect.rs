@@ -29,7 +29,7 @@ impl Broker {
             return refuse(conn, ReasonCode::ClientIdentifierNotValid, out);
         }
         let client_id = assigned.as_deref().unwrap_or(connect.client_id);
-        let found = self.take_over(now, owner, client_id, connect.clean_start, out);
+        let (found, gone) = self.take_over(now, owner, client_id, connect.clean_start, out);
         if found.is_none() && self.sessions.len() >= self.limits.sessions {
             return refuse(conn, ReasonCode::QuotaExceeded, out);
         }
@@ -44,7 +44,7 @@ impl Broker {
             response_information: information,
             ..self.greeting(connect)
         };
-        out.reply(conn, &Packet::ConnAck(Box::new(answer)), after);
+        out.reply(conn, &Packet::ConnAck(Box::new(answer)), after.max(gone));
         self.owe_releases(slot, conn, out);
         true
     }
@@ -61,16 +61,23 @@ impl Broker {
     }
 
     /// Ends an old connection of the session, which is its owner no more, and the session itself if the client wants a
-    /// new one. What is left.
-    fn take_over(&mut self, now: Now, owner: &str, id: &str, clean_start: bool, out: &mut dyn Sink) -> Option<Slot> {
-        let old = self.sessions.find(owner, id)?;
-        self.abort(now, old, ReasonCode::SessionTakenOver, out);
-        let left = self.sessions.find(owner, id)?;
-        if clean_start {
-            self.end(now, left, out);
-            return None;
+    /// new one. What is left, and what CONNACK has to wait for: a session that it calls gone may not come back
+    /// (MQTT-3.1.2-4).
+    fn take_over(
+        &mut self,
+        now: Now,
+        owner: &str,
+        id: &str,
+        clean_start: bool,
+        out: &mut dyn Sink,
+    ) -> (Option<Slot>, Position) {
+        if let Some(old) = self.sessions.find(owner, id) {
+            self.abort(now, old, ReasonCode::SessionTakenOver, out);
         }
-        Some(left)
+        match self.sessions.find(owner, id) {
+            Some(left) if clean_start => (None, self.end(now, left, out)),
+            left => (left, Position(0)),
+        }
     }
 
     fn begin(&mut self, owner: &str, client_id: &str) -> Slot {

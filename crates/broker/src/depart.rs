@@ -7,23 +7,22 @@ use crate::leave::drop_unsent;
 use crate::log::{bury, give_up};
 use crate::outgoing::{Delivery, State};
 use crate::queue::{Entry, What};
-use crate::{Broker, Dropped, Now, Record, SessionId, Sink};
+use crate::{Broker, Dropped, Now, Position, Record, SessionId, Sink};
 
 impl Broker {
-    /// Leaves of an ending session only what is to be read back. False if the log does not take that.
-    pub(crate) fn depart(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> bool {
+    /// Leaves of an ending session only what is to be read back; the position of the record that says so. None if the log
+    /// does not take it.
+    pub(crate) fn depart(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> Option<Position> {
         self.sessions.depart(slot);
         let session = self.sessions.get_mut(slot);
         session.expiry_s = 0;
         let armed_ms = session.armed_ms.take();
         self.timers.rearm(slot, armed_ms, None);
-        if self.log_session(now, slot, out).is_err() {
-            return false;
-        }
+        let record = self.log_session(now, slot, out).ok()?;
         self.bury_subscriptions(slot, out);
         self.bury_received(slot, out);
         self.drop_all_but_unread(slot, out);
-        true
+        Some(record)
     }
 
     /// Ends a departed session for good once nothing of it is to be read back.

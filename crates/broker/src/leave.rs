@@ -40,7 +40,9 @@ impl Broker {
             self.sessions.get_mut(*slot).expiry_s = 0;
             match self.sessions.get(*slot).live {
                 Some(_) => self.abort(now, *slot, reason, out),
-                None => self.end(now, *slot, out),
+                None => {
+                    self.end(now, *slot, out);
+                }
             }
         }
         slots.len()
@@ -65,7 +67,8 @@ impl Broker {
         self.pass_on(now, slot, false, out);
         self.fire_due_will(now, slot, out);
         if !self.sessions.get(slot).is_persistent() {
-            return self.end(now, slot, out);
+            self.end(now, slot, out);
+            return;
         }
         // Nothing waits for it: if it is lost, the session expires later than it might.
         let _ = self.log_session(now, slot, out);
@@ -83,24 +86,27 @@ impl Broker {
     }
 
     /// Ends a session without connection: its will, if still owed (MQTT-3.1.2-8), and all that is its. Where members of
-    /// its groups are to get what only the log has, it departs first.
-    pub(crate) fn end(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
+    /// its groups are to get what only the log has, it departs first. Once the log is durable up to the position that is
+    /// returned, no crash brings it back.
+    pub(crate) fn end(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> Position {
         fire_will(self.sessions.get_mut(slot), out);
         self.pass_on(now, slot, true, out);
-        let departs = self.leaves_unread(slot, out) && self.depart(now, slot, out);
-        if !departs {
-            self.remove(slot, out);
-        }
+        let departed = if self.leaves_unread(slot, out) {
+            self.depart(now, slot, out)
+        } else {
+            None
+        };
+        departed.unwrap_or_else(|| self.remove(slot, out))
     }
 
-    /// Forgets a session, and drops what waits in it.
-    pub(crate) fn remove(&mut self, slot: Slot, out: &mut dyn Sink) {
+    /// Forgets a session, and drops what waits in it; the position of its tombstone.
+    pub(crate) fn remove(&mut self, slot: Slot, out: &mut dyn Sink) -> Position {
         let mut session = self.sessions.remove(slot);
         self.timers.rearm(slot, session.armed_ms, None);
         for subscription in &session.subscriptions {
             self.unlink(slot, subscription);
         }
-        self.forget_records(&session, out);
+        let tombstone = self.forget_records(&session, out);
         let sent_seq = session.outgoing.sent_seq();
         for entry in session.outgoing.drain() {
             drop_unsent(entry.state(sent_seq), Dropped::SessionEnded, out);
@@ -112,15 +118,16 @@ impl Broker {
                 }
             }
         }
+        tombstone
     }
 
     /// One tombstone for all records of the session.
-    fn forget_records(&mut self, session: &Session, out: &mut dyn Sink) {
+    fn forget_records(&mut self, session: &Session, out: &mut dyn Sink) -> Position {
         if session.record == Position(0) {
-            return;
+            return Position(0);
         }
         // Refused, the session comes back after a crash, and expires.
-        let _ = out.log(&Record::SessionGone { session: session.id });
+        let tombstone = out.log(&Record::SessionGone { session: session.id });
         let subscriptions = session.subscriptions.iter().map(|subscription| subscription.record);
         let records = subscriptions
             .chain(session.incoming.positions())
@@ -128,6 +135,7 @@ impl Broker {
         records
             .filter(|record| *record != Position(0))
             .for_each(|record| out.release(record));
+        tombstone.unwrap_or(Position(0))
     }
 }
 

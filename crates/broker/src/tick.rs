@@ -30,7 +30,8 @@ impl Broker {
                 return self.abort(now, slot, ReasonCode::KeepAliveTimeout, out);
             }
         } else if is_over(session.ends_at_ms()) {
-            return self.end(now, slot, out);
+            self.end(now, slot, out);
+            return;
         } else if self.fire_due_will(now, slot, out) {
             // Refused, it costs at most that the will comes again after a crash.
             let _ = self.log_session(now, slot, out);

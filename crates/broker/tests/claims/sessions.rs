@@ -80,6 +80,25 @@ fn clean_start_ends_the_session_before() {
 }
 
 #[test]
+fn the_connack_of_a_clean_start_waits_until_no_crash_brings_the_old_session_back() {
+    let mut world = World::default();
+    world.connect(1, &lasting("a"));
+    world.cut(1);
+    world.connect(
+        2,
+        &Connect {
+            clean_start: true,
+            ..clean("a")
+        },
+    );
+    assert_eq!(world.got(2), ["CONNACK"]);
+    let written = world.out.last_after.0 as usize;
+    world.restart_after(written);
+    world.connect(3, &lasting("a"));
+    assert_eq!(world.got(3), ["CONNACK"]);
+}
+
+#[test]
 fn a_second_connection_takes_the_session_over() {
     let mut world = World::default();
     world.connect(1, &lasting("a"));
