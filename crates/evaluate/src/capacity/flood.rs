@@ -33,6 +33,24 @@ pub(super) enum Until {
     Elapsed(Duration),
 }
 
+/// An open loop: the schedule is fixed, and times count from it.
+#[derive(Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) per_s: u32,
+    pub(super) duration: Duration,
+}
+
+impl Pace {
+    fn messages(self) -> u64 {
+        (f64::from(self.per_s) * self.duration.as_secs_f64()) as u64
+    }
+
+    /// When a message is due, after the first.
+    fn due(self, message: u64) -> Duration {
+        Duration::from_nanos(message * 1_000_000_000 / u64::from(self.per_s))
+    }
+}
+
 /// What became of published messages. A message's number is its place in the order of sending.
 #[derive(Default)]
 pub(super) struct Published {
@@ -51,7 +69,8 @@ impl Published {
     }
 }
 
-/// One publisher in a closed loop: `in_flight` messages out at once, the next sent when one is acknowledged.
+/// One publisher with at most `in_flight` messages out at once: in a closed loop the next is sent when one is
+/// acknowledged, in an open one when it is due.
 pub(super) struct Publisher {
     client: Client,
     in_flight: u64,
@@ -89,11 +108,39 @@ impl Publisher {
         while !self.is_done(until, started) {
             self.fill(until)?;
             if !self.take_acknowledgements(PATIENCE)? {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "no acknowledgement for 30 s"));
+                return Err(no_acknowledgement());
             }
         }
         self.published.wall_s = started.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// Publishes at a pace and waits for all acknowledgements; how late each message was sent in µs, not counting the
+    /// time that as many were out as may be: that is the server's. It spins, since it has to send on time to a few µs.
+    ///
+    /// # Errors
+    /// The connection failed, or no acknowledgement came for 30 s.
+    pub(super) fn run_at(&mut self, pace: Pace) -> io::Result<Vec<f64>> {
+        let (started, before) = (Instant::now(), self.published.count());
+        let (mut late_us, mut heard, mut full) = (Vec::new(), started, started);
+        while self.published.count() - before < pace.messages() {
+            let next = late_us.len() as u64;
+            let due = started + pace.due(next);
+            let now = Instant::now();
+            if next - (self.published.count() - before) >= self.in_flight {
+                full = now;
+            } else if next < pace.messages() && now >= due {
+                self.send(before + next, due)?;
+                self.client.flush()?;
+                late_us.push((now - due.max(full)).as_secs_f64() * 1e6);
+            }
+            if self.take_acknowledgements(Duration::ZERO)? {
+                heard = Instant::now();
+            } else if heard.elapsed() > PATIENCE {
+                return Err(no_acknowledgement());
+            }
+        }
+        Ok(late_us)
     }
 
     /// Messages acknowledged so far.
@@ -125,11 +172,12 @@ impl Publisher {
             if number >= most || number - self.published.count() >= self.in_flight {
                 return self.client.flush();
             }
-            self.send(number)?;
+            self.send(number, Instant::now())?;
         }
     }
 
-    fn send(&mut self, number: u64) -> io::Result<()> {
+    /// Sends a message whose time counts from `due`.
+    fn send(&mut self, number: u64, due: Instant) -> io::Result<()> {
         let id = packet_id(number);
         let slot = &mut self.out[usize::from(id.get())];
         if slot.is_some() {
@@ -137,7 +185,7 @@ impl Publisher {
                 "a message was passed over while 65,535 later ones were acknowledged",
             ));
         }
-        *slot = Some((number, Instant::now()));
+        *slot = Some((number, due));
         self.payload[..NUMBER_BYTES].copy_from_slice(&(self.first_number + number).to_be_bytes());
         self.published.acknowledged.push(false);
         self.client.publish(id, TOPIC, &self.payload);
@@ -156,6 +204,10 @@ impl Publisher {
             }
         })
     }
+}
+
+fn no_acknowledgement() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "no acknowledgement for 30 s")
 }
 
 fn packet_id(number: u64) -> PacketId {

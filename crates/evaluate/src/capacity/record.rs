@@ -88,6 +88,8 @@ pub enum Figure {
     LatencyP50Us,
     /// Its 99th percentile.
     LatencyP99Us,
+    /// The same at a fixed rate, in an open loop: from the intended sending. Absent where the generator was late.
+    PacedLatencyP99Us,
     /// Acknowledged messages of the block.
     AcknowledgedMessages,
     /// Those of them that do not come out of the session after `kill -9`.

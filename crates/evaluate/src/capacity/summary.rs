@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::contender::Contender;
+use super::durable::PACED_PER_S;
 use super::options::Part;
 use super::record::{CapacityRun, Figure};
 use crate::report::words;
@@ -206,6 +207,12 @@ fn durable(selvedge: Contender, word: &str, payload_bytes: u32) -> Vec<Source> {
             "  time to acknowledge, p99".to_owned(),
             Unit::Us,
             Figure::LatencyP99Us,
+            disk.then_some(AtMost(10_000.0)),
+        ),
+        (
+            format!("  p99 at {}/s, open loop", words::count(u64::from(PACED_PER_S))),
+            Unit::Us,
+            Figure::PacedLatencyP99Us,
             disk.then_some(AtMost(10_000.0)),
         ),
         (
