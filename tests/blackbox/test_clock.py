@@ -200,11 +200,6 @@ def test_over_a_restart_with_the_clock_back_nothing_lasts_longer_than_was_asked_
     assert not dial(to=own).open("short", **kept(2)).connack.session_present
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="known fault: the log has a message's deadline on the wall clock alone, so one that waits over a restart "
-    "with the clock set back lives longer by as much; the interval that is sent on is right all the same",
-)
 def test_over_a_restart_with_the_clock_back_a_message_expires_in_its_time(own, dial, clock):
     """Section 3.3.2.3.3."""
     published(dial, own, "retained", SHORT, retain=True)

@@ -65,7 +65,7 @@ fn recovery() {
 
 fn recover(log: &Nowhere) -> u128 {
     let started = Instant::now();
-    let mut recovery = Recovery::new(Limits::default());
+    let mut recovery = Recovery::new(NOW, Limits::default());
     let mut start = 0;
     for (at, end) in (1..).zip(&log.ends) {
         let meta = &log.metas[start..*end];

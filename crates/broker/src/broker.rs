@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use mqtt::ReasonCode;
 
 use crate::fanout::Fanout;
-use crate::held::{HeldMessages, NEVER_MS};
+use crate::held::HeldMessages;
 use crate::ids::Slot;
 use crate::retained::RetainedMessages;
 use crate::sessions::Sessions;
@@ -91,16 +91,4 @@ impl Broker {
         self.detach(now, slot, out);
         out.close(conn, reason);
     }
-}
-
-/// A deadline on the wall clock, for the log.
-pub(crate) fn unix_deadline(now: Now, at_ms: u64) -> Option<u64> {
-    (at_ms != NEVER_MS).then(|| now.unix_ms.saturating_add(at_ms.saturating_sub(now.monotonic_ms)))
-}
-
-/// A deadline on the monotonic clock, from the log.
-pub(crate) fn monotonic_deadline(now: Now, unix_ms: Option<u64>) -> u64 {
-    unix_ms.map_or(NEVER_MS, |at| {
-        now.monotonic_ms.saturating_add(at.saturating_sub(now.unix_ms))
-    })
 }

@@ -104,13 +104,6 @@ impl HeldMessages {
         self.bytes -= u64::from(len);
     }
 
-    /// Replaces every deadline that is one.
-    pub(crate) fn convert_deadlines(&mut self, convert: impl Fn(Option<u64>) -> u64) {
-        for held in self.slab.iter_mut().filter(|held| held.expires_at_ms != NEVER_MS) {
-            held.expires_at_ms = convert(Some(held.expires_at_ms));
-        }
-    }
-
     pub(crate) fn get(&self, id: HeldId) -> &Held {
         self.slab.get(index(id))
     }

@@ -49,7 +49,7 @@ pub use broker::Broker;
 pub use deliveries::{Delivered, Deliveries};
 pub use limits::{Limits, QueuePolicy};
 pub use message::{Keep, Message, OwnedMessage, Published, Received};
-pub use record::{Damaged, LoggedWill, Record, SessionId};
+pub use record::{Damaged, Deadline, LoggedWill, Record, SessionId};
 pub use recovery::Recovery;
 pub use sink::{Dropped, Full, Sink};
 pub use view::{SessionView, Statistics, SubscriptionView};

@@ -2,14 +2,13 @@
 
 use mqtt::{PublishProperties, QoS};
 
-use crate::broker::unix_deadline;
 use crate::deliveries::{Delivered, Deliveries};
 use crate::fanout::{Fanout, Source};
 use crate::held::{Held, NEVER_MS};
 use crate::ids::{HeldId, Slot};
 use crate::log::give_up;
 use crate::message::encode_body;
-use crate::{Broker, Dropped, Full, Keep, Message, Now, Position, Published, QueuePolicy, Record, Sink};
+use crate::{Broker, Deadline, Dropped, Full, Keep, Message, Now, Position, Published, QueuePolicy, Record, Sink};
 
 /// A message on its way, and the copies that were made of it because somebody has to wait.
 pub(crate) struct Passing<'a> {
@@ -208,7 +207,7 @@ impl Broker {
         encode_body(passing.message.publish, &mut fanout.body);
         let position = out.log(&Record::Message {
             deliveries: Deliveries { bytes: &fanout.list },
-            expires_unix_ms: unix_deadline(now, passing.expires_at_ms),
+            expires: Deadline::logged(now, passing.expires_at_ms),
             body: &fanout.body,
         })?;
         let body = self.stays_in_memory(fanout).then(|| (*fanout.body).into());

@@ -4,11 +4,40 @@ use std::num::NonZeroU32;
 
 use mqtt::{PacketId, QoS, SubscriptionOptions};
 
+use crate::Now;
 use crate::deliveries::Deliveries;
+use crate::held::NEVER_MS;
 
 /// A persistent session in the log; never used again for another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
+
+/// When a message in the log expires. Over a restart only the wall clock tells how long ago it was logged, and that may
+/// have been set back meanwhile: what was left then bounds what is left after (MQTT 5, section 3.3.2.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// Wall-clock instant.
+    pub unix_ms: u64,
+    /// Time from the logging to it.
+    pub left_ms: u64,
+}
+
+impl Deadline {
+    /// Of a deadline on the monotonic clock, for the log.
+    pub(crate) fn logged(now: Now, at_ms: u64) -> Option<Deadline> {
+        let left_ms = at_ms.saturating_sub(now.monotonic_ms);
+        let unix_ms = now.unix_ms.saturating_add(left_ms);
+        (at_ms != NEVER_MS).then_some(Deadline { unix_ms, left_ms })
+    }
+
+    /// As a deadline on the monotonic clock, from the log.
+    pub(crate) fn restored(now: Now, deadline: Option<Deadline>) -> u64 {
+        deadline.map_or(NEVER_MS, |Deadline { unix_ms, left_ms }| {
+            let left_ms = unix_ms.saturating_sub(now.unix_ms).min(left_ms);
+            now.monotonic_ms.saturating_add(left_ms)
+        })
+    }
+}
 
 /// One change of what must outlast a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +46,8 @@ pub enum Record<'a> {
     Message {
         /// To whom, and how.
         deliveries: Deliveries<'a>,
-        /// Wall-clock deadline.
-        expires_unix_ms: Option<u64>,
+        /// When it expires, if it does.
+        expires: Option<Deadline>,
         /// The message; empty while only the meta is known.
         body: &'a [u8],
     },
@@ -86,8 +115,8 @@ pub enum Record<'a> {
         topic: &'a str,
         /// QoS as published.
         qos: QoS,
-        /// Wall-clock deadline.
-        expires_unix_ms: Option<u64>,
+        /// When it expires, if it does.
+        expires: Option<Deadline>,
         /// The message; empty while only the meta is known.
         body: &'a [u8],
     },

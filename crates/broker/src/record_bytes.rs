@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use mqtt::{PacketId, QoS, RetainHandling, SubscriptionOptions};
 
 use crate::deliveries::Deliveries;
-use crate::record::{Damaged, LoggedWill, Record, SessionId};
+use crate::record::{Damaged, Deadline, LoggedWill, Record, SessionId};
 use crate::wire::{self, Reader};
 
 pub(crate) const MESSAGE: u8 = 1;
@@ -29,11 +29,11 @@ impl<'a> Record<'a> {
         match *self {
             Record::Message {
                 deliveries,
-                expires_unix_ms,
+                expires,
                 body,
             } => {
                 meta.push(MESSAGE);
-                wire::put(meta, some_plus_one(expires_unix_ms));
+                put_deadline(meta, expires);
                 meta.extend_from_slice(deliveries.bytes);
                 return body;
             }
@@ -60,11 +60,11 @@ impl<'a> Record<'a> {
             Record::Retained {
                 topic,
                 qos,
-                expires_unix_ms,
+                expires,
                 body,
             } => {
                 meta.extend([RETAINED, qos as u8]);
-                wire::put(meta, some_plus_one(expires_unix_ms));
+                put_deadline(meta, expires);
                 wire::put_str(meta, topic);
                 return body;
             }
@@ -115,11 +115,11 @@ impl<'a> Record<'a> {
         let mut from = Reader { rest: meta };
         let record = match from.u8()? {
             MESSAGE => {
-                let expires_unix_ms = from.u64()?.checked_sub(1);
+                let expires = deadline(&mut from)?;
                 let deliveries = Deliveries::check(std::mem::take(&mut from.rest))?;
                 Record::Message {
                     deliveries,
-                    expires_unix_ms,
+                    expires,
                     body,
                 }
             }
@@ -141,11 +141,11 @@ impl<'a> Record<'a> {
                 filter: from.str()?,
             },
             RETAINED => {
-                let (qos, expires_unix_ms) = (qos(from.u8()?)?, from.u64()?.checked_sub(1));
+                let (qos, expires) = (qos(from.u8()?)?, deadline(&mut from)?);
                 Record::Retained {
                     topic: from.str()?,
                     qos,
-                    expires_unix_ms,
+                    expires,
                     body,
                 }
             }
@@ -223,6 +223,22 @@ fn packet_id(from: &mut Reader<'_>) -> Result<PacketId, Damaged> {
 }
 
 /// A deadline as an integer: zero is none.
+/// Zero for none; else the instant after one, and what was left.
+fn put_deadline(meta: &mut Vec<u8>, deadline: Option<Deadline>) {
+    wire::put(meta, some_plus_one(deadline.map(|deadline| deadline.unix_ms)));
+    if let Some(Deadline { left_ms, .. }) = deadline {
+        wire::put(meta, left_ms);
+    }
+}
+
+fn deadline(from: &mut Reader<'_>) -> Result<Option<Deadline>, Damaged> {
+    let Some(unix_ms) = from.u64()?.checked_sub(1) else {
+        return Ok(None);
+    };
+    let left_ms = from.u64()?;
+    Ok(Some(Deadline { unix_ms, left_ms }))
+}
+
 fn some_plus_one(value: Option<u64>) -> u64 {
     value.map_or(0, |value| value.saturating_add(1))
 }
@@ -275,12 +291,15 @@ mod tests {
         vec![
             Record::Message {
                 deliveries: Deliveries::EMPTY,
-                expires_unix_ms: Some(1 << 40),
+                expires: Some(Deadline {
+                    unix_ms: 1 << 40,
+                    left_ms: 0,
+                }),
                 body: b"body",
             },
             Record::Message {
                 deliveries: Deliveries::EMPTY,
-                expires_unix_ms: None,
+                expires: None,
                 body: b"",
             },
             Record::Done { session, seq: u64::MAX },
@@ -329,7 +348,7 @@ mod tests {
             Record::Retained {
                 topic: "a/b",
                 qos: QoS::AtLeastOnce,
-                expires_unix_ms: None,
+                expires: None,
                 body: b"x",
             },
             Record::RetainedGone { topic: "a/b" },

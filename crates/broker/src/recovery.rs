@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use mqtt::QoS;
 
-use crate::broker::monotonic_deadline;
 use crate::deliveries::{Deliveries, PlainMessage};
 use crate::held::{Held, NEVER_MS};
 use crate::ids::{GroupId, Slot};
@@ -13,7 +12,7 @@ use crate::queue::{Entry, Logged, What};
 use crate::restored::{Found, Garbage, Restored, RestoredSessions, RestoredSubscription};
 use crate::retained::Retained;
 use crate::session::{Session, Will};
-use crate::{Broker, Damaged, Limits, Now, Position, Record, SessionId, Sink};
+use crate::{Broker, Damaged, Deadline, Limits, Now, Position, Record, SessionId, Sink};
 
 /// A broker that comes back: takes the records in the order of their positions, then becomes a [`Broker`].
 ///
@@ -21,15 +20,17 @@ use crate::{Broker, Damaged, Limits, Now, Position, Record, SessionId, Sink};
 /// may have moved old ones behind new ones.
 #[derive(Debug)]
 pub struct Recovery {
+    now: Now,
     broker: Broker,
     sessions: RestoredSessions,
     garbage: Garbage,
 }
 
 impl Recovery {
-    /// Nothing yet.
-    pub fn new(limits: Limits) -> Recovery {
+    /// Nothing yet; `now` is when the process came back.
+    pub fn new(now: Now, limits: Limits) -> Recovery {
         Recovery {
+            now,
             broker: Broker::new(limits),
             sessions: RestoredSessions::default(),
             garbage: Garbage::default(),
@@ -74,11 +75,9 @@ impl Recovery {
     fn restore_record(&mut self, position: Position, record: &Record<'_>, len: u32) {
         match *record {
             Record::Message {
-                deliveries,
-                expires_unix_ms,
-                ..
+                deliveries, expires, ..
             } => {
-                self.restore_message(position, deliveries, expires_unix_ms, len);
+                self.restore_message(position, deliveries, expires, len);
             }
             Record::Done { session, seq } => self.sessions.get(session).messages.push_done(seq),
             Record::Released { session, seq } => self.restore_released(position, session, seq),
@@ -112,12 +111,9 @@ impl Recovery {
                 self.garbage.positions.extend(old.map(|old| old.position));
             }
             Record::Retained {
-                topic,
-                qos,
-                expires_unix_ms,
-                ..
+                topic, qos, expires, ..
             } => {
-                self.restore_retained(position, topic, qos, expires_unix_ms, len as usize);
+                self.restore_retained(position, topic, qos, expires, len as usize);
             }
             Record::RetainedGone { topic } => {
                 let old = self.broker.retained.remove(topic);
@@ -134,9 +130,8 @@ impl Recovery {
         }
     }
 
-    fn restore_message(&mut self, position: Position, list: Deliveries<'_>, expires_unix_ms: Option<u64>, len: u32) {
-        // Until the end, deadlines are those of the wall clock.
-        let held = Held::logged(position, len as usize, None, expires_unix_ms.unwrap_or(NEVER_MS));
+    fn restore_message(&mut self, position: Position, list: Deliveries<'_>, expires: Option<Deadline>, len: u32) {
+        let held = Held::logged(position, len as usize, None, Deadline::restored(self.now, expires));
         let id = self.broker.held.insert(Held {
             is_first_record: false,
             ..held
@@ -207,10 +202,10 @@ impl Recovery {
         position: Position,
         topic: &str,
         qos: QoS,
-        expires_unix_ms: Option<u64>,
+        expires: Option<Deadline>,
         body_len: usize,
     ) {
-        let expires_at_ms = expires_unix_ms.unwrap_or(NEVER_MS);
+        let expires_at_ms = Deadline::restored(self.now, expires);
         let held = Held {
             holders: 1,
             ..Held::logged(position, body_len, None, expires_at_ms)
@@ -239,12 +234,6 @@ impl Recovery {
     /// What the records leave: expired sessions are gone, all others without connection. Releases the records that
     /// nothing needs.
     pub fn finish(mut self, now: Now, out: &mut dyn Sink) -> Broker {
-        self.broker
-            .held
-            .convert_deadlines(|unix_ms| monotonic_deadline(now, unix_ms));
-        self.broker
-            .retained
-            .convert_deadlines(|unix_ms| monotonic_deadline(now, unix_ms));
         for (id, mut restored) in std::mem::take(&mut self.sessions).into_sorted() {
             self.broker.next_session = self.broker.next_session.max(id.0 + 1);
             match restored.found.take() {

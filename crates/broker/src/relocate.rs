@@ -2,11 +2,10 @@
 
 use mqtt::PacketId;
 
-use crate::broker::unix_deadline;
 use crate::deliveries::{Delivered, Deliveries};
 use crate::ids::HeldId;
 use crate::outgoing::Holder;
-use crate::{Broker, Full, Now, Position, Record, SessionId, Sink};
+use crate::{Broker, Deadline, Full, Now, Position, Record, SessionId, Sink};
 
 impl Broker {
     /// The log wants the place of this record back: logs its current value again if anything needs it and releases
@@ -30,11 +29,11 @@ impl Broker {
             }
             Record::Retained { topic, qos, body, .. } => {
                 if let Some(id) = self.retained.get(topic).map(|retained| retained.held) {
-                    let expires_unix_ms = unix_deadline(now, self.held.get(id).expires_at_ms);
+                    let expires = Deadline::logged(now, self.held.get(id).expires_at_ms);
                     let record = Record::Retained {
                         topic,
                         qos,
-                        expires_unix_ms,
+                        expires,
                         body,
                     };
                     self.relocate_held(now, id, position, &record, body, out)?;
@@ -65,10 +64,10 @@ impl Broker {
             let id = match self.holder(one.session, one.seq) {
                 Some(Holder::Held(id)) => id,
                 Some(Holder::Record(record)) if *record == position => {
-                    let expires_unix_ms = None;
+                    let expires = None;
                     *record = out.log(&Record::Message {
                         deliveries,
-                        expires_unix_ms,
+                        expires,
                         body,
                     })?;
                     return Ok(());
@@ -88,10 +87,10 @@ impl Broker {
             }
         }
         let Some(id) = found else { return Ok(()) };
-        let expires_unix_ms = unix_deadline(now, self.held.get(id).expires_at_ms);
+        let expires = Deadline::logged(now, self.held.get(id).expires_at_ms);
         let record = Record::Message {
             deliveries: Deliveries { bytes: &list },
-            expires_unix_ms,
+            expires,
             body,
         };
         self.relocate_held(now, id, position, &record, body, out)

@@ -2,7 +2,6 @@
 
 use mqtt::{Publish, QoS};
 
-use crate::broker::unix_deadline;
 use crate::fanout::Fanout;
 use crate::held::Held;
 use crate::ids::Slot;
@@ -11,7 +10,7 @@ use crate::message::{decode_body, encode_body};
 use crate::publish::{Passing, aged};
 use crate::retained::Retained;
 use crate::session::Subscription;
-use crate::{Broker, Dropped, Full, Keep, Message, Now, Position, Record, Sink};
+use crate::{Broker, Deadline, Dropped, Full, Keep, Message, Now, Position, Record, Sink};
 
 impl Broker {
     /// Retains the message where it asks for it; after what that is safe.
@@ -75,12 +74,12 @@ impl Broker {
             bury(&Record::RetainedGone { topic: publish.topic }, old, out)?;
             return Ok(Position(0));
         }
-        let expires_unix_ms = unix_deadline(now, passing.expires_at_ms);
+        let expires = Deadline::logged(now, passing.expires_at_ms);
         replace(
             &Record::Retained {
                 topic: publish.topic,
                 qos: publish.qos,
-                expires_unix_ms,
+                expires,
                 body,
             },
             old,

@@ -57,17 +57,6 @@ impl RetainedMessages {
         Some(old)
     }
 
-    /// Replaces every deadline that is one.
-    pub(crate) fn convert_deadlines(&mut self, convert: impl Fn(Option<u64>) -> u64) {
-        for (at, topic) in std::mem::take(&mut self.expiring) {
-            let at = convert(Some(at));
-            if let Some(retained) = self.by_topic.get_mut(&topic) {
-                retained.expires_at_ms = at;
-            }
-            self.expiring.insert((at, topic));
-        }
-    }
-
     /// When the next one expires, on the monotonic clock in milliseconds.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         self.expiring.first().map(|(at, _)| *at)

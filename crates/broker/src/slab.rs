@@ -56,10 +56,6 @@ impl<T> Slab<T> {
         entry
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.pieces.iter_mut().flatten().flatten()
-    }
-
     fn place(&mut self, index: u32) -> &mut Option<T> {
         &mut self.pieces[index as usize / PIECE][index as usize % PIECE]
     }

@@ -196,6 +196,27 @@ fn a_clock_set_back_during_a_restart_ends_no_session() {
 }
 
 #[test]
+fn a_clock_set_back_during_a_restart_keeps_no_message_beyond_what_it_had_left() {
+    let mut world = world(&clean("publisher"), &[lasting("subscriber")]);
+    let properties = mqtt::PublishProperties {
+        message_expiry_interval_s: Some(10),
+        ..Default::default()
+    };
+    for message in [message("a", "1", 1), retained("r", "1", 1)] {
+        let properties = properties.clone();
+        world.publish(1, &mqtt::Publish { properties, ..message });
+    }
+    world.now.unix_ms -= 3_600_000;
+    world.restart();
+    assert_eq!(world.broker.statistics().retained_messages, 1);
+    world.pass(10_000);
+    world.connect(3, &lasting("subscriber"));
+    world.load();
+    assert_eq!(world.got(3), ["CONNACK present"]);
+    assert_eq!(world.broker.statistics().retained_messages, 0);
+}
+
+#[test]
 fn the_end_of_a_long_queue_is_read_back_from_the_log() {
     let limits = Limits {
         queue_memory_bytes: 10,

@@ -218,7 +218,7 @@ impl World {
         self.out.durable = written;
         self.out.loads.clear();
         self.now.monotonic_ms = 3;
-        let mut recovery = Recovery::new(self.limits.clone());
+        let mut recovery = Recovery::new(self.now, self.limits.clone());
         for (at, entry) in self
             .out
             .log

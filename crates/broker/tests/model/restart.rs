@@ -45,7 +45,7 @@ impl Run {
     }
 
     pub(crate) fn recover(&mut self) {
-        let mut recovery = Recovery::new(self.limits.clone());
+        let mut recovery = Recovery::new(self.now, self.limits.clone());
         for (at, entry) in self.out.log.iter_mut().enumerate().skip(self.out.start) {
             if entry.is_cancelled {
                 continue;

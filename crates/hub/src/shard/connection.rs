@@ -145,7 +145,9 @@ impl Connection {
 
     /// Queues a reply behind those before it; returns whether it waits for the log.
     pub(crate) fn reply(&mut self, packet: &Packet<'_>, after: Position, durable: Position, pool: &mut Pool) -> bool {
-        if after <= durable && self.held.is_none() {
+        // A PINGRESP owes nothing to the log: behind a slow disk it would cost the client.
+        let is_in_order = self.held.is_none() || (matches!(packet, Packet::PingResp) && self.phase == Phase::Open);
+        if after <= durable && is_in_order {
             pool.lend(&mut self.replies);
             packet.encode(self.version, &mut self.replies);
             return false;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use broker::{Position, Record, Recovery};
+use broker::{Now, Position, Record, Recovery};
 use device::Twin;
 use rustix::event::epoll;
 use store::{Event, Kind, Log};
@@ -41,8 +41,10 @@ impl Shard {
         call_log: CallLog,
     ) -> Result<Self, StartError> {
         let (log, recovery) = Log::open(dir, options)?;
+        let clock = Clock::start();
+        let now = clock.now();
         let mut returning = Vec::new();
-        let report = recovery.replay(|record| restore(&mut returning, &settings, &record))?;
+        let report = recovery.replay(|record| restore(&mut returning, now, &settings, &record))?;
         for damage in &report.damage {
             tracing::error!(%damage, "damaged bytes in the log");
         }
@@ -57,7 +59,7 @@ impl Shard {
             journal,
             orders,
             counters: Counters::default(),
-            clock: Clock::start(),
+            clock,
             buffer: Vec::new(),
             wills: Vec::new(),
             log_events: Vec::new(),
@@ -243,7 +245,7 @@ fn lost_name(number: u32) -> Arc<str> {
 }
 
 /// Takes one record of the log. A tenant's own record may come behind others of it: the log moves old records.
-fn restore(returning: &mut Vec<Option<Returning>>, settings: &Settings, record: &store::Recovered<'_>) {
+fn restore(returning: &mut Vec<Option<Returning>>, now: Now, settings: &Settings, record: &store::Recovered<'_>) {
     let position = Position(record.position.0);
     let Some((number, entry)) = Entry::decode(record.meta) else {
         return;
@@ -255,7 +257,7 @@ fn restore(returning: &mut Vec<Option<Returning>>, settings: &Settings, record: 
     let tenant = returning[number].get_or_insert_with(|| Returning {
         name: None,
         position,
-        broker: Recovery::new(settings.limits.broker.clone()),
+        broker: Recovery::new(now, settings.limits.broker.clone()),
         twins: BTreeMap::new(),
     });
     match entry {
