@@ -20,36 +20,40 @@ impl Broker {
         record: &Record<'_>,
         out: &mut dyn Sink,
     ) -> Result<(), Full> {
-        match *record {
+        let has_moved = match *record {
             Record::Message { deliveries, body, .. } => self.relocate_message(now, position, deliveries, body, out)?,
             Record::Released { session, seq } => self.relocate_released(position, session, seq, record, out)?,
             Record::Session { session, .. } => self.relocate_session(now, position, session, out)?,
             Record::Subscription { session, filter, .. } => {
-                self.relocate_subscription(position, session, filter, record, out)?;
+                self.relocate_subscription(position, session, filter, record, out)?
             }
             Record::Retained { topic, qos, body, .. } => {
-                if let Some(id) = self.retained.get(topic).map(|retained| retained.held) {
-                    let expires = Deadline::logged(now, self.held.get(id).expires_at_ms);
-                    let record = Record::Retained {
-                        topic,
-                        qos,
-                        expires,
-                        body,
-                    };
-                    self.relocate_held(now, id, position, &record, body, out)?;
-                }
+                let Some(id) = self.retained.get(topic).map(|retained| retained.held) else {
+                    return Ok(());
+                };
+                let expires = Deadline::logged(now, self.held.get(id).expires_at_ms);
+                let record = Record::Retained {
+                    topic,
+                    qos,
+                    expires,
+                    body,
+                };
+                self.relocate_held(now, id, position, &record, body, out)?
             }
             Record::Received { session, packet_id } => {
-                self.relocate_received(position, session, packet_id, record, out)?;
+                self.relocate_received(position, session, packet_id, record, out)?
             }
             // What a tombstone speaks of lay before it, so it is gone by now.
-            _ => {}
+            _ => false,
+        };
+        // What nothing needed was released when that came to be so; once is all that the log's account of a file bears.
+        if has_moved {
+            out.release(position);
         }
-        out.release(position);
         Ok(())
     }
 
-    /// The message, for those that still need it.
+    /// The message, for those that still need it. This and those below say whether they moved it.
     fn relocate_message(
         &mut self,
         now: Now,
@@ -57,7 +61,7 @@ impl Broker {
         deliveries: Deliveries<'_>,
         body: &[u8],
         out: &mut dyn Sink,
-    ) -> Result<(), Full> {
+    ) -> Result<bool, Full> {
         let mut list = Vec::new();
         let mut found = None;
         for one in deliveries.iter() {
@@ -70,7 +74,7 @@ impl Broker {
                         expires,
                         body,
                     })?;
-                    return Ok(());
+                    return Ok(true);
                 }
                 _ => continue,
             };
@@ -86,7 +90,7 @@ impl Broker {
                 found = Some(id);
             }
         }
-        let Some(id) = found else { return Ok(()) };
+        let Some(id) = found else { return Ok(false) };
         let expires = Deadline::logged(now, self.held.get(id).expires_at_ms);
         let record = Record::Message {
             deliveries: Deliveries { bytes: &list },
@@ -103,14 +107,15 @@ impl Broker {
         seq: u64,
         record: &Record<'_>,
         out: &mut dyn Sink,
-    ) -> Result<(), Full> {
+    ) -> Result<bool, Full> {
         let Some(Holder::Held(id)) = self.holder(session, seq) else {
-            return Ok(());
+            return Ok(false);
         };
-        if self.held.get(id).position == position {
+        let is_needed = self.held.get(id).position == position;
+        if is_needed {
             self.held.moved(id, out.log(record)?);
         }
-        Ok(())
+        Ok(is_needed)
     }
 
     /// What a delivery holds.
@@ -128,13 +133,14 @@ impl Broker {
         record: &Record<'_>,
         body: &[u8],
         out: &mut dyn Sink,
-    ) -> Result<(), Full> {
-        if self.held.get(id).position == position {
+    ) -> Result<bool, Full> {
+        let is_needed = self.held.get(id).position == position;
+        if is_needed {
             let moved = out.log(record)?;
             self.held.moved(id, moved);
             self.loaded(now, position, Some(body), out);
         }
-        Ok(())
+        Ok(is_needed)
     }
 
     fn relocate_session(
@@ -143,16 +149,16 @@ impl Broker {
         position: Position,
         id: SessionId,
         out: &mut dyn Sink,
-    ) -> Result<(), Full> {
+    ) -> Result<bool, Full> {
         let Some(slot) = self
             .sessions
             .by_id(id)
             .filter(|slot| self.sessions.get(*slot).record == position)
         else {
-            return Ok(());
+            return Ok(false);
         };
         self.write_session(now, slot, Position(0), out)?;
-        Ok(())
+        Ok(true)
     }
 
     fn relocate_subscription(
@@ -162,18 +168,19 @@ impl Broker {
         filter: &str,
         record: &Record<'_>,
         out: &mut dyn Sink,
-    ) -> Result<(), Full> {
+    ) -> Result<bool, Full> {
         let Some(slot) = self.sessions.by_id(id) else {
-            return Ok(());
+            return Ok(false);
         };
         let session = self.sessions.get_mut(slot);
         let Ok(at) = session.subscription(filter) else {
-            return Ok(());
+            return Ok(false);
         };
-        if session.subscriptions[at].record == position {
+        let is_needed = session.subscriptions[at].record == position;
+        if is_needed {
             session.subscriptions[at].record = out.log(record)?;
         }
-        Ok(())
+        Ok(is_needed)
     }
 
     fn relocate_received(
@@ -183,14 +190,15 @@ impl Broker {
         packet_id: PacketId,
         record: &Record<'_>,
         out: &mut dyn Sink,
-    ) -> Result<(), Full> {
+    ) -> Result<bool, Full> {
         let Some(slot) = self.sessions.by_id(id) else {
-            return Ok(());
+            return Ok(false);
         };
         let incoming = &mut self.sessions.get_mut(slot).incoming;
-        if incoming.get(packet_id) == Some(position) {
+        let is_needed = incoming.get(packet_id) == Some(position);
+        if is_needed {
             incoming.insert(packet_id, out.log(record)?);
         }
-        Ok(())
+        Ok(is_needed)
     }
 }

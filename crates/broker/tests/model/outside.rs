@@ -189,7 +189,12 @@ impl Sink for Outside {
 
     fn release(&mut self, position: Position) {
         self.trace(|| format!("release {position:?}"));
-        self.entry(position).is_released = true;
+        let entry = self.entry(position);
+        assert!(
+            !entry.is_released,
+            "{position:?} is released twice: the log would take its file for empty too early"
+        );
+        entry.is_released = true;
     }
 
     fn load(&mut self, position: Position) {
