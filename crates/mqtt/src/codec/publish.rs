@@ -23,10 +23,10 @@ impl<'a> Publish<'a> {
         }
     }
 
-    /// Appends the packet's bytes to `out`, as [`Packet::encode`] does, without a copy of the packet.
+    /// Appends the packet's bytes to `out`, as [`Packet::encode`](crate::Packet::encode) does, without a copy of the packet.
     ///
     /// # Panics
-    /// Where [`Packet::encode`] does.
+    /// Where [`Packet::encode`](crate::Packet::encode) does.
     #[inline]
     pub fn encode(&self, version: Version, out: &mut Vec<u8>) {
         let mut body = Count::default();
