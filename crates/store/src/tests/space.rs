@@ -127,7 +127,7 @@ fn one_idle_record_does_not_keep_the_files_behind_it() {
     assert!(owner.current[&200] > first, "it was moved");
     owner.settle();
     let last = *owner.history.keys().next_back().unwrap();
-    let found = check(&disk, &owner.history);
+    let found = check(&disk.copy(), &owner.history);
     assert_eq!(found.contents, contents(&owner.history, last));
     assert_eq!(found.contents[&200], 1);
 }
