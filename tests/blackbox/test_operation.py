@@ -148,8 +148,11 @@ REASONS = {
         *("slow_reader", "offline", "queue_full", "expired", "too_large", "log_full", "damaged", "session_ended"),
         *("retained_full", "tenant_full"),
     },
+    "selvedge_subscriptions_refused_total": {
+        *("not_authorized", "invalid", "session_full", "tenant_full", "log_full"),
+    },
 }
-REFUSALS = ("publishes", "subscriptions", "calls", "twin_changes", "tenant_connections")
+REFUSALS = ("publishes", "calls", "twin_changes", "tenant_connections")
 
 
 @pytest.mark.needs("--http")
@@ -220,8 +223,9 @@ def test_what_is_refused_to_those_who_are_inside_is_counted(start, dial):
     assert pump.subscribe([("#", 0), ("devices/pump-7/#", 0)])[0] == 0x87
     pump.publish("devices/pump-7/methods/stop/1/result", b"{}").ping()
     body = get(own, "/metrics")[1]
-    for name in ("publishes_refused", "subscriptions_refused", "twin_changes_refused", "late_results"):
+    for name in ("publishes_refused", "twin_changes_refused", "late_results"):
         assert f"selvedge_{name}_total 1\n" in body, name
+    assert 'selvedge_subscriptions_refused_total{reason="not_authorized"} 1\n' in body
 
 
 @pytest.mark.needs("--http")

@@ -206,6 +206,41 @@ def test_messages_that_wait_fill_their_own_tenant_only(own, inside):
     assert counted(own, "stored_bytes", 'tenant="a"') < 10_000
 
 
+def test_subscriptions_too_many_are_refused_filter_by_filter_and_counted(own, inside, dial):
+    """0x97, quota exceeded; 0x80 in 3.1.1. Counted in bytes over all sessions; other tenants are granted theirs."""
+    own.run("tenant", "set", "a", "--subscription-bytes", "1MiB")
+    filters = [(f"{number}/{'x' * 60_000}", 1) for number in range(5)]
+    assert inside("a", "first", **LASTING).subscribe(filters) == [1, 1, 1, 1, 0x97]
+    assert inside("a", "second").subscribe([("a", 1), filters[4]]) == [1, 0x97]
+    old = dial(4, to=own).open("old", **login(own.accounts["a"]))
+    assert old.subscribe([filters[4], ("b", 1)]) == [0x80, 1]
+    assert inside("b", "other").subscribe(filters) == [1] * 5
+    assert counted(own, "subscriptions_refused_total", 'reason="tenant_full"') == 3
+    assert 960_000 < counted(own, "subscription_bytes", 'tenant="a"') < 1 << 20
+    old.leave()
+
+
+def test_subscriptions_over_a_lowered_quota_stay_and_make_room_as_they_go(own, inside):
+    """What was acknowledged outlasts a restart; each goes on counting until it ends."""
+    filters = [(f"{number}/{'x' * 60_000}", 1) for number in range(4)]
+    inside("a", "one", **LASTING).subscribe(filters)
+    own.run("tenant", "set", "a", "--subscription-bytes", "500000")
+    own.kill()
+    own.start()
+    before = counted(own, "subscription_bytes", 'tenant="a"')
+    assert before > 960_000
+    inside("a", "writer").publish(filters[3][0], b"still", qos=1, packet_id=1).expect(Kind.PUBACK)
+    one = inside("a", "one", **LASTING)
+    assert one.expect(Kind.PUBLISH).payload == b"still"
+    assert one.subscribe([filters[0], ("more", 1)]) == [1, 0x97]
+    one.send(wire.unsubscribe([name for name, _ in filters[:3]]))
+    assert one.expect(Kind.UNSUBACK).reasons == [0, 0, 0]
+    assert one.subscribe([("more", 1)]) == [1]
+    inside("a", "one").ping()
+    assert one.verdict() == 0x8E
+    assert counted(own, "subscription_bytes", 'tenant="a"') == 0
+
+
 def test_a_device_too_many_is_refused(own):
     """The registry's own quota."""
     own.run("tenant", "set", "a", "--devices", "2")

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use broker::Dropped;
+use broker::{Dropped, RefusedFilter};
 use hub::{DoorFigures, Observation, Refused, TenantFigures};
 
 use crate::desk::Desk;
@@ -61,7 +61,7 @@ fn write_doors(page: &mut MetricsPage, doors: &DoorFigures, shards: &[Observatio
 type OfShard = fn(&Observation) -> u64;
 
 /// What shards count, all of them together.
-const TOTALS: [(&str, &str, OfShard); 15] = [
+const TOTALS: [(&str, &str, OfShard); 14] = [
     ("connects_total", "Clients that came in.", |s| s.counters.connects),
     ("disconnects_total", "Connections that ended.", |s| {
         s.counters.disconnects
@@ -84,11 +84,6 @@ const TOTALS: [(&str, &str, OfShard); 15] = [
         "publishes_refused_total",
         "PUBLISH packets to topics that their sender may not publish to.",
         |s| s.counters.refused_publishes,
-    ),
-    (
-        "subscriptions_refused_total",
-        "Topic filters that their sender may not subscribe to.",
-        |s| s.counters.refused_subscriptions,
     ),
     (
         "log_refusals_total",
@@ -142,12 +137,20 @@ fn write_shards(page: &mut MetricsPage, shards: &[Observation]) {
         let dropped: u64 = shards.iter().map(|shard| shard.counters.dropped[number]).sum();
         page.value(&[("reason", why.label())], dropped);
     }
+    page.counter(
+        "subscriptions_refused_total",
+        "Topic filters of SUBSCRIBE packets that were refused, by reason.",
+    );
+    for (number, why) in RefusedFilter::ALL.iter().enumerate() {
+        let refused: u64 = shards.iter().map(|shard| shard.counters.refused_filters[number]).sum();
+        page.value(&[("reason", why.label())], refused);
+    }
 }
 
 type OfLog = fn(&Observation) -> u64;
 
 /// What is said of each shard's log.
-const LOGS: [(&str, &str, OfLog); 6] = [
+const LOGS: [(&str, &str, OfLog); 7] = [
     ("log_segments", "Segment files of the log.", |s| s.log.segments as u64),
     ("log_size_bytes", "Bytes of the log's files.", |s| s.log.total_bytes),
     ("log_live_bytes", "Bytes of records that are still needed.", |s| {
@@ -160,6 +163,11 @@ const LOGS: [(&str, &str, OfLog); 6] = [
         "log_full",
         "1 while the disk or the log's limit is full and nothing new is kept.",
         |s| s.log.full.into(),
+    ),
+    (
+        "log_faults",
+        "Records of the log that were lost, and files of it that could not be read or accounted for, since the start.",
+        |s| s.log.faults,
     ),
     (
         "log_stopped",
@@ -180,12 +188,17 @@ fn write_logs(page: &mut MetricsPage, shards: &[Observation]) {
 type OfTenant = fn(&TenantFigures) -> u64;
 
 /// What is said of each tenant at the moment.
-const TENANTS: [(&str, &str, OfTenant); 11] = [
+const TENANTS: [(&str, &str, OfTenant); 12] = [
     ("sessions", "Sessions, connected or not.", |s| s.broker.sessions as u64),
     ("sessions_connected", "Sessions with a connection.", |s| {
         s.broker.connected as u64
     }),
     ("subscriptions", "Subscriptions.", |s| s.broker.subscriptions as u64),
+    (
+        "subscription_bytes",
+        "Bytes of memory that subscriptions count as, for their tenant's quota.",
+        |s| s.broker.subscription_bytes,
+    ),
     ("retained_messages", "Retained messages.", |s| {
         s.broker.retained_messages as u64
     }),

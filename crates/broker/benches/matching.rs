@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use broker::{
-    Broker, ConnId, Dropped, Full, Keep, Limits, Message, Now, OwnedMessage, Position, Record, Recovery, Sink,
+    Broker, ConnId, Dropped, Full, Keep, Limits, Message, Now, OwnedMessage, Position, Record, Recovery, RefusedFilter,
+    Sink,
 };
 use mqtt::{Connect, Packet, PacketId, Publish, QoS, ReasonCode, Subscribe, SubscriptionOptions, Version};
 
@@ -44,6 +45,7 @@ impl Sink for Nowhere {
     fn load(&mut self, _: Position) {}
     fn will(&mut self, _: &str, _: &str, _: OwnedMessage) {}
     fn dropped(&mut self, _: Dropped) {}
+    fn refused_filter(&mut self, _: RefusedFilter) {}
 }
 
 fn main() {

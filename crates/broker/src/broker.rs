@@ -21,6 +21,8 @@ pub struct Broker {
     pub(crate) limits: Limits,
     pub(crate) sessions: Sessions,
     pub(crate) subscriptions: SubscriptionTree,
+    /// What they take, by [`subscription_bytes`](crate::cost::subscription_bytes).
+    pub(crate) subscription_bytes: u64,
     pub(crate) groups: Groups,
     pub(crate) retained: RetainedMessages,
     pub(crate) held: HeldMessages,
@@ -43,6 +45,7 @@ impl Broker {
             limits,
             sessions: Sessions::default(),
             subscriptions: SubscriptionTree::new(),
+            subscription_bytes: 0,
             groups: Groups::default(),
             retained: RetainedMessages::default(),
             held: HeldMessages::default(),

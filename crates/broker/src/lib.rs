@@ -10,6 +10,7 @@ mod acknowledge;
 mod aliases;
 mod broker;
 mod connect;
+mod cost;
 mod deliver;
 mod deliveries;
 mod depart;
@@ -51,7 +52,7 @@ pub use limits::{Limits, QueuePolicy};
 pub use message::{Keep, Message, OwnedMessage, Published, Received};
 pub use record::{Damaged, Deadline, LoggedWill, Record, SessionId};
 pub use recovery::Recovery;
-pub use sink::{Dropped, Full, Sink};
+pub use sink::{Dropped, Full, RefusedFilter, Sink};
 pub use view::{SessionView, Statistics, SubscriptionView};
 
 /// A connection, as the hub that owns the sockets names it. Never used again for another one.

@@ -11,6 +11,9 @@ pub struct Limits {
     pub sessions: usize,
     /// Subscriptions of one session. One more is refused with Quota exceeded in the SUBACK.
     pub subscriptions_per_session: usize,
+    /// Bytes of memory that the subscriptions of all sessions may take. One more is refused in the same way; those that
+    /// a log brings back are not.
+    pub subscription_bytes: u64,
     /// Levels of a topic or filter. A deeper one is refused as invalid.
     pub topic_levels: usize,
     /// Messages of QoS 1 and 2 that wait in one session. At the bound `queue_policy` decides.
@@ -73,6 +76,7 @@ impl Default for Limits {
         Limits {
             sessions: 100_000,
             subscriptions_per_session: 10_000,
+            subscription_bytes: u64::MAX,
             topic_levels: 128,
             queue_messages: 100_000,
             queue_bytes: 64 << 20,

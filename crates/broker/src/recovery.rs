@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mqtt::QoS;
 
+use crate::cost::subscription_bytes;
 use crate::deliveries::{Deliveries, PlainMessage};
 use crate::held::{Held, NEVER_MS};
 use crate::ids::{GroupId, Slot};
@@ -286,6 +287,7 @@ impl Recovery {
             let shared = mqtt::topic::split_shared(&filter).ok().flatten();
             let matched = shared.map_or(&*filter, |(_, matched)| matched);
             let subscription = self.broker.link(slot, &filter, matched, options, id, position);
+            self.broker.subscription_bytes += subscription_bytes(&filter);
             self.broker
                 .sessions
                 .change(slot, |session| session.subscriptions.push(subscription));

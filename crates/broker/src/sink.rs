@@ -52,6 +52,8 @@ pub trait Sink {
     fn will(&mut self, owner: &str, client_id: &str, will: OwnedMessage);
     /// A message was not delivered to a session that asked for it.
     fn dropped(&mut self, why: Dropped);
+    /// A topic filter of a SUBSCRIBE was refused.
+    fn refused_filter(&mut self, why: RefusedFilter);
 }
 
 /// The log takes no more: the promise that the record stood for must be refused.
@@ -112,5 +114,59 @@ impl Dropped {
             Dropped::RetainedFull => "retained_full",
             Dropped::TenantFull => "tenant_full",
         }
+    }
+}
+
+/// Why a topic filter of a SUBSCRIBE was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RefusedFilter {
+    /// Its sender may not subscribe to it.
+    NotAuthorized,
+    /// It is none, or has more levels than may be.
+    Invalid,
+    /// Its session has as many subscriptions as may be.
+    SessionFull,
+    /// The subscriptions of all sessions are at the bound on their bytes.
+    TenantFull,
+    /// The log takes no more.
+    LogFull,
+}
+
+impl RefusedFilter {
+    /// All reasons, in the order of their discriminants.
+    pub const ALL: [RefusedFilter; 5] = [
+        RefusedFilter::NotAuthorized,
+        RefusedFilter::Invalid,
+        RefusedFilter::SessionFull,
+        RefusedFilter::TenantFull,
+        RefusedFilter::LogFull,
+    ];
+
+    /// The reason as a metric's label.
+    pub fn label(self) -> &'static str {
+        match self {
+            RefusedFilter::NotAuthorized => "not_authorized",
+            RefusedFilter::Invalid => "invalid",
+            RefusedFilter::SessionFull => "session_full",
+            RefusedFilter::TenantFull => "tenant_full",
+            RefusedFilter::LogFull => "log_full",
+        }
+    }
+
+    /// What SUBACK says of it (section 3.9.3).
+    pub(crate) fn reason(self) -> ReasonCode {
+        match self {
+            RefusedFilter::NotAuthorized => ReasonCode::NotAuthorized,
+            RefusedFilter::Invalid => ReasonCode::TopicFilterInvalid,
+            RefusedFilter::SessionFull | RefusedFilter::TenantFull | RefusedFilter::LogFull => {
+                ReasonCode::QuotaExceeded
+            }
+        }
+    }
+}
+
+impl From<Full> for RefusedFilter {
+    fn from(_: Full) -> Self {
+        RefusedFilter::LogFull
     }
 }

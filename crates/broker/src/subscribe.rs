@@ -2,12 +2,13 @@
 
 use mqtt::{Packet, QoS, ReasonCode, RetainHandling, SubAck, Subscribe, SubscriptionOptions, Unsubscribe, topic};
 
+use crate::cost::subscription_bytes;
 use crate::ids::{GroupId, Slot};
 use crate::log::{bury, replace};
 use crate::receive::is_too_deep;
 use crate::session::{Session, Subscription};
 use crate::shared::Member;
-use crate::{Broker, ConnId, Full, Now, Position, Record, Sink};
+use crate::{Broker, ConnId, Full, Now, Position, Record, RefusedFilter, Sink};
 
 impl Broker {
     /// SUBSCRIBE arrived; `allowed` is asked for each filter, without its `$share/{group}/`.
@@ -33,15 +34,17 @@ impl Broker {
         let mut after = Position(0);
         let mut reasons = Vec::with_capacity(subscribe.filters.len());
         for (filter, options) in &subscribe.filters {
-            reasons.push(match self.check_filter(filter, allowed) {
-                Err(reason) => reason,
-                Ok(matched) => match self.add_subscription(slot, filter, matched, *options, id, out) {
-                    Ok(record) => {
-                        after = after.max(record);
-                        granted(options.qos)
-                    }
-                    Err(Full) => ReasonCode::QuotaExceeded,
-                },
+            let checked = self.check_filter(filter, allowed);
+            let added = checked.and_then(|matched| self.add_subscription(slot, filter, matched, *options, id, out));
+            reasons.push(match added {
+                Ok(record) => {
+                    after = after.max(record);
+                    granted(options.qos)
+                }
+                Err(why) => {
+                    out.refused_filter(why);
+                    why.reason()
+                }
             });
         }
         out.reply(conn, &Packet::SubAck(SubAck::new(subscribe.packet_id, reasons)), after);
@@ -49,16 +52,20 @@ impl Broker {
     }
 
     /// The filter that topics are to be matched with, if it may be subscribed to.
-    fn check_filter<'f>(&self, filter: &'f str, allowed: &mut dyn FnMut(&str) -> bool) -> Result<&'f str, ReasonCode> {
-        let shared = topic::split_shared(filter).map_err(|_| ReasonCode::TopicFilterInvalid)?;
+    fn check_filter<'f>(
+        &self,
+        filter: &'f str,
+        allowed: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<&'f str, RefusedFilter> {
+        let shared = topic::split_shared(filter).map_err(|_| RefusedFilter::Invalid)?;
         let matched = shared.map_or(filter, |(_, matched)| matched);
         if topic::check_filter(matched).is_err() || is_too_deep(matched, self.limits.topic_levels) {
-            return Err(ReasonCode::TopicFilterInvalid);
+            return Err(RefusedFilter::Invalid);
         }
         if allowed(matched) {
             Ok(matched)
         } else {
-            Err(ReasonCode::NotAuthorized)
+            Err(RefusedFilter::NotAuthorized)
         }
     }
 
@@ -71,16 +78,19 @@ impl Broker {
         options: SubscriptionOptions,
         id: u32,
         out: &mut dyn Sink,
-    ) -> Result<Position, Full> {
+    ) -> Result<Position, RefusedFilter> {
         let session = self.sessions.get(slot);
         let found = session.subscription(filter);
-        if found.is_err() && session.subscriptions.len() >= self.limits.subscriptions_per_session {
-            return Err(Full);
+        if found.is_err() {
+            self.check_room_to_subscribe(session, filter)?;
         }
         let old = found.map_or(Position(0), |at| session.subscriptions[at].record);
         let group = (matched.len() != filter.len()).then(|| self.groups.number(filter));
         let record = log_subscription(session, filter, options, (id, group), old, out)?;
         let subscription = self.link(slot, filter, matched, options, id, record);
+        if found.is_err() {
+            self.subscription_bytes += subscription_bytes(filter);
+        }
         let wants_retained = match options.retain_handling {
             RetainHandling::Send => true,
             RetainHandling::SendIfNew => found.is_err(),
@@ -97,6 +107,16 @@ impl Broker {
             }
         });
         Ok(record)
+    }
+
+    fn check_room_to_subscribe(&self, session: &Session, filter: &str) -> Result<(), RefusedFilter> {
+        if session.subscriptions.len() >= self.limits.subscriptions_per_session {
+            return Err(RefusedFilter::SessionFull);
+        }
+        if self.subscription_bytes + subscription_bytes(filter) > self.limits.subscription_bytes {
+            return Err(RefusedFilter::TenantFull);
+        }
+        Ok(())
     }
 
     /// Makes the filter find the session, or its group.
@@ -124,6 +144,7 @@ impl Broker {
 
     /// Makes the filter find the session, or its group without members, no more.
     pub(crate) fn unlink(&mut self, slot: Slot, subscription: &Subscription) {
+        self.subscription_bytes -= subscription_bytes(&subscription.filter);
         let is_last = subscription.group.is_none_or(|group| self.groups.leave(group, slot));
         if is_last {
             self.subscriptions

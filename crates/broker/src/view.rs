@@ -47,6 +47,8 @@ pub struct Statistics {
     pub connected: usize,
     /// Subscriptions, those of shared groups included.
     pub subscriptions: usize,
+    /// Bytes of memory that they count as.
+    pub subscription_bytes: u64,
     /// Retained messages.
     pub retained_messages: usize,
     /// Their bytes.
@@ -110,6 +112,7 @@ impl Broker {
             sessions: self.sessions.len(),
             connected: self.sessions.connected(),
             subscriptions,
+            subscription_bytes: self.subscription_bytes,
             retained_messages: self.retained.len(),
             retained_bytes: self.retained.bytes(),
             queued_messages,

@@ -1,10 +1,11 @@
-//! A message between clean sessions that are connected takes no heap memory on its way.
+//! What takes heap memory, and how much: a message between clean sessions that are connected takes none on its way.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use broker::{
-    Broker, ConnId, Dropped, Full, Keep, Limits, Message, Now, OwnedMessage, Position, Received, Record, Sink,
+    Broker, ConnId, Dropped, Full, Keep, Limits, Message, Now, OwnedMessage, Position, Received, Record, RefusedFilter,
+    Sink,
 };
 use mqtt::{Ack, Connect, Packet, PacketId, Publish, QoS, ReasonCode, Subscribe, SubscriptionOptions, Version};
 
@@ -39,11 +40,12 @@ static COUNTING: Counting = Counting;
 struct Taking {
     messages: usize,
     last_id: Option<PacketId>,
+    is_blocked: bool,
 }
 
 impl Sink for Taking {
     fn has_room(&self, _: ConnId) -> bool {
-        true
+        !self.is_blocked
     }
     fn publish(&mut self, _: ConnId, publish: &Publish<'_>) {
         self.messages += 1;
@@ -63,6 +65,9 @@ impl Sink for Taking {
     fn load(&mut self, _: Position) {}
     fn will(&mut self, _: &str, _: &str, _: OwnedMessage) {}
     fn dropped(&mut self, why: Dropped) {
+        panic!("{why:?}");
+    }
+    fn refused_filter(&mut self, why: RefusedFilter) {
         panic!("{why:?}");
     }
 }
@@ -164,4 +169,40 @@ fn an_idle_session_with_one_subscription_takes_less_than_1_kib() {
     let each = (LIVE_BYTES.with(Cell::get) - before) / 1000;
     println!("{each} bytes a session");
     assert!(each < 900, "{each} bytes a session");
+}
+
+/// What 1,025 subscriptions take of memory, and what they are counted as: one more than a power of two, so that all that
+/// doubles has just done so. The connection takes nothing: retained messages are still to be given for all of them.
+fn weigh(filter: impl Fn(usize) -> String) -> (u64, u64) {
+    let (mut broker, mut out) = world();
+    out.is_blocked = true;
+    let filters: Vec<String> = (0..1025).map(filter).collect();
+    let (before, counted) = (LIVE_BYTES.with(Cell::get), broker.statistics().subscription_bytes);
+    for filter in &filters {
+        let subscribe = Subscribe::new(PacketId::MIN, vec![(filter, SubscriptionOptions::default())]);
+        broker.subscribe(NOW, SUBSCRIBER, &subscribe, &mut |_| true, &mut out);
+    }
+    let taken = LIVE_BYTES.with(Cell::get) - before;
+    let counted = broker.statistics().subscription_bytes - counted;
+    (u64::try_from(taken).expect("it grows"), counted)
+}
+
+#[test]
+fn subscriptions_take_no_more_memory_than_they_are_counted_as() {
+    let deep = "x/".repeat(126);
+    let long = "x".repeat(20_000);
+    let check = |name: &str, filter: &dyn Fn(usize) -> String| {
+        let (taken, counted) = weigh(filter);
+        println!("{name}: {taken} bytes, counted as {counted}");
+        assert!(taken <= counted, "{name}: {taken} bytes are counted as {counted}");
+        assert!(counted < 5 * taken, "{name}: {taken} bytes are counted as {counted}");
+    };
+    check("short", &|n| format!("{n}"));
+    check("usual", &|n| format!("devices/{n}/methods/+/+"));
+    check("deep", &|n| format!("{n}/{deep}x"));
+    check("long", &|n| format!("{n}{long}"));
+    check("short and shared", &|n| format!("$share/g/{n}"));
+    check("deep and shared", &|n| format!("$share/g/{n}/{deep}x"));
+    check("long and shared", &|n| format!("$share/g/{n}{long}"));
+    check("long group", &|n| format!("$share/{long}/{n}"));
 }

@@ -1,6 +1,6 @@
 //! What a shard counts. Plain numbers of its own thread; a copy is handed out on request.
 
-use broker::Dropped;
+use broker::{Dropped, RefusedFilter};
 
 use crate::refused::RefusedCounts;
 
@@ -23,8 +23,6 @@ pub struct Counters {
     pub malformed: u64,
     /// PUBLISH packets outside of what their sender may publish.
     pub refused_publishes: u64,
-    /// Topic filters of SUBSCRIBE packets outside of what their sender may subscribe to.
-    pub refused_subscriptions: u64,
     /// Promises refused because the log had no room.
     pub refused_by_log: u64,
     /// Changes of twins refused: no room, or no patch that can be understood.
@@ -41,4 +39,6 @@ pub struct Counters {
     pub calls_timed_out: u64,
     /// Messages not delivered to a session that asked for them, by [`Dropped`].
     pub dropped: [u64; Dropped::ALL.len()],
+    /// Topic filters of SUBSCRIBE packets that were refused, by [`RefusedFilter`].
+    pub refused_filters: [u64; RefusedFilter::ALL.len()],
 }

@@ -12,6 +12,10 @@ pub struct Quotas {
     pub connections: Option<u64>,
     /// Sessions, connected or not. A CONNECT that needs one more is refused in the same way.
     pub sessions: Option<u64>,
+    /// Bytes of memory that the subscriptions of all its sessions may take: each counts as four times its filter, and
+    /// 192 bytes for itself and for each level of it. One more is refused in its SUBACK with 0x97, quota exceeded (3.x:
+    /// 0x80), and counted; those that a log brings back are not.
+    pub subscription_bytes: Option<u64>,
     /// Bytes of messages that wait for sessions or are retained, in memory or in the log, each counted once however
     /// many wait for it. Beyond it a message is delivered to those that take it now, but not queued or retained for
     /// others, and counted.
@@ -26,13 +30,14 @@ pub struct Quotas {
     pub devices: Option<u64>,
 }
 
-/// Room for the 10,000 devices of a small board with some to spare; storage so that one tenant cannot fill its disk.
+/// Room for the 10,000 devices of a small board with some to spare, and some twenty subscriptions for each; storage so that one tenant cannot fill its disk.
 /// Rates are not limited.
 impl Default for Quotas {
     fn default() -> Self {
         Quotas {
             connections: Some(20_000),
             sessions: Some(40_000),
+            subscription_bytes: Some(256_000_000),
             stored_bytes: Some(2_000_000_000),
             messages_per_s: None,
             bytes_per_s: None,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 
-use broker::{ConnId, Dropped, Full, OwnedMessage, Position, Record, Sink};
+use broker::{ConnId, Dropped, Full, OwnedMessage, Position, Record, RefusedFilter, Sink};
 use mqtt::{Ack, ConnAck, Packet, Publish, QoS, ReasonCode};
 
 /// One record of the log.
@@ -24,6 +24,7 @@ pub(crate) struct Outside {
     pub(crate) closed: Vec<(u64, ReasonCode)>,
     pub(crate) wills: Vec<OwnedMessage>,
     pub(crate) drops: Vec<Dropped>,
+    pub(crate) refused_filters: Vec<RefusedFilter>,
     pub(crate) log: Vec<Entry>,
     /// Records up to here are written; later ones may still be taken back.
     pub(crate) durable: usize,
@@ -103,6 +104,10 @@ impl Sink for Outside {
 
     fn dropped(&mut self, why: Dropped) {
         self.drops.push(why);
+    }
+
+    fn refused_filter(&mut self, why: RefusedFilter) {
+        self.refused_filters.push(why);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Subscriptions, their options and identifiers: sections 3.8, 3.10 and 4.7.
 
-use broker::{ConnId, Limits};
-use mqtt::{PacketId, QoS, ReasonCode, Subscribe, SubscriptionOptions};
+use broker::{ConnId, Limits, RefusedFilter};
+use mqtt::{Connect, PacketId, QoS, ReasonCode, Subscribe, SubscriptionOptions};
 
 use crate::world::{World, clean, lasting, message, qos_of};
 
@@ -110,6 +110,71 @@ fn each_filter_gets_its_own_answer() {
     let expected = "SUBACK [GrantedQoS1, NotAuthorized, NotAuthorized, TopicFilterInvalid, TopicFilterInvalid, \
                     TopicFilterInvalid, GrantedQoS1, QuotaExceeded, GrantedQoS1]";
     assert_eq!(world.got(2), [expected]);
+    use RefusedFilter::{Invalid, NotAuthorized, SessionFull};
+    let why = [NotAuthorized, NotAuthorized, Invalid, Invalid, Invalid, SessionFull];
+    assert_eq!(world.refused_filters(), why);
+}
+
+/// Room for the subscriptions to `a` and `b`, and no more.
+fn room_for_two() -> Limits {
+    let mut world = world(Limits::default());
+    world.subscribe(2, "a", 0);
+    world.subscribe(2, "b", 0);
+    let subscription_bytes = world.broker.statistics().subscription_bytes;
+    Limits {
+        subscription_bytes,
+        ..Limits::default()
+    }
+}
+
+#[test]
+fn all_subscriptions_together_have_one_bound_on_their_bytes() {
+    let mut world = world(room_for_two());
+    world.connect(3, &clean("another"));
+    world.got(3);
+    world.subscribe(3, "a", 0);
+    world.subscribe(2, "b", 0);
+    world.subscribe(2, "c", 0);
+    world.subscribe(3, "$share/g/c", 0);
+    assert_eq!(world.refused_filters(), [RefusedFilter::TenantFull; 2]);
+    // One that is there may change, whatever it is counted as.
+    world.subscribe(2, "b", 1);
+    assert_eq!(world.got(2)[1..], ["SUBACK [QuotaExceeded]", "SUBACK [GrantedQoS1]"]);
+    world.unsubscribe(2, "b");
+    world.subscribe(2, "c", 0);
+    world.cut(2);
+    world.subscribe(3, "b", 0);
+    assert_eq!(world.refused_filters(), []);
+    world.cut(3);
+    assert_eq!(world.broker.statistics().subscription_bytes, 0);
+}
+
+#[test]
+fn subscriptions_that_a_log_brings_back_stay_and_are_counted() {
+    let mut world = World::with(Limits::default());
+    world.connect(2, &lasting("subscriber"));
+    world.subscribe(2, "a", 1);
+    world.subscribe(2, "$share/g/a", 1);
+    let before = world.broker.statistics();
+    world.limits.subscription_bytes = 1;
+    world.restart();
+    let after = world.broker.statistics();
+    assert_eq!(
+        (after.subscriptions, after.subscription_bytes),
+        (before.subscriptions, before.subscription_bytes)
+    );
+    world.connect(3, &lasting("subscriber"));
+    world.subscribe(3, "a", 0);
+    world.subscribe(3, "b", 0);
+    assert_eq!(world.refused_filters(), [RefusedFilter::TenantFull]);
+    world.connect(
+        4,
+        &Connect {
+            clean_start: true,
+            ..lasting("subscriber")
+        },
+    );
+    assert_eq!(world.broker.statistics().subscription_bytes, 0);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A world for a broker: connections that take what they are given, a log in memory, a clock that is told the time.
 
-use broker::{Broker, ConnId, Dropped, Limits, Message, Now, Position, Published, Received, Record, Recovery};
+use broker::{
+    Broker, ConnId, Dropped, Limits, Message, Now, Position, Published, Received, Record, Recovery, RefusedFilter,
+};
 use mqtt::{
     Ack, Connect, Packet, PacketId, Publish, QoS, ReasonCode, Subscribe, SubscriptionOptions, Unsubscribe, Version,
 };
@@ -250,6 +252,10 @@ impl World {
     /// The wills that came due since the last time, as `topic=payload`.
     pub(crate) fn wills(&mut self) -> Vec<String> {
         self.out.wills.drain(..).map(|will| in_words(&will.publish())).collect()
+    }
+
+    pub(crate) fn refused_filters(&mut self) -> Vec<RefusedFilter> {
+        std::mem::take(&mut self.out.refused_filters)
     }
 
     pub(crate) fn drops(&mut self) -> Vec<Dropped> {

@@ -31,6 +31,10 @@ impl Run {
         assert!(self.out.drops.iter().all(|why| !never.contains(why)));
         assert!(self.reference.is_narrow || !self.out.drops.contains(&Dropped::QueueFull));
         self.out.drops.clear();
+        assert_eq!(
+            self.broker.statistics().subscription_bytes,
+            self.reference.subscription_bytes()
+        );
         if std::mem::take(&mut self.commit_later) {
             self.commit_all();
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use broker::{ConnId, Dropped, Full, OwnedMessage, Position, Record, Sink};
+use broker::{ConnId, Dropped, Full, OwnedMessage, Position, Record, RefusedFilter, Sink};
 use mqtt::{Packet, Publish, QoS, ReasonCode};
 
 #[derive(Debug)]
@@ -59,6 +59,7 @@ pub(crate) struct Outside {
     pub(crate) closed: Vec<(u64, ReasonCode)>,
     pub(crate) wills: Vec<OwnedMessage>,
     pub(crate) drops: Vec<Dropped>,
+    pub(crate) refused_filters: Vec<RefusedFilter>,
     pub(crate) loads: BTreeSet<Position>,
     pub(crate) now_ms: u64,
     /// Whether to tell what happens: for one sequence that is looked into.
@@ -208,5 +209,9 @@ impl Sink for Outside {
 
     fn dropped(&mut self, why: Dropped) {
         self.drops.push(why);
+    }
+
+    fn refused_filter(&mut self, why: RefusedFilter) {
+        self.refused_filters.push(why);
     }
 }

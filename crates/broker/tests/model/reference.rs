@@ -79,6 +79,8 @@ pub(crate) struct Reference {
     pub(crate) groups: BTreeMap<(&'static str, u64), GroupOwed>,
     /// Queues are short: what nobody can be told of, because it has no publisher, is dropped at their bound.
     pub(crate) is_narrow: bool,
+    /// What a subscription to each filter counts as.
+    pub(crate) bytes_of: BTreeMap<&'static str, u64>,
 }
 
 /// A subscription's filter without its group.
@@ -172,6 +174,28 @@ impl Reference {
             group.certain = certain;
             group.once &= once;
         }
+    }
+
+    /// The client asks for a subscription; whether there is room for it.
+    pub(crate) fn subscribe(&mut self, client: usize, filter: &'static str, sub: Sub, room_bytes: u64) -> bool {
+        let taken_bytes = self.subscription_bytes();
+        let session = self.sessions.get_mut(&client).expect("connected");
+        session.unsure_acks += 1;
+        if !session.subs.contains_key(filter) && taken_bytes + self.bytes_of[filter] > room_bytes {
+            return false;
+        }
+        session.subs.insert(filter, sub);
+        session.unsure.insert(filter);
+        if is_shared(filter) {
+            session.groups.insert(filter);
+        }
+        true
+    }
+
+    /// What all subscriptions together count as.
+    pub(crate) fn subscription_bytes(&self) -> u64 {
+        let filters = self.sessions.values().flat_map(|session| session.subs.keys());
+        filters.map(|filter| self.bytes_of[filter]).sum()
     }
 
     /// The publisher has been told that the message is safe.

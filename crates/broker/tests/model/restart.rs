@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::{ConnId, Position, Record, Recovery};
+use broker::{ConnId, Limits, Position, Record, Recovery};
 use mqtt::{Connect, Disconnect, PacketId, ReasonCode, Subscribe, SubscriptionOptions, Version};
 
 use crate::check::number;
@@ -113,6 +113,10 @@ impl Run {
     }
 
     pub(crate) fn probe(&mut self) -> BTreeMap<String, u64> {
+        self.broker.set_limits(Limits {
+            subscription_bytes: u64::MAX,
+            ..self.limits.clone()
+        });
         let has_room = true;
         self.out.wires.insert(
             PROBE,
@@ -133,6 +137,7 @@ impl Run {
         self.load_all();
         let bye = Disconnect::new(ReasonCode::Success);
         self.broker.disconnect(self.now, ConnId(PROBE), &bye, &mut self.out);
+        self.broker.set_limits(self.limits.clone());
         let wire = self.out.wires.remove(&PROBE).expect("just made");
         wire.publishes
             .into_iter()

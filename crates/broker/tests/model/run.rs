@@ -1,11 +1,12 @@
 //! One sequence of random operations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 
-use broker::{Broker, ConnId, Limits, Now, QueuePolicy};
+use broker::{Broker, ConnId, Limits, Now, QueuePolicy, RefusedFilter};
 use mqtt::{
-    Disconnect, PacketId, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionOptions, Unsubscribe, Version,
+    Connect, Disconnect, PacketId, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionOptions, Unsubscribe,
+    Version,
 };
 
 use crate::client::Client;
@@ -63,6 +64,7 @@ impl Run {
             in_flight: NonZeroU16::new(1 + rng.below(8) as u16).expect("not zero"),
             memory_bytes: rng.pick(&[0, 60, 1 << 20]),
             queue_memory_bytes: rng.pick(&[1, 40, 1 << 20]),
+            subscription_bytes: rng.pick(&[4_000, u64::MAX]),
             ..Limits::default()
         };
         let names = [("x", "c0"), ("x", "c1"), ("x", "c2"), ("x", "c3"), ("y", "c0")];
@@ -88,6 +90,7 @@ impl Run {
             clients: clients.into(),
             reference: Reference {
                 is_narrow,
+                bytes_of: bytes_of_filters(),
                 ..Reference::default()
             },
             expected_wills: BTreeSet::new(),
@@ -269,19 +272,20 @@ impl Run {
             retain_handling: self.rng.pick(&[RetainHandling::Send, RetainHandling::SendIfNew]),
         };
         let id = is_v5.then_some(at as u32 + 1);
-        let session = self.reference.sessions.get_mut(&who).expect("connected");
-        session.subs.insert(filter, Sub { options, id });
-        session.unsure.insert(filter);
-        session.unsure_acks += 1;
-        if is_shared(filter) {
-            session.groups.insert(filter);
-        }
+        let room = self.limits.subscription_bytes;
+        let is_granted = self.reference.subscribe(who, filter, Sub { options, id }, room);
         let subscribe = Subscribe {
             subscription_id: id,
             ..Subscribe::new(PacketId::MIN, vec![(filter, options)])
         };
         self.broker
             .subscribe(self.now, ConnId(conn), &subscribe, &mut |_| true, &mut self.out);
+        let expected = if is_granted {
+            vec![]
+        } else {
+            vec![RefusedFilter::TenantFull]
+        };
+        assert_eq!(std::mem::take(&mut self.out.refused_filters), expected);
     }
 
     fn unsubscribe(&mut self, who: usize) {
@@ -317,4 +321,17 @@ impl Run {
         self.reference.messages.insert(no, message.clone());
         message
     }
+}
+
+/// What a broker counts a subscription to each filter as, where it is the only one.
+fn bytes_of_filters() -> BTreeMap<&'static str, u64> {
+    let weigh = |filter: &'static str| {
+        let (mut broker, mut out, conn) = (Broker::new(Limits::default()), Outside::default(), ConnId(0));
+        out.wires.insert(0, Wire::default());
+        broker.connect(START, conn, &Connect::new(Version::V5, "c"), "x", None, &mut out);
+        let subscribe = Subscribe::new(PacketId::MIN, vec![(filter, SubscriptionOptions::default())]);
+        broker.subscribe(START, conn, &subscribe, &mut |_| true, &mut out);
+        (filter, broker.statistics().subscription_bytes)
+    };
+    FILTERS.map(weigh).into()
 }

@@ -104,10 +104,12 @@ impl Tenant {
             self.quotas = *quotas;
             self.rate = Rate::new(quotas);
         }
+        let tighter = |bound: u64, quota: Option<u64>| bound.min(quota.unwrap_or(u64::MAX));
         let sessions = quotas.sessions.and_then(|sessions| usize::try_from(sessions).ok());
         self.broker.set_limits(broker::Limits {
             sessions: limits.sessions.min(sessions.unwrap_or(usize::MAX)),
-            kept_bytes: limits.kept_bytes.min(quotas.stored_bytes.unwrap_or(u64::MAX)),
+            subscription_bytes: tighter(limits.subscription_bytes, quotas.subscription_bytes),
+            kept_bytes: tighter(limits.kept_bytes, quotas.stored_bytes),
             ..limits.clone()
         });
     }

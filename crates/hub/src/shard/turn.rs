@@ -1,6 +1,6 @@
 //! One turn of the loop for one tenant, as the broker sees the world from it.
 
-use broker::{ConnId, Dropped, Full, Now, OwnedMessage, Position, Record, Sink};
+use broker::{ConnId, Dropped, Full, Now, OwnedMessage, Position, Record, RefusedFilter, Sink};
 use mqtt::{ConnAck, Packet, Publish, ReasonCode};
 
 use super::connection::Phase;
@@ -84,6 +84,10 @@ impl Sink for Turn<'_> {
 
     fn dropped(&mut self, why: Dropped) {
         self.counters.dropped[why as usize] += 1;
+    }
+
+    fn refused_filter(&mut self, why: RefusedFilter) {
+        self.counters.refused_filters[why as usize] += 1;
     }
 }
 

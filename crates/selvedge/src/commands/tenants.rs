@@ -61,6 +61,9 @@ pub(crate) struct Flags {
     /// Sessions, connected or not; one more is refused [default: 40000]
     #[arg(long, value_name = "N")]
     sessions: Option<Quota>,
+    /// Bytes of memory for subscriptions, such as 64MiB; one more is refused [default: 256000000]
+    #[arg(long, value_name = "BYTES")]
+    subscription_bytes: Option<Quota>,
     /// Bytes of messages that wait or are retained, such as 64MiB; more are not kept [default: 2000000000]
     #[arg(long, value_name = "BYTES")]
     bytes: Option<Quota>,
@@ -81,6 +84,7 @@ impl Flags {
         let given = [
             ("connections", self.connections),
             ("sessions", self.sessions),
+            ("subscription_bytes", self.subscription_bytes),
             ("stored_bytes", self.bytes),
             ("messages_per_s", self.messages_per_s),
             ("bytes_per_s", self.bytes_per_s),
@@ -160,6 +164,7 @@ fn list(edge: &Where, output: Output) -> anyhow::Result<()> {
             "DEVICES AND APPS",
             "CONNECTIONS",
             "SESSIONS",
+            "SUBSCRIPTION BYTES",
             "STORED BYTES",
             "MESSAGES/S",
             "BYTES/S",
@@ -169,10 +174,11 @@ fn list(edge: &Where, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(tenant: &TenantInfo) -> [String; 7] {
+fn row(tenant: &TenantInfo) -> [String; 8] {
     let Quotas {
         connections,
         sessions,
+        subscription_bytes,
         stored_bytes,
         messages_per_s,
         bytes_per_s,
@@ -184,6 +190,7 @@ fn row(tenant: &TenantInfo) -> [String; 7] {
         used_of(Some(tenant.devices), devices),
         used_of(uses.map(|uses| uses.connections), connections),
         used_of(uses.map(|uses| uses.sessions), sessions),
+        used_of(uses.map(|uses| uses.subscription_bytes), subscription_bytes),
         used_of(uses.map(|uses| uses.stored_bytes), stored_bytes),
         Quota(messages_per_s).to_string(),
         Quota(bytes_per_s).to_string(),
@@ -201,11 +208,20 @@ fn used_of(used: Option<u64>, quota: Option<u64>) -> String {
 
 /// A tenant, a line a quota.
 fn text(tenant: &TenantInfo) -> String {
-    let [name, devices, connections, sessions, stored, messages, bytes] = row(tenant);
+    let [
+        name,
+        devices,
+        connections,
+        sessions,
+        subscriptions,
+        stored,
+        messages,
+        bytes,
+    ] = row(tenant);
     format!(
-        "tenant {name}\n  devices and apps  {devices}\n  connections       {connections}\n  \
-         sessions          {sessions}\n  stored bytes      {stored}\n  messages/s        {messages}\n  \
-         bytes/s           {bytes}\n"
+        "tenant {name}\n  devices and apps    {devices}\n  connections         {connections}\n  \
+         sessions            {sessions}\n  subscription bytes  {subscriptions}\n  stored bytes        {stored}\n  \
+         messages/s          {messages}\n  bytes/s             {bytes}\n"
     )
 }
 
@@ -237,6 +253,7 @@ mod tests {
                 "3 of 20000",
                 "2 of 10",
                 "0 of 40000",
+                "0 of 256000000",
                 "0 of 2000000000",
                 "100",
                 "none"
@@ -244,6 +261,6 @@ mod tests {
         );
         let stopped = TenantInfo { uses: None, ..tenant };
         assert_eq!(row(&stopped)[2], "? of 10");
-        assert!(text(&stopped).starts_with("tenant plant-b\n  devices and apps  3 of 20000\n"));
+        assert!(text(&stopped).starts_with("tenant plant-b\n  devices and apps    3 of 20000\n"));
     }
 }
