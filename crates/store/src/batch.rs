@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::live::Live;
 use crate::log::Kind;
 use crate::position::Position;
 use crate::record::{FOLLOWS_PAD, GROUP_GOES_ON, HEADER_BYTES, Header, STARTS_BATCH, Seed, Tag, put_sums, record_len};
@@ -20,8 +21,8 @@ pub(crate) struct Batch {
     bytes: Vec<u8>,
     /// Records that were not cancelled.
     records: usize,
-    /// Rounded bytes of values neither cancelled nor released.
-    live_bytes: u64,
+    /// Values neither cancelled nor released.
+    live: Live,
     group_is_open: bool,
     /// Where in `bytes` the open group's last record begins.
     group_last: Option<usize>,
@@ -59,8 +60,8 @@ impl Batch {
         self.bytes.len()
     }
 
-    pub(crate) fn live_bytes(&self) -> u64 {
-        self.live_bytes
+    pub(crate) fn live(&self) -> Live {
+        self.live
     }
 
     /// Whether nothing in it need be written.
@@ -97,7 +98,7 @@ impl Batch {
         self.bytes.resize(next, 0);
         self.records += 1;
         if tag == Tag::Value {
-            self.live_bytes += position.rounded_len();
+            self.live.add(position);
         }
         position
     }
@@ -114,7 +115,7 @@ impl Batch {
             self.records -= 1;
         }
         if header.tag == Tag::Value {
-            self.live_bytes = self.live_bytes.saturating_sub(position.rounded_len());
+            self.live.subtract(position);
         }
         true
     }
@@ -123,7 +124,7 @@ impl Batch {
     pub(crate) fn release(&mut self, position: Position) -> bool {
         let inside = self.index_of(position).is_some();
         if inside {
-            self.live_bytes = self.live_bytes.saturating_sub(position.rounded_len());
+            self.live.subtract(position);
         }
         inside
     }

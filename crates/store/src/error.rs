@@ -98,6 +98,29 @@ pub(crate) fn stopped(file: &str, doing: &'static str) -> impl FnOnce(io::Error)
     }
 }
 
+/// What should not be, and does not stop the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A segment that is to be emptied cannot be read. It stays, as do those behind it, and is tried again, in the end
+    /// once a minute.
+    #[error("{file}: cannot be read to be emptied ({reason}); it stays and is tried again")]
+    Unreadable {
+        /// File name within the log's directory.
+        file: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// Records of a segment that was emptied: which ones they were cannot be told.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// The owner released values of a segment more than once. It was removed only after all in it had been offered.
+    #[error("{file}: values in it were released more than once; it was offered whole before it was removed")]
+    Miscounted {
+        /// File name within the log's directory.
+        file: String,
+    },
+}
+
 /// Bytes of the log that do not read back as they were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -116,6 +139,8 @@ pub struct Damage {
 pub enum DamageKind {
     /// One or more records whose checksums do not match.
     Record,
+    /// A record that the system did not read, again and again for a minute.
+    Unreadable,
     /// A segment's header: the whole segment is unreadable.
     SegmentHeader,
     /// The index of a segment; its records were read instead, nothing is lost.
@@ -137,6 +162,7 @@ impl std::fmt::Display for Damage {
                 f,
                 "{file}: {bytes} bytes at offset {offset} are damaged and were skipped"
             ),
+            DamageKind::Unreadable => write!(f, "{file}: {bytes} bytes at offset {offset} cannot be read"),
             DamageKind::SegmentHeader => write!(f, "{file}: its header is damaged, its {bytes} bytes were skipped"),
             DamageKind::Index => write!(
                 f,

@@ -1,6 +1,6 @@
 //! What the log tells its owner.
 
-use crate::{Damage, Position, Stopped};
+use crate::{Damage, Fault, Position, Stopped};
 
 /// What the log tells its owner, from [`Log::poll`](crate::Log::poll).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,13 +26,15 @@ pub enum Event {
         /// As it was appended.
         body: Vec<u8>,
     },
-    /// A record that was asked for, or that was to be relocated, is damaged or gone. The owner forgets it.
+    /// A record that was asked for, or that was to be relocated, is damaged, unreadable or gone. The owner forgets it.
     Lost {
         /// The record.
         position: Position,
         /// Where and what.
         damage: Damage,
     },
+    /// What should not be, and does not stop the log.
+    Fault(Fault),
     /// A full log takes values again.
     Room,
     /// The log has stopped: nothing after [`Log::durable`](crate::Log::durable) will become durable.

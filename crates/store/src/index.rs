@@ -6,6 +6,7 @@
 use std::io;
 
 use crate::disk::File;
+use crate::live::Live;
 use crate::position::{ALIGN, Position};
 use crate::record::{HEADER_BYTES, Header, Tag, record_len};
 use crate::recovery::Recovered;
@@ -17,15 +18,15 @@ const ENTRY_BYTES: usize = 12;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     entries: Vec<u8>,
-    /// Rounded bytes of all values in it.
-    live_bytes: u64,
+    /// All values in it.
+    live: Live,
 }
 
 /// How much of an index there was at some time, to go back to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
     entries: usize,
-    live_bytes: u64,
+    live: Live,
 }
 
 impl Index {
@@ -37,28 +38,32 @@ impl Index {
         self.entries.extend_from_slice(&(meta.len() as u32).to_le_bytes()[..3]);
         self.entries.extend_from_slice(meta);
         if header.tag == Tag::Value {
-            self.live_bytes += Position::of(offset, header.record_len()).rounded_len();
+            self.live.add(Position::of(offset, header.record_len()));
         }
     }
 
     pub(crate) fn length(&self) -> Length {
         Length {
             entries: self.entries.len(),
-            live_bytes: self.live_bytes,
+            live: self.live,
         }
     }
 
     pub(crate) fn cut(&mut self, to: Length) {
         self.entries.truncate(to.entries);
-        self.live_bytes = to.live_bytes;
+        self.live = to.live;
     }
 
-    pub(crate) fn live_bytes(&self) -> u64 {
-        self.live_bytes
+    pub(crate) fn live(&self) -> Live {
+        self.live
     }
 
     pub(crate) fn entries(&self) -> &[u8] {
         &self.entries
+    }
+
+    pub(crate) fn into_entries(self) -> Vec<u8> {
+        self.entries
     }
 
     /// Writes the index and the footer behind the records, which end at `end` of the log, and cuts off the rest of
@@ -70,7 +75,7 @@ impl Index {
             index_at,
             index_len: self.entries.len() as u64,
             end,
-            live_bytes: self.live_bytes,
+            live: self.live,
             index_sum: crc32c::crc32c(&self.entries),
         };
         let footer_at = index_at + footer.index_len;

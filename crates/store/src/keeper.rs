@@ -6,14 +6,15 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::disk::{Disk, File, is_full};
+use crate::disk::{Disk, is_full};
+use crate::emptying::{Emptying, Offer};
 use crate::error::stopped;
-use crate::index::{next_entry, read_entries};
-use crate::record::{HEADER_BYTES, Header, body_is_whole, head_is_whole};
+use crate::reader::{Reader, lost};
+use crate::retries::{Retries, is_given_up};
 use crate::scan::{End, scan};
-use crate::segment::{self, Footer, SPARE, SegmentHeader};
+use crate::segment::{self, SPARE};
 use crate::shared::{Note, Shared, lock};
-use crate::{Damage, DamageKind, Durability, Event, Position, Stopped};
+use crate::{DamageKind, Durability, Event, Fault, Position, Stopped};
 
 /// How long after a refusal a spare is asked for again.
 const SPARE_RETRY: Duration = Duration::from_millis(250);
@@ -27,13 +28,8 @@ pub(crate) enum Job {
     Load { position: Position, number: u64 },
     /// Write the index of segment `number`, whose records end at `end` of the log.
     Seal { number: u64, end: u64 },
-    /// Read about `bytes` of values of segment `number`, which ends at `end` of the log, from byte `from` of its index.
-    Offer {
-        number: u64,
-        end: u64,
-        from: usize,
-        bytes: usize,
-    },
+    /// Read values of a segment that is being emptied.
+    Offer(Offer),
     /// Make a spare.
     Spare,
     /// Remove the file of segment `number`.
@@ -92,17 +88,12 @@ pub(crate) struct Keeper {
     segment_bytes: u64,
     /// Segments open for reading, the one used last at the end.
     open: VecDeque<Arc<Reader>>,
-    /// Index of the segment that is being emptied.
-    offered: Option<(u64, Vec<u8>)>,
+    /// The segment that is being emptied.
+    emptying: Option<Emptying>,
+    /// What could not be read.
+    retries: Retries,
     /// Whether a spare was refused and is to be tried again.
     spare_is_due: bool,
-}
-
-/// A segment that is open for reading.
-#[derive(Debug)]
-struct Reader {
-    header: SegmentHeader,
-    file: Box<dyn File>,
 }
 
 impl Keeper {
@@ -113,7 +104,8 @@ impl Keeper {
             durability,
             segment_bytes,
             open: VecDeque::new(),
-            offered: None,
+            emptying: None,
+            retries: Retries::default(),
             spare_is_due: false,
         }
     }
@@ -126,11 +118,10 @@ impl Keeper {
 
     fn run(mut self, jobs: &Jobs) {
         loop {
-            let patience = self.spare_is_due.then_some(SPARE_RETRY);
-            let outcome = match jobs.next(&self.shared, patience) {
-                Some(job) => self.work(job),
+            let outcome = match jobs.next(&self.shared, self.patience()) {
+                Some(job) => self.work(job, 0),
                 None if self.shared.is_stopping() => return,
-                None => self.make_spare(),
+                None => self.try_again(),
             };
             if let Err(stopped) = outcome {
                 self.shared.note(Note::Stopped(stopped));
@@ -138,51 +129,53 @@ impl Keeper {
         }
     }
 
-    fn work(&mut self, job: Job) -> Result<(), Stopped> {
+    /// How long the next job is waited for, at most.
+    fn patience(&self) -> Option<Duration> {
+        let spare = self.spare_is_due.then_some(SPARE_RETRY);
+        [spare, self.retries.wait()].into_iter().flatten().min()
+    }
+
+    fn try_again(&mut self) -> Result<(), Stopped> {
+        if let Some((job, failures)) = self.retries.take_due() {
+            self.work(job, failures)?;
+        }
+        if self.spare_is_due { self.make_spare() } else { Ok(()) }
+    }
+
+    /// Does a job that has failed so often so far.
+    fn work(&mut self, job: Job, failures: u32) -> Result<(), Stopped> {
         match job {
-            Job::Load { position, number } => {
-                let event = self.load(position, number);
-                self.shared.note(Note::Event(event));
-            }
+            Job::Load { position, number } => self.load_or_put_off(position, number, failures),
             Job::Seal { number, end } => return self.seal(number, end),
-            Job::Offer {
-                number,
-                end,
-                from,
-                bytes,
-            } => self.offer(number, end, from, bytes),
+            Job::Offer(offer) => self.offer(offer, failures),
             Job::Spare => return self.make_spare(),
             Job::Remove { number } => return self.remove(number),
         }
         Ok(())
     }
 
-    pub(crate) fn load(&mut self, position: Position, number: u64) -> Event {
-        match self.read(number, position) {
-            Ok((_, body)) => Event::Loaded { position, body },
-            Err(damage) => Event::Lost { position, damage },
-        }
+    fn load_or_put_off(&mut self, position: Position, number: u64, failures: u32) {
+        let event = match self.load(position, number) {
+            Ok(event) => event,
+            // It was relocated or released, and its segment removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                lost(number, 0, position, DamageKind::MissingSegment)
+            }
+            Err(_) if is_given_up(failures) => lost(number, 0, position, DamageKind::Unreadable),
+            Err(_) => return self.retries.put_off(Job::Load { position, number }, failures + 1),
+        };
+        self.shared.note(Note::Loaded(event));
     }
 
-    /// Meta and body of a record.
-    fn read(&mut self, number: u64, position: Position) -> Result<(Vec<u8>, Vec<u8>), Damage> {
-        let lost = |offset, bytes| Damage {
-            file: segment::name(number),
-            offset,
-            bytes,
-            kind: DamageKind::Record,
+    /// Reads a body.
+    pub(crate) fn load(&mut self, position: Position, number: u64) -> io::Result<Event> {
+        let Some(reader) = self.reader(number)? else {
+            return Ok(lost(number, 0, position, DamageKind::Record));
         };
-        let reader = self
-            .reader(number)
-            .ok()
-            .flatten()
-            .ok_or_else(|| lost(0, position.rounded_len()))?;
-        let at = reader.header.file_offset(position.offset());
-        reader
-            .record(position, at)
-            .ok()
-            .flatten()
-            .ok_or_else(|| lost(at, position.rounded_len()))
+        Ok(match reader.record(position)? {
+            Some((_, body)) => Event::Loaded { position, body },
+            None => reader.lost(position, DamageKind::Record),
+        })
     }
 
     /// The segment, open; `None` if its header is damaged.
@@ -190,13 +183,10 @@ impl Keeper {
         let known = self.open.iter().position(|reader| reader.header.number == number);
         let reader = match known.and_then(|at| self.open.remove(at)) {
             Some(reader) => reader,
-            None => {
-                let file = self.disk.open(&segment::name(number))?;
-                let Some(header) = SegmentHeader::read(file.as_ref(), number)? else {
-                    return Ok(None);
-                };
-                Arc::new(Reader { header, file })
-            }
+            None => match Reader::open(self.disk.as_ref(), number)? {
+                Some(reader) => Arc::new(reader),
+                None => return Ok(None),
+            },
         };
         if self.open.len() == OPEN_MAX {
             self.open.pop_front();
@@ -205,78 +195,61 @@ impl Keeper {
         Ok(Some(reader))
     }
 
-    /// Writes the index. A segment that cannot be read stays without one.
+    /// Writes the index. A segment that cannot be read, or not whole, stays without one: whoever reads its records
+    /// sees what they lack.
     fn seal(&mut self, number: u64, end: u64) -> Result<(), Stopped> {
-        let name = segment::name(number);
-        let reader = match self.reader(number) {
-            Ok(Some(reader)) => reader,
-            Ok(None) => return Ok(()),
-            // All of it was released, and it was removed meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(stopped(&name, "open")(error)),
+        let Ok(Some(reader)) = self.reader(number) else {
+            return Ok(());
         };
         let Ok(found) = scan(reader.file.as_ref(), &reader.header, End::At(end)) else {
             return Ok(());
         };
+        if !found.damage.is_empty() {
+            return Ok(());
+        }
         match found.index.write(reader.file.as_ref(), &reader.header, end) {
             Ok(file_bytes) => self.shared.note(Note::Sealed { number, file_bytes }),
             Err(error) if is_full(&error) => {}
-            Err(error) => return Err(stopped(&name, "write of the index")(error)),
+            Err(error) => return Err(stopped(&segment::name(number), "write of the index")(error)),
         }
         Ok(())
     }
 
-    /// Reads values of a segment that is being emptied.
-    fn offer(&mut self, number: u64, end: u64, from: usize, bytes: usize) {
-        if self.offered.as_ref().is_none_or(|(of, _)| *of != number) {
-            self.offered = Some((number, self.entries(number, end).unwrap_or_default()));
-        }
-        let entries = self.offered.take().map(|(_, entries)| entries).unwrap_or_default();
-        let base = self
-            .reader(number)
-            .ok()
-            .flatten()
-            .map_or(0, |reader| reader.header.base);
-        let (mut at, mut read, mut records) = (from, 0, Vec::new());
-        while read < bytes {
-            let Some(entry) = next_entry(&entries, &mut at, base) else {
-                break;
-            };
-            if !entry.tombstone {
-                read += entry.position.rounded_len() as usize;
-                records.push(self.offer_of(number, entry.position));
+    /// Reads values of the segment that is being emptied, now or later.
+    fn offer(&mut self, offer: Offer, failures: u32) {
+        let number = offer.number;
+        match self.read_offer(&offer, failures) {
+            Ok((records, next)) => self.shared.note(Note::Offered { number, records, next }),
+            Err(error) => {
+                self.shared.note(Note::Fault(Fault::Unreadable {
+                    file: segment::name(number),
+                    reason: error.to_string(),
+                }));
+                self.retries.put_off(Job::Offer(offer), failures + 1);
             }
         }
-        let next = (at < entries.len()).then_some(at);
-        self.offered = next.map(|_| (number, entries));
-        self.shared.note(Note::Offered { number, records, next });
     }
 
-    fn offer_of(&mut self, number: u64, position: Position) -> Event {
-        match self.read(number, position) {
-            Ok((meta, body)) => Event::Relocate { position, meta, body },
-            Err(damage) => Event::Lost { position, damage },
-        }
-    }
-
-    /// The index of a segment: its own, or made from its records.
-    fn entries(&mut self, number: u64, end: u64) -> io::Result<Vec<u8>> {
-        let Some(reader) = self.reader(number)? else {
-            return Ok(Vec::new());
+    fn read_offer(&mut self, offer: &Offer, failures: u32) -> io::Result<(Vec<Event>, Option<usize>)> {
+        let emptying = self
+            .emptying
+            .take()
+            .filter(|emptying| emptying.number() == offer.number);
+        let emptying = match emptying {
+            Some(emptying) => emptying,
+            None => {
+                let damaged = || io::Error::new(io::ErrorKind::InvalidData, "its header is damaged");
+                Emptying::begin(self.reader(offer.number)?.ok_or_else(damaged)?, offer)?
+            }
         };
-        let file = reader.file.as_ref();
-        if let Some(footer) = Footer::read(file, reader.header.seed())? {
-            let mut entries = Vec::new();
-            if read_entries(file, &footer, &mut entries)? {
-                return Ok(entries);
-            }
-        }
-        Ok(scan(file, &reader.header, End::At(end))?.index.entries().to_vec())
+        self.emptying.insert(emptying).read(offer, failures)
     }
 
     /// Each removal is safe before the next: a segment must not outlive the tombstones behind it.
     fn remove(&mut self, number: u64) -> Result<(), Stopped> {
         self.open.retain(|reader| reader.header.number != number);
+        self.emptying.take_if(|emptying| emptying.number() == number);
+        self.retries.forget_offer(number);
         let name = segment::name(number);
         self.disk.remove(&name).map_err(stopped(&name, "remove"))?;
         self.durability.sync_directory(self.disk.as_ref())?;
@@ -293,29 +266,5 @@ impl Keeper {
             Err(error) => return Err(stopped(SPARE, "create")(error)),
         }
         Ok(())
-    }
-}
-
-impl Reader {
-    /// Meta and body of the record at `at` in the file; `None` if they are damaged.
-    fn record(&self, position: Position, at: u64) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let mut record = vec![0; position.len_max() as usize];
-        let read = self.file.read_at(&mut record, at)?;
-        record.truncate(read);
-        let Some(header) = record.first_chunk().and_then(Header::decode) else {
-            return Ok(None);
-        };
-        let (meta_end, offset) = (HEADER_BYTES + header.meta_len, position.offset());
-        let fits = header.record_len() <= record.len() as u64;
-        let seed = self.header.seed();
-        let is_whole =
-            fits && head_is_whole(&record, &header, seed, offset) && body_is_whole(&record, &header, seed, offset);
-        if !is_whole {
-            return Ok(None);
-        }
-        let meta = record[HEADER_BYTES..meta_end].to_vec();
-        record.truncate(meta_end + header.body_len);
-        record.drain(..meta_end);
-        Ok(Some((meta, record)))
     }
 }

@@ -13,15 +13,19 @@ mod batch;
 mod commit;
 mod directory;
 mod disk;
+mod emptying;
 mod error;
 mod event;
 mod index;
 mod keeper;
+mod live;
 mod log;
 mod options;
 mod position;
+mod reader;
 mod record;
 mod recovery;
+mod retries;
 mod scan;
 mod schedule;
 mod segment;
@@ -30,7 +34,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-pub use error::{Damage, DamageKind, OpenError, Refused, Stopped};
+pub use error::{Damage, DamageKind, Fault, OpenError, Refused, Stopped};
 pub use event::Event;
 pub use log::{Kind, LOADS_MAX, Log, Usage};
 pub use options::{Durability, Options};

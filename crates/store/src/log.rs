@@ -53,6 +53,8 @@ pub struct Usage {
     pub pending_bytes: usize,
     /// Whether values are refused because the disk or the limit is full.
     pub full: bool,
+    /// [`Event::Lost`] and [`Event::Fault`] so far.
+    pub faults: u64,
 }
 
 /// The file that becomes the next segment. While it is not there, the newest segment's rest is the reserve.
@@ -90,6 +92,8 @@ pub struct Log {
     stopped: Option<Stopped>,
     /// Bodies asked for that have not come.
     loads: usize,
+    /// Events so far that told of a fault.
+    faults: u64,
     /// Those of them whose records are not durable yet.
     deferred_loads: VecDeque<Position>,
     threads: Vec<JoinHandle<()>>,
@@ -198,9 +202,12 @@ impl Log {
 
     /// Moves what has happened since the last call to the end of `events`.
     pub fn poll(&mut self, events: &mut Vec<Event>) {
+        let before = events.len();
         for note in self.shared.take_notes() {
             self.take_note(note, events);
         }
+        let is_fault = |event: &&Event| matches!(event, Event::Lost { .. } | Event::Fault(_));
+        self.faults += events[before..].iter().filter(is_fault).count() as u64;
         self.dispatch_loads();
     }
 
@@ -214,9 +221,10 @@ impl Log {
         Usage {
             segments: self.space.count(),
             total_bytes: self.space.total_bytes(),
-            live_bytes: self.space.live_bytes() + self.batch.live_bytes(),
+            live_bytes: self.space.live_bytes() + self.batch.live().bytes,
             pending_bytes: self.batch.len(),
             full: self.spare == Spare::Refused,
+            faults: self.faults,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::disk::{Disk, File};
 use crate::error::io_error;
 use crate::index::{next_entry, read_entries};
+use crate::live::Live;
 use crate::position::ALIGN;
 use crate::scan::{End, Scan, scan};
 use crate::segment::{self, Footer, SegmentHeader};
@@ -222,20 +223,20 @@ impl Found {
                 number,
                 base,
                 end,
-                live_bytes: 0,
+                live: Live::default(),
                 file_bytes,
             });
             return Ok(());
         };
-        let (entries, live_bytes, end) = match Footer::read(file.as_ref(), header.seed())? {
-            Some(footer) => (Entries::InFile(footer), footer.live_bytes, footer.end),
+        let (entries, live, end) = match Footer::read(file.as_ref(), header.seed())? {
+            Some(footer) => (Entries::InFile(footer), footer.live, footer.end),
             None => self.scan(file.as_ref(), &header, next_header)?,
         };
         self.segments.push(Segment {
             number,
             base: header.base,
             end,
-            live_bytes,
+            live,
             file_bytes,
         });
         self.recovery.sources.push(Source { header, end, entries });
@@ -247,7 +248,7 @@ impl Found {
         file: &dyn File,
         header: &SegmentHeader,
         next: Option<SegmentHeader>,
-    ) -> io::Result<(Entries, u64, u64)> {
+    ) -> io::Result<(Entries, Live, u64)> {
         let end = next.map_or(End::Open, |next| End::At(next.previous_end));
         let found = scan(file, header, end)?;
         self.recovery.note(&segment::name(header.number), &found);
@@ -257,7 +258,7 @@ impl Found {
         });
         Ok((
             Entries::Read(found.index.entries().to_vec()),
-            found.index.live_bytes(),
+            found.index.live(),
             found.end,
         ))
     }

@@ -6,6 +6,7 @@
 use std::io;
 
 use crate::disk::File;
+use crate::live::Live;
 use crate::record::Seed;
 
 /// Where the records of a segment begin in its file.
@@ -14,7 +15,8 @@ pub(crate) const RECORDS_AT: u64 = 4096;
 pub(crate) const SPARE: &str = "spare";
 
 const HEADER_MAGIC: [u8; 8] = *b"SELVLOG1";
-const FOOTER_MAGIC: [u8; 8] = *b"SELVIDX1";
+/// A footer of an older form counts as none: the records are read, and the index is written anew.
+const FOOTER_MAGIC: [u8; 8] = *b"SELVIDX2";
 const HEADER_BYTES: usize = 48;
 /// Where the header stands a second time: in another sector.
 const HEADER_COPY_AT: usize = 2048;
@@ -108,8 +110,8 @@ pub(crate) struct Footer {
     pub(crate) index_len: u64,
     /// Offset in the log at which the records end.
     pub(crate) end: u64,
-    /// Rounded bytes of all values.
-    pub(crate) live_bytes: u64,
+    /// All values.
+    pub(crate) live: Live,
     /// CRC-32C of the index.
     pub(crate) index_sum: u32,
 }
@@ -119,12 +121,12 @@ impl Footer {
         let mut bytes = [0; FOOTER_BYTES];
         bytes[..8].copy_from_slice(&FOOTER_MAGIC);
         put_u64s(
-            &mut bytes[8..40],
-            &[self.index_at, self.index_len, self.end, self.live_bytes],
+            &mut bytes[8..48],
+            &[self.index_at, self.index_len, self.end, self.live.bytes, self.live.sum],
         );
-        bytes[40..44].copy_from_slice(&self.index_sum.to_le_bytes());
-        let sum = seed.sum(self.index_at, &bytes[..48]);
-        bytes[48..52].copy_from_slice(&sum.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.index_sum.to_le_bytes());
+        let sum = seed.sum(self.index_at, &bytes[..52]);
+        bytes[52..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
@@ -135,15 +137,18 @@ impl Footer {
         };
         let mut bytes = [0; FOOTER_BYTES];
         file.read_at(&mut bytes, at)?;
-        let [index_at, index_len, end, live_bytes] = get_u64s(&bytes[8..40]);
-        let index_sum = u32::from_le_bytes([bytes[40], bytes[41], bytes[42], bytes[43]]);
-        let whole = bytes[..8] == FOOTER_MAGIC && bytes[48..52] == seed.sum(index_at, &bytes[..48]).to_le_bytes();
+        let [index_at, index_len, end, bytes_live, sum_live] = get_u64s(&bytes[8..48]);
+        let index_sum = u32::from_le_bytes([bytes[48], bytes[49], bytes[50], bytes[51]]);
+        let whole = bytes[..8] == FOOTER_MAGIC && bytes[52..] == seed.sum(index_at, &bytes[..52]).to_le_bytes();
         let fits = index_at.checked_add(index_len) == Some(at);
         Ok((whole && fits).then_some(Footer {
             index_at,
             index_len,
             end,
-            live_bytes,
+            live: Live {
+                bytes: bytes_live,
+                sum: sum_live,
+            },
             index_sum,
         }))
     }
@@ -155,9 +160,9 @@ fn put_u64s(bytes: &mut [u8], values: &[u64]) {
     }
 }
 
-fn get_u64s(bytes: &[u8]) -> [u64; 4] {
+fn get_u64s<const N: usize>(bytes: &[u8]) -> [u64; N] {
     std::array::from_fn(|n| {
-        let chunk = bytes[n * 8..].first_chunk().expect("four integers of eight bytes");
+        let chunk = bytes[n * 8..].first_chunk().expect("integers of eight bytes");
         u64::from_le_bytes(*chunk)
     })
 }

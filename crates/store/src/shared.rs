@@ -8,13 +8,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use crate::commit::Order;
-use crate::{Event, Stopped};
+use crate::{Event, Fault, Stopped};
 
 /// What one of the log's threads reports.
 #[derive(Debug)]
 pub(crate) enum Note {
+    /// What a load came to.
+    Loaded(Event),
     /// To be handed on as it is.
-    Event(Event),
+    Fault(Fault),
     /// Records of the segment that is being emptied; the next ones begin at byte `next` of its index.
     Offered {
         number: u64,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::live::Live;
 use crate::position::Position;
 
 /// A segment as the owner accounts for it.
@@ -12,8 +13,8 @@ pub(crate) struct Segment {
     pub(crate) base: u64,
     /// Offset in the log behind its last record.
     pub(crate) end: u64,
-    /// Rounded bytes of its values that are not released.
-    pub(crate) live_bytes: u64,
+    /// Its values that are not released.
+    pub(crate) live: Live,
     /// Bytes that its file takes.
     pub(crate) file_bytes: u64,
 }
@@ -63,8 +64,7 @@ impl Space {
     /// Counts the record at `position` as garbage.
     pub(crate) fn release(&mut self, position: Position) {
         if let Some(at) = self.index_of(position) {
-            let live_bytes = &mut self.segments[at].live_bytes;
-            *live_bytes = live_bytes.saturating_sub(position.rounded_len());
+            self.segments[at].live.subtract(position);
         }
     }
 
@@ -85,7 +85,7 @@ impl Space {
     }
 
     pub(crate) fn live_bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.live_bytes).sum()
+        self.segments.iter().map(|segment| segment.live.bytes).sum()
     }
 
     fn index_of(&self, position: Position) -> Option<usize> {

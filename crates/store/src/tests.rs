@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod emptying;
 mod failure;
 mod owner;
 mod space;

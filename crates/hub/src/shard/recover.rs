@@ -160,6 +160,7 @@ impl Shard {
                 self.loaded(now, Position(position.0), None);
             }
             Event::Relocate { position, meta, body } => self.relocate(now, Position(position.0), &meta, &body),
+            Event::Fault(fault) => tracing::error!(%fault, "the log goes on"),
             Event::Room => tracing::info!("the log has room again"),
             Event::Stopped(stopped) => {
                 self.log_has_stopped = true;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rand::Rng;
@@ -12,6 +13,7 @@ use crate::Position;
 
 /// What a disk writes whole or not at all.
 const SECTOR_BYTES: u64 = 512;
+const EIO: i32 = 5;
 
 /// A change, in the order in which they happened.
 #[derive(Clone, Debug)]
@@ -62,6 +64,8 @@ struct State {
     fails_after: Option<usize>,
     /// Bytes that all files may take.
     capacity_bytes: Option<u64>,
+    /// File and bytes of it of which every read fails with EIO.
+    unreadable: Option<(usize, Range<u64>)>,
 }
 
 /// A disk in memory. Its clones are the same disk.
@@ -80,6 +84,17 @@ impl SimulatedDisk {
     /// Lets the change after `changes` more fail.
     pub(crate) fn fail_after(&self, changes: usize) {
         self.state().fails_after = Some(changes);
+    }
+
+    /// Lets every read fail that touches these bytes of a file.
+    pub(crate) fn make_unreadable(&self, name: &str, bytes: Range<u64>) {
+        let mut state = self.state();
+        state.unreadable = Some((state.names[name], bytes));
+    }
+
+    /// Lets all be read again.
+    pub(crate) fn make_readable(&self) {
+        self.state().unreadable = None;
     }
 
     /// Lets files be created only while all take no more than `bytes`.
@@ -125,7 +140,7 @@ impl SimulatedDisk {
     fn change(&self, change: Change) -> io::Result<()> {
         let mut state = self.state();
         match &mut state.fails_after {
-            Some(0) => return Err(io::Error::from_raw_os_error(5)),
+            Some(0) => return Err(io::Error::from_raw_os_error(EIO)),
             Some(left) => *left -= 1,
             None => {}
         }
@@ -314,6 +329,11 @@ impl File for SimulatedFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let state = self.disk.state();
+        let end = offset + buffer.len() as u64;
+        let fails = |(file, bytes): &(usize, Range<u64>)| *file == self.file && bytes.start < end && offset < bytes.end;
+        if state.unreadable.as_ref().is_some_and(fails) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         let content = state.files[self.file].get(offset as usize..).unwrap_or_default();
         let read = content.len().min(buffer.len());
         buffer[..read].copy_from_slice(&content[..read]);

@@ -2,10 +2,15 @@
 //!
 //! Only ever the oldest: a tombstone in it can undo nothing that is older, so it goes with its segment, and however
 //! old a value is, it moves to the head when its turn comes.
+//!
+//! A segment in which nothing is live goes unread. One of which as many bytes were released as it held, but not each
+//! value once ([`Live`](crate::live::Live)), may hold what is needed: it is offered whole first, and named.
 
 use super::{Kind, Log, Spare};
+use crate::emptying::Offer;
 use crate::keeper::Job;
-use crate::{Event, Position};
+use crate::shared::Note;
+use crate::{Event, Fault, Position, segment};
 
 /// Bytes of values offered at once, at most.
 const OFFER_BYTES_MAX: usize = 256 << 10;
@@ -110,18 +115,19 @@ impl Log {
     fn offer(&mut self, number: u64, from: usize) {
         let Some(oldest) = self.space.oldest() else { return };
         let bytes = OFFER_BYTES_MAX.min(self.options.pending_bytes / 4);
-        self.jobs.push(Job::Offer {
+        let end = oldest.end;
+        self.jobs.push(Job::Offer(Offer {
             number,
-            end: oldest.end,
+            end,
             from,
             bytes,
-        });
+        }));
         self.collection = Collection::Reading { number, from };
     }
 
     /// Whether nothing in the oldest segment is needed and nothing is written to it.
     fn oldest_is_dead(&self) -> bool {
-        self.oldest_is_closed() && self.space.oldest().is_some_and(|oldest| oldest.live_bytes == 0)
+        self.oldest_is_closed() && self.space.oldest().is_some_and(|oldest| oldest.live.is_nothing())
     }
 
     /// What the segment's values were replaced by is safe before the file goes.
@@ -129,6 +135,10 @@ impl Log {
         if let Some(oldest) = self.space.remove_oldest() {
             self.removals
                 .push_back((Position::before(self.batch.end()), oldest.number));
+            if oldest.live.is_miscounted() {
+                let file = segment::name(oldest.number);
+                self.shared.note(Note::Fault(Fault::Miscounted { file }));
+            }
         }
         if !matches!(self.collection, Collection::Disabled) {
             self.collection = Collection::Idle;
@@ -146,16 +156,17 @@ impl Log {
         if !self.oldest_is_closed() {
             return false;
         }
+        let is_miscounted = self.space.oldest().is_some_and(|oldest| oldest.live.is_miscounted());
         let (held, live) = (self.space.record_bytes(), self.space.live_bytes());
         let segments_needed = (held / self.options.segment_bytes) as usize;
         let is_wasteful = held > 2 * live + self.options.garbage_bytes;
         let is_scattered = self.space.count() > SEGMENTS_FREE + 2 * segments_needed;
-        is_wasteful || is_scattered || self.frees_a_full_log(held.saturating_sub(live))
+        is_miscounted || is_wasteful || is_scattered || self.frees_a_full_log(held.saturating_sub(live))
     }
 
     /// Whether a log that is full has enough garbage for collection, and room for what is to be moved.
     fn frees_a_full_log(&self, garbage: u64) -> bool {
-        let oldest_live = self.space.oldest().map_or(0, |oldest| oldest.live_bytes);
+        let oldest_live = self.space.oldest().map_or(0, |oldest| oldest.live.bytes);
         self.spare == Spare::Refused
             && garbage > self.options.segment_bytes
             && self.room(Kind::Replacement, 0).is_ok()

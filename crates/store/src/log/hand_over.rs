@@ -4,6 +4,7 @@ use super::{COMMIT_THREAD, Kind, Log, Spare};
 use crate::Refused;
 use crate::batch::Batch;
 use crate::commit::Order;
+use crate::live::Live;
 use crate::segment::{RECORDS_AT, SegmentHeader};
 use crate::space::Segment;
 
@@ -82,7 +83,7 @@ impl Log {
             number,
             base,
             end: base,
-            live_bytes: 0,
+            live: Live::default(),
             file_bytes,
         });
         self.newest_is_open = true;
@@ -101,7 +102,7 @@ impl Log {
         let batch = std::mem::replace(&mut self.batch, Batch::new(end));
         let newest = self.space.newest_mut().expect("next_segment made one");
         newest.end = end;
-        newest.live_bytes += batch.live_bytes();
+        newest.live.add_all(batch.live());
         self.in_flight_from = batch.start();
         batch
     }

@@ -9,10 +9,11 @@ impl Log {
     pub(super) fn take_note(&mut self, note: Note, events: &mut Vec<Event>) {
         self.changed = true;
         match note {
-            Note::Event(event) => {
+            Note::Loaded(event) => {
                 self.loads -= 1;
                 events.push(event);
             }
+            Note::Fault(fault) => events.push(Event::Fault(fault)),
             Note::Offered { number, records, next } => self.take_offer(number, records, next, events),
             Note::Sealed { number, file_bytes } => {
                 self.space.set_file_bytes(number, file_bytes);
@@ -72,7 +73,7 @@ impl Log {
                     position,
                     number: segment.number,
                 }),
-                None => self.shared.note(Note::Event(lost(position))),
+                None => self.shared.note(Note::Loaded(lost(position))),
             }
         }
     }

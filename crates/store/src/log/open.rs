@@ -66,6 +66,7 @@ impl Log {
             changed: true,
             stopped: None,
             loads: 0,
+            faults: 0,
             deferred_loads: VecDeque::new(),
             threads: Vec::new(),
             _lock: lock,

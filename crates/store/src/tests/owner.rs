@@ -15,7 +15,7 @@ use crate::keeper::Keeper;
 use crate::recovery;
 use crate::segment;
 use crate::shared::Shared;
-use crate::{Damage, Durability, Event, Kind, Log, Options, Position, Refused};
+use crate::{Damage, Durability, Event, Fault, Kind, Log, Options, Position, Refused};
 
 /// Every wait ends by then.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -74,6 +74,8 @@ pub(super) struct Owner {
     pub(super) events: Vec<Event>,
     number: u32,
     group: Option<u32>,
+    /// Releases what is offered and not needed, though it was released before.
+    pub(super) is_careless: bool,
 }
 
 impl Owner {
@@ -91,30 +93,47 @@ impl Owner {
             events: Vec::new(),
             number: 0,
             group: None,
+            is_careless: false,
         }
     }
 
-    /// The next process, after a clean end or a kill, with all that this one knew.
+    /// The next process, after a clean end or a kill: it knows what the log tells, and the history up to there.
     pub(super) fn restarted(self, options: Options, is_killed: bool) -> Owner {
         let Owner { log, disk, .. } = self;
+        let mut history = self.history;
         if is_killed {
             drop(log);
         } else {
             log.close().unwrap();
         }
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        let (log, recovery) = Log::start(&shared, Path::new("simulated"), options, None).unwrap();
-        recovery.replay(|_| ()).unwrap();
+        let (mut log, recovery) = Log::start(&shared, Path::new("simulated"), options, None).unwrap();
+        let (mut current, mut last) = (BTreeMap::new(), Position::NONE);
+        let replayed = recovery.replay(|record| {
+            last = record.position;
+            let (key, _) = parse(record.meta);
+            let before = if record.tombstone {
+                current.remove(&key)
+            } else {
+                current.insert(key, record.position)
+            };
+            if let Some(before) = before {
+                log.release(before);
+            }
+        });
+        assert_eq!(replayed.unwrap().damage, []);
+        history.retain(|position, _| *position <= last);
         Owner {
             log,
             disk,
             random: self.random,
-            current: self.current,
-            history: self.history,
+            current,
+            history,
             pending: Vec::new(),
             events: Vec::new(),
             number: self.number,
             group: None,
+            is_careless: self.is_careless,
         }
     }
 
@@ -246,6 +265,9 @@ impl Owner {
     fn relocate(&mut self, position: Position, meta: &[u8], body: &[u8]) {
         let (key, number) = parse(meta);
         if self.current.get(&key) != Some(&position) {
+            if self.is_careless {
+                self.log.release(position);
+            }
             return;
         }
         if let Ok(moved) = self.log.append(Kind::Replacement, meta, body) {
@@ -285,6 +307,13 @@ impl Owner {
             // Empty if the time was up.
             _ = rustix::io::read(bell, &mut [0; 8]);
         }
+    }
+
+    pub(super) fn faults(&self) -> impl Iterator<Item = &Fault> {
+        self.events.iter().filter_map(|event| match event {
+            Event::Fault(fault) => Some(fault),
+            _ => None,
+        })
     }
 
     pub(super) fn has_stopped(&self) -> bool {
@@ -338,7 +367,7 @@ pub(super) fn check(disk: &SimulatedDisk, history: &History) -> Found {
         }
         let offset = record.position.offset();
         let segment = segments.iter().rfind(|segment| segment.base <= offset).unwrap();
-        match keeper.load(record.position, segment.number) {
+        match keeper.load(record.position, segment.number).unwrap() {
             Event::Loaded { body, .. } => assert_eq!(body, written.body),
             event => {
                 assert!(matches!(event, Event::Lost { .. }));
