@@ -66,7 +66,7 @@ pub struct Arm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadModel {
-    /// Open loop: each device at a fixed interval, its phase drawn from the seed.
+    /// Open loop: each device at a fixed interval, the phases spread evenly over it and drawn from the seed within that.
     Periodic,
     /// Open loop: each device with exponential gaps of the interval's mean.
     Poisson,
@@ -128,6 +128,9 @@ pub struct Block {
     pub usage: Usage,
     /// Why the block ended before its time, if it did; its unanswered messages are then lost.
     pub failure: Option<String>,
+    /// Why the block is no result and was measured again; it counts only where no block of its kind is left without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<String>,
 }
 
 /// Warm-up of a block: closed-loop windows until two medians in a row agree (rule 7).

@@ -6,7 +6,7 @@ use mqtt::{QoS, Version};
 
 use super::clock::Clock;
 use super::login::{Login, RESPONDER_ID};
-use super::poller::{Poller, Ready};
+use super::poller::Poller;
 use super::role::{Answer, Role, device_id};
 use super::session::Identity;
 use super::socket::{Endpoint, Socket};
@@ -170,7 +170,7 @@ impl Fleet {
     /// The wait itself failed. Failures of connections are kept in `failure`.
     fn turn(&mut self, due_ns: Option<u64>, deadline_ns: Option<u64>) -> io::Result<()> {
         for event in 0..self.wait(due_ns, deadline_ns)? {
-            self.take(event);
+            self.take(event).into_iter().for_each(|key| self.write(key));
         }
         Ok(())
     }
@@ -184,22 +184,14 @@ impl Fleet {
         Ok(self.poller.event_count())
     }
 
-    /// Takes what came with one event and writes what follows from it.
-    pub(crate) fn take(&mut self, event: usize) {
-        if let Some(ready) = self.poller.ready(event) {
-            self.handle(ready);
-        }
-    }
-
-    fn handle(&mut self, ready: Ready) {
+    /// Takes what came with one event; the connection that may have something to [`Fleet::write`] since then.
+    pub(crate) fn take(&mut self, event: usize) -> Option<usize> {
+        let ready = self.poller.ready(event)?;
         if ready.readable && self.links[ready.key].open {
-            match self.read(ready.key) {
-                Ok(()) => self.write(ready.key),
-                Err(problem) => self.close(ready.key, &problem),
-            }
-        } else if ready.writable {
-            self.write(ready.key);
+            self.read(ready.key)
+                .unwrap_or_else(|problem| self.close(ready.key, &problem));
         }
+        Some(ready.key)
     }
 
     fn read(&mut self, key: usize) -> Result<(), String> {
@@ -219,7 +211,8 @@ impl Fleet {
         Ok(())
     }
 
-    fn write(&mut self, key: usize) {
+    /// Writes what a connection has to send, as far as its peer takes it.
+    pub(crate) fn write(&mut self, key: usize) {
         let link = &mut self.links[key];
         if !link.open || (link.outbox.is_empty() && !link.socket.wants_write()) {
             return;

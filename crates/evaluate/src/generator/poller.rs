@@ -37,8 +37,8 @@ pub(crate) struct Poller {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready {
     pub(crate) key: usize,
+    /// Whether there is something to read, or the connection's end; else there is room to write.
     pub(crate) readable: bool,
-    pub(crate) writable: bool,
 }
 
 impl Poller {
@@ -94,49 +94,57 @@ impl Poller {
     /// Waits until a socket is ready, `due_ns` (to be met exactly) or `deadline_ns` (about), whichever is first.
     pub(crate) fn wait(&mut self, clock: &Clock, due_ns: Option<u64>, deadline_ns: Option<u64>) -> io::Result<()> {
         let now_ns = clock.now_ns();
+        let until_ns = [due_ns, deadline_ns].into_iter().flatten().min();
         let lead_ns = if self.spins { SPIN_NS } else { 0 };
-        let wake_ns = [due_ns.map(|due| due.saturating_sub(lead_ns)), deadline_ns]
-            .into_iter()
-            .flatten()
-            .min();
-        match wake_ns {
-            Some(wake_ns) if wake_ns <= now_ns => self.spin(clock, now_ns)?,
-            _ if self.spins_for_answers && self.spin_for_answer(clock, now_ns, wake_ns)? => {}
-            Some(wake_ns) => {
-                if self
-                    .armed_ns
-                    .is_none_or(|armed_ns| armed_ns > wake_ns || armed_ns <= now_ns)
-                {
-                    self.arm(wake_ns - now_ns)?;
-                    self.armed_ns = Some(wake_ns);
-                }
-                self.poll(None)?;
-            }
-            None => self.poll(None)?,
+        let wake_ns = until_ns.map(|until_ns| until_ns.saturating_sub(lead_ns));
+        if let Some(until_ns) = until_ns.filter(|_| wake_ns <= Some(now_ns)) {
+            return self.spin(clock, now_ns, until_ns);
         }
-        Ok(())
-    }
-
-    /// Looks once; what that took was spinning if there was nothing.
-    fn spin(&mut self, clock: &Clock, now_ns: u64) -> io::Result<()> {
-        self.poll(Some(Timespec::default()))?;
-        if self.events.is_empty() {
-            self.spin_ns += (clock.now_ns() - now_ns).min(LOOK_NS);
-        }
-        Ok(())
-    }
-
-    /// Looks until there is something or `wake_ns` has come; false where neither happened for some time.
-    fn spin_for_answer(&mut self, clock: &Clock, began_ns: u64, wake_ns: Option<u64>) -> io::Result<bool> {
-        let mut now_ns = began_ns;
-        while now_ns - began_ns < ANSWER_SPIN_NS {
-            self.spin(clock, now_ns)?;
-            now_ns = clock.now_ns();
-            if !self.events.is_empty() || wake_ns.is_some_and(|wake_ns| wake_ns <= now_ns) {
-                return Ok(true);
+        if self.spins_for_answers {
+            let patience_ends_ns = now_ns + ANSWER_SPIN_NS;
+            self.spin(
+                clock,
+                now_ns,
+                wake_ns.map_or(patience_ends_ns, |wake_ns| wake_ns.min(patience_ends_ns)),
+            )?;
+            if !self.events.is_empty() {
+                return Ok(());
             }
         }
-        Ok(false)
+        self.sleep(clock, wake_ns)
+    }
+
+    /// Looks, at least once, until there is something or `until_ns` has come. All looks that found nothing were spinning.
+    fn spin(&mut self, clock: &Clock, mut now_ns: u64, until_ns: u64) -> io::Result<()> {
+        loop {
+            self.poll(Some(Timespec::default()))?;
+            if !self.events.is_empty() {
+                return Ok(());
+            }
+            let looked_ns = clock.now_ns();
+            self.spin_ns += (looked_ns - now_ns).min(LOOK_NS);
+            now_ns = looked_ns;
+            if now_ns >= until_ns {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sleeps until there is something or `wake_ns` has come.
+    fn sleep(&mut self, clock: &Clock, wake_ns: Option<u64>) -> io::Result<()> {
+        let now_ns = clock.now_ns();
+        let Some(wake_ns) = wake_ns else {
+            return self.poll(None);
+        };
+        if wake_ns <= now_ns {
+            return Ok(());
+        }
+        let is_armed = |armed_ns| (now_ns + 1..=wake_ns).contains(&armed_ns);
+        if !self.armed_ns.is_some_and(is_armed) {
+            self.arm(wake_ns - now_ns)?;
+            self.armed_ns = Some(wake_ns);
+        }
+        self.poll(None)
     }
 
     /// Sets the timer anew.
@@ -178,7 +186,6 @@ impl Poller {
         Some(Ready {
             key: event.data.u64() as usize,
             readable: flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR),
-            writable: flags.contains(epoll::EventFlags::OUT),
         })
     }
 

@@ -13,6 +13,7 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     lines.extend(headline(summary));
     lines.extend(broken_laws(summary));
     lines.extend(undecided(summary));
+    lines.extend(measured_again(summary));
     lines.extend(disturbed(summary));
     for (number, arm) in summary
         .arms
@@ -123,6 +124,20 @@ fn broken_laws(summary: &Summary) -> Vec<String> {
         )
     };
     first.into_iter().map(line).collect()
+}
+
+/// Rounds in which the generator was late, load by load.
+fn measured_again(summary: &Summary) -> Vec<String> {
+    let late = |cell: &CellSummary| cell.arms.iter().map(|result| result.set_aside).max().unwrap_or(0);
+    let counting = |cell: &CellSummary| cell.arms.iter().map(|result| result.blocks).max().unwrap_or(0);
+    let line = |cell: &CellSummary| {
+        let (late, counting) = (late(cell), counting(cell));
+        let cell = words::cell(&cell.cell);
+        format!(
+            "Set aside: {cell}: {late} rounds in which the generator was late and no result could be had; {counting} count"
+        )
+    };
+    summary.cells.iter().filter(|cell| late(cell) > 0).map(line).collect()
 }
 
 /// Blocks that ended early or began before the system was warm.

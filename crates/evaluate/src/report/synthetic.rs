@@ -197,6 +197,7 @@ fn block(
             ..Usage::default()
         },
         failure: None,
+        set_aside: None,
     }
 }
 

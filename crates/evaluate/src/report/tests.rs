@@ -384,6 +384,46 @@ fn blocks_that_ended_early_or_were_not_warm_are_said() {
     assert!(table.contains("in 1 of 5 blocks the warm-up did not settle"), "{table}");
 }
 
+/// A run whose round `late` was measured again: its blocks come twice.
+fn repeated(late: u32) -> crate::run::Run {
+    let mut run = run(1, vec![cell()], &behaviours(), 6);
+    for mut block in run.blocks.clone().into_iter().filter(|block| block.index == late) {
+        block.samples.received_ns.fill(None);
+        block.set_aside = Some("the generator was late".into());
+        run.blocks.insert(0, block);
+    }
+    run
+}
+
+#[test]
+fn a_round_that_was_set_aside_counts_nowhere_and_is_said() {
+    let summary = summarise(&[repeated(3)]);
+    let whole = summarise(&[run(1, vec![cell()], &behaviours(), 6)]);
+    let (ours, same) = (arm(&summary, "selvedge"), arm(&whole, "selvedge"));
+    assert_eq!((ours.blocks, ours.set_aside, &ours.response), (6, 1, &same.response));
+    let table = table(&summary).replace("\n   ", "");
+    assert!(
+        table.contains("1 rounds in which the generator was late") && table.contains("6 count"),
+        "{table}"
+    );
+}
+
+#[test]
+fn where_every_round_was_set_aside_the_generator_is_shown_to_be_the_limit() {
+    let mut late = run(
+        1,
+        vec![cell()],
+        &with("selvedge", |behaviour| behaviour.lag_us = 5_000.0),
+        6,
+    );
+    for block in &mut late.blocks {
+        block.set_aside = Some("the generator was late".into());
+    }
+    let summary = summarise(&[late]);
+    assert_eq!(arm(&summary, "selvedge").blocks, 6);
+    assert!(!arm(&summary, "selvedge").is_valid());
+}
+
 #[test]
 fn a_block_without_a_sample_breaks_nothing() {
     let mut empty = run(1, vec![cell()], &behaviours(), 5);

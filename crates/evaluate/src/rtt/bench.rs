@@ -21,6 +21,7 @@ use crate::generator::payload::Payloads;
 use crate::privacy::without_paths;
 use crate::proc;
 use crate::run::{Block, Cell, FORMAT, Run, SearchStep, Skipped, Usage};
+use crate::stats::{Pool, Units, samples_needed, send_lag};
 
 /// A stand with the loads that it measures and the blocks that it has measured.
 pub(super) struct Bench<'a> {
@@ -122,6 +123,18 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// Sets the blocks from `first` on aside if the generator was late in the last of them (rule 2): what they were to be
+    /// compared in was not the same load.
+    pub(super) fn set_aside_if_late(&mut self, first: usize) -> bool {
+        let Some(reason) = self.blocks[first..].last().and_then(lateness) else {
+            return false;
+        };
+        for block in &mut self.blocks[first..] {
+            block.set_aside = Some(reason.clone());
+        }
+        true
+    }
+
     fn leave_out(&mut self, arm: usize, reason: &str, progress: &mut dyn Progress) {
         let standing = &mut self.stand.standing[arm];
         standing.out = true;
@@ -180,6 +193,7 @@ impl<'a> Bench<'a> {
             counters,
             usage,
             failure: failure.as_deref().map(without_paths),
+            set_aside: None,
         }))
     }
 
@@ -224,6 +238,26 @@ fn pacer(cell: &Cell, dues: Vec<Due>) -> Pacer {
     ))
 }
 
+/// In which way the generator was late, where the block has enough messages to tell.
+fn lateness(block: &Block) -> Option<String> {
+    let samples = &block.samples;
+    let quantile_us = |ns: &dyn Fn(usize) -> Option<u64>, q| {
+        let us: Vec<f64> = (0..samples.len())
+            .map(|message| ns(message).map_or(f64::INFINITY, |ns| ns as f64 / 1e3))
+            .collect();
+        Pool::new(&Units::of_block(&us)).value(q)
+    };
+    if samples.len() < samples_needed(0.99) {
+        return None;
+    }
+    // A message that could not leave is a loss, not late.
+    let lag_us = quantile_us(&|message| Some(samples.send_lag_ns(message).unwrap_or(0)), 0.99)?;
+    let median_us = quantile_us(&|message| samples.response_ns(message), 0.5)?;
+    let check = send_lag(lag_us, median_us);
+    let stolen_ms = block.usage.steal_s * 1e3;
+    (!check.holds).then(|| format!("{}; {stolen_ms:.0} ms of CPU went to others meanwhile", check.detail))
+}
+
 /// What a block cost: read before and after.
 struct Meter {
     server_cpu_s: Option<f64>,
@@ -251,5 +285,23 @@ impl Meter {
             server_rss_bytes: running.rss_bytes(),
             steal_s: proc::load().steal_s - self.steal_s,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic;
+
+    #[test]
+    fn a_block_whose_generator_was_late_says_by_how_much_and_one_on_time_says_nothing() {
+        let lagging = |lag_us| {
+            let mut behaviour = synthetic::behaviours().remove(1);
+            behaviour.lag_us = lag_us;
+            synthetic::run(1, vec![synthetic::cell()], &[behaviour, behaviour], 1)
+        };
+        assert_eq!(lateness(&lagging(50.0).blocks[0]), None);
+        let late = lateness(&lagging(5_000.0).blocks[0]).unwrap();
+        assert!(late.starts_with("p99 of the send lag 4"), "{late}");
     }
 }

@@ -4,11 +4,12 @@
 
 mod arm_kind;
 mod bench;
+mod calm;
 pub(crate) mod knee;
 mod options;
 pub(crate) mod pacer;
 mod plan;
-mod presets;
+pub(crate) mod presets;
 mod progress;
 pub(crate) mod recorder;
 mod runner;

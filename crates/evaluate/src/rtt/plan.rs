@@ -277,7 +277,10 @@ fn sweep_cells(
     let cells = with_each(&cells, &intervals, |cell, interval_us| cell.interval_us = interval_us);
     let cells = with_each(&cells, &payloads, |cell, bytes| cell.payload_bytes = bytes);
     let cells = with_each(&cells, &sweep.devices, |cell, devices| cell.devices = devices);
-    let cells = with_each(&cells, &sweep.qos, |cell, qos| cell.qos = qos);
+    let cells = with_each(&cells, &sweep.qos, |cell, qos| {
+        cell.qos = qos;
+        cell.think_us = options.think_us.unwrap_or_else(|| (defaults.think_us)(qos));
+    });
     let mut cells = with_each(&cells, &concurrency, |cell, concurrency| cell.concurrency = concurrency);
     if options.duration_us.is_none() {
         for cell in &mut cells {
@@ -298,7 +301,7 @@ fn first_cell(sweep: &Sweep, options: &Options, defaults: &Defaults) -> Cell {
         devices: 0,
         qos: 0,
         concurrency: 0,
-        think_us: options.think_us.unwrap_or(0),
+        think_us: 0,
         duration_us: options.duration_us.unwrap_or(defaults.duration_us),
         timeout_us: options.timeout_us.unwrap_or(defaults.timeout_us),
     }

@@ -1,16 +1,23 @@
 //! Runs a plan: interleaves the arms' blocks in a seeded random order (rule 9), or searches for knees (rule 8).
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::bench::Bench;
+use super::calm::Patience;
 use super::knee;
 use super::plan::Plan;
 use super::progress::{Progress, Step};
+use super::schedule::Due;
 use super::stand::Stand;
 use crate::arms::Helper;
 use crate::environment;
 use crate::run::Run;
+
+/// How many times as many rounds as planned may be measured again because the generator was late.
+const REPEATS: usize = 2;
+/// How long a run may wait for others to leave the CPU alone.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Why a run could not be made at all. What befalls a single arm is in [`Run::skipped`].
 #[derive(Debug, thiserror::Error)]
@@ -46,21 +53,47 @@ pub fn run(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<
 }
 
 fn measure(plan: &Plan, bench: &mut Bench<'_>, progress: &mut dyn Progress) -> io::Result<()> {
+    let rounds = plan.blocks() as usize * plan.cells().len();
+    let mut repeats_left = rounds * REPEATS;
+    let mut patience = Patience::new(PATIENCE);
+    let mut done = 0;
     for index in 0..plan.blocks() {
         for cell in bench.shuffled((0..plan.cells().len()).collect()) {
             let dues = bench.schedule(cell, index);
-            for arm in bench.shuffled(bench.arms()) {
-                progress.block(&Step {
-                    done: bench.blocks().len(),
-                    total: plan.cells().len() * bench.arm_count() * plan.blocks() as usize,
-                    arm: bench.arm_name(arm),
-                    block: index + 1,
-                    blocks: plan.blocks(),
-                });
-                // All arms have the same schedule.
-                bench.measure((cell, arm), index, dues.clone(), progress)?;
+            let mut round = || measure_round(bench, (cell, index), &dues, (done, rounds), plan.blocks(), progress);
+            while !round()? && repeats_left > 0 {
+                repeats_left -= 1;
+                patience.wait_for_calm();
             }
+            done += 1;
         }
     }
     Ok(())
+}
+
+/// One block of every arm with the same schedule; false where the generator was late, and what was measured is set
+/// aside.
+fn measure_round(
+    bench: &mut Bench<'_>,
+    (cell, index): (usize, u32),
+    dues: &[Due],
+    (done, rounds): (usize, usize),
+    blocks: u32,
+    progress: &mut dyn Progress,
+) -> io::Result<bool> {
+    let first = bench.blocks().len();
+    for (place, arm) in bench.shuffled(bench.arms()).into_iter().enumerate() {
+        progress.block(&Step {
+            done: done * bench.arm_count() + place,
+            total: rounds * bench.arm_count(),
+            arm: bench.arm_name(arm),
+            block: index + 1,
+            blocks,
+        });
+        bench.measure((cell, arm), index, dues.to_vec(), progress)?;
+        if bench.set_aside_if_late(first) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -1,5 +1,6 @@
 //! When each device sends, fixed before the run: open loops never look at an answer (rule 1).
 
+use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -25,7 +26,7 @@ pub(crate) fn schedule(cell: &Cell, trace: Option<&Trace>, seed: u64) -> Vec<Due
     let interval_ns = cell.interval_us.unwrap_or(0) * 1_000;
     let mut dues = match cell.load {
         LoadModel::Closed => Vec::new(),
-        LoadModel::Periodic => each_device(cell, |device| periodic(device, interval_ns, end_ns, &mut random)),
+        LoadModel::Periodic => periodic(cell, interval_ns, end_ns, &mut random),
         LoadModel::Poisson => each_device(cell, |device| poisson(device, interval_ns, end_ns, &mut random)),
         LoadModel::Trace => replayed(trace.expect("a trace load has its trace"), cell.devices, end_ns),
     };
@@ -37,12 +38,20 @@ fn each_device(cell: &Cell, of_device: impl FnMut(u32) -> Vec<Due>) -> Vec<Due> 
     (0..cell.devices).flat_map(of_device).collect()
 }
 
-fn periodic(device: u32, interval_ns: u64, end_ns: u64, random: &mut ChaCha8Rng) -> Vec<Due> {
-    let phase_ns = random.random_range(0..interval_ns);
-    let times = (0..)
-        .map(|i| phase_ns + i * interval_ns)
-        .take_while(|&at_ns| at_ns < end_ns);
-    times.map(|at_ns| Due { at_ns, device }).collect()
+/// Every device has its own share of the interval, in a random order, and its phase at a random place within it: the
+/// load of a fleet is even, as intervals promise. Bursts are what Poisson load is for.
+fn periodic(cell: &Cell, interval_ns: u64, end_ns: u64, random: &mut ChaCha8Rng) -> Vec<Due> {
+    let mut shares: Vec<u64> = (0..u64::from(cell.devices)).collect();
+    shares.shuffle(random);
+    let devices = shares.len() as f64;
+    each_device(cell, |device| {
+        let share = shares[device as usize] as f64 + random.random::<f64>();
+        let phase_ns = (share / devices * interval_ns as f64) as u64;
+        let times = (0..)
+            .map(|i| phase_ns + i * interval_ns)
+            .take_while(|&at_ns| at_ns < end_ns);
+        times.map(|at_ns| Due { at_ns, device }).collect()
+    })
 }
 
 fn poisson(device: u32, mean_ns: u64, end_ns: u64, random: &mut ChaCha8Rng) -> Vec<Due> {
@@ -106,6 +115,15 @@ pub(crate) mod tests {
         assert!(dues.is_sorted());
         let one: Vec<u64> = dues.iter().filter(|due| due.device == 1).map(|due| due.at_ns).collect();
         assert!(one.windows(2).all(|pair| pair[1] - pair[0] == 10_000_000));
+    }
+
+    #[test]
+    fn the_devices_of_a_periodic_schedule_share_the_interval_evenly() {
+        let dues = schedule(&cell(LoadModel::Periodic, 10_000, 100), None, 7);
+        let in_share = |share: u64| share * 100_000..(share + 1) * 100_000;
+        assert!((0..100).all(|share| in_share(share).contains(&dues[share as usize].at_ns)));
+        let firsts: Vec<u32> = dues[..100].iter().map(|due| due.device).collect();
+        assert!(!firsts.is_sorted(), "in a random order");
     }
 
     #[test]

@@ -88,6 +88,7 @@ fn arm_result(
     ArmResult {
         arm: group.arm,
         blocks: blocks.len(),
+        set_aside: group.set_aside,
         unsettled: group.blocks().filter(|block| !block.warm_up.settled).count(),
         failures: group.blocks().filter_map(|block| block.failure.clone()).collect(),
         counts: counts(group),

@@ -16,6 +16,8 @@ pub(super) struct Group<'a> {
     pub(super) arm: usize,
     /// By run.
     pub(super) runs: Vec<Vec<Measured<'a>>>,
+    /// How many of its blocks were set aside.
+    pub(super) set_aside: usize,
 }
 
 /// A block and its response times.
@@ -146,13 +148,23 @@ pub(super) fn cells<'a>(runs: &'a [Run], arms: &[ArmFacts]) -> Vec<Gathered<'a>>
 }
 
 fn group<'a>(runs: &'a [Run], cell: &Cell, arm: usize, name: &str) -> Group<'a> {
+    let ours = |run: &Run, block: &Block| run.cells[block.cell] == *cell && run.arms[block.arm].name == name;
+    let blocks = |run: &'a Run| run.blocks.iter().filter(move |block| ours(run, block));
+    let set_aside = runs
+        .iter()
+        .flat_map(blocks)
+        .filter(|block| block.set_aside.is_some())
+        .count();
+    // Where the generator is always late, it is the limit, and the result shall say so.
+    let all = set_aside == runs.iter().flat_map(blocks).count();
     let of_run = |run: &'a Run| {
-        let ours = |block: &&Block| run.cells[block.cell] == *cell && run.arms[block.arm].name == name;
-        run.blocks.iter().filter(ours).map(measured).collect()
+        let counting = blocks(run).filter(|block| all || block.set_aside.is_none());
+        counting.map(measured).collect()
     };
     Group {
         arm,
         runs: runs.iter().map(of_run).collect(),
+        set_aside,
     }
 }
 

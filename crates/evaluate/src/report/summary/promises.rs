@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::against::{Pair, Quantity};
 use super::{ArmResult, Judging};
+use crate::rtt::presets::think_us;
 use crate::run::{Cell, LoadModel};
 use crate::stats::{self, Estimate, Outcome, Undecided};
 
@@ -86,7 +87,7 @@ fn promises(cell: &Cell) -> Vec<(&'static str, Aim)> {
 }
 
 fn is_closed_loop_of_one(cell: &Cell) -> bool {
-    let one = (cell.devices, cell.concurrency, cell.think_us) == (1, 1, 0);
+    let one = (cell.devices, cell.concurrency, cell.think_us) == (1, 1, think_us(cell.qos));
     cell.load.is_closed() && one && cell.payload_bytes == 64
 }
 

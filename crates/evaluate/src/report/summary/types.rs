@@ -101,8 +101,10 @@ impl CellSummary {
 pub struct ArmResult {
     /// Index in [`Summary::arms`].
     pub arm: usize,
-    /// Blocks measured.
+    /// Blocks that count.
     pub blocks: usize,
+    /// Blocks that were set aside because the generator was late in their round.
+    pub set_aside: usize,
     /// Blocks whose warm-up did not settle before its bound.
     pub unsettled: usize,
     /// Why blocks ended before their time.
