@@ -43,7 +43,8 @@ impl fmt::Display for Address {
 /// Bounds of what clients can take from the hub.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at once; one more is answered "server unavailable" (5.0: 0x89, server busy).
+    /// Connections at once; one more is answered "server unavailable" (5.0: 0x89, server busy). Where the process may
+    /// have fewer file descriptors than these and `pending_connects` need, both are held to what it may have.
     pub connections: usize,
     /// New connections a second over all doors; more wait in the kernel's backlog.
     pub connects_per_s: u32,

@@ -13,6 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::call_log::{self, CallLog};
 use crate::config::{Address, Limits};
+use crate::descriptors;
 use crate::door::{Bound, Doorman, place_of, serve};
 use crate::refused::DoorFigures;
 use crate::routing::LabelSource;
@@ -81,6 +82,19 @@ pub enum StartError {
         found: usize,
         /// Shards asked for.
         asked: usize,
+    },
+    /// The process may have too few file descriptors to let anybody in.
+    #[error(
+        "this process may have {allowed} file descriptors, and a hub needs {least} and one more for each connection; \
+         start it with LimitNOFILE={needed} in its systemd unit, or after ulimit -n {needed}"
+    )]
+    Descriptors {
+        /// What the system lets it have.
+        allowed: u64,
+        /// The fewest that it can do with.
+        least: u64,
+        /// What its limits need.
+        needed: u64,
     },
     /// No epoll instance, eventfd or thread.
     #[error("the system has no room for another loop: {0}")]
@@ -154,13 +168,28 @@ impl Hub {
     /// Opens doors: from now on their sockets listen, and clients come in.
     ///
     /// # Errors
-    /// [`StartError::Bind`]: another program began to listen at an address meanwhile.
+    /// [`StartError::Bind`]: another program began to listen at an address meanwhile. [`StartError::Descriptors`].
     pub async fn open(&self, doors: Vec<Bound>) -> Result<(), StartError> {
+        self.hold_to_descriptors()?;
         let doors = doors.into_iter().map(Bound::listen).collect::<Result<Vec<_>, _>>()?;
         let mut tasks = self.doors.lock().await;
         for door in doors {
             tasks.spawn(serve(door, Arc::clone(&self.doorman)));
         }
+        Ok(())
+    }
+
+    fn hold_to_descriptors(&self) -> Result<(), StartError> {
+        let (limits, shards) = (self.doorman.limits(), self.shards.len());
+        let least = descriptors::least(shards);
+        if let Some(allowed) = descriptors::allowed().filter(|allowed| *allowed < least) {
+            return Err(StartError::Descriptors {
+                allowed,
+                least,
+                needed: descriptors::needed(&limits, shards),
+            });
+        }
+        self.doorman.set_limits(descriptors::hold(&limits, shards));
         Ok(())
     }
 
@@ -184,7 +213,7 @@ impl Hub {
     /// Other limits from now on. What clients were told when they connected (packet size, receive maximum, topic
     /// aliases, in-flight) holds for them until they connect again.
     pub async fn set_limits(&self, limits: &Limits) {
-        self.doorman.set_limits(limits.clone());
+        self.doorman.set_limits(descriptors::hold(limits, self.shards.len()));
         let limits = Arc::new(limits.clone());
         for shard in &self.shards {
             // One that has ended has no clients left.

@@ -9,6 +9,7 @@ mod call_log;
 mod calls;
 mod config;
 mod counters;
+mod descriptors;
 mod door;
 mod hub;
 mod pace;

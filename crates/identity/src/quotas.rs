@@ -30,12 +30,13 @@ pub struct Quotas {
     pub devices: Option<u64>,
 }
 
-/// Room for the 10,000 devices of a small board with some to spare, and some twenty subscriptions for each; storage so that one tenant cannot fill its disk.
-/// Rates are not limited.
+/// Room for the 10,000 devices of a small board with some to spare, and some twenty subscriptions for each; storage so
+/// that one tenant cannot fill its disk, and fewer connections than a hub with its defaults takes of all tenants. Rates
+/// are not limited.
 impl Default for Quotas {
     fn default() -> Self {
         Quotas {
-            connections: Some(20_000),
+            connections: Some(12_000),
             sessions: Some(40_000),
             subscription_bytes: Some(256_000_000),
             stored_bytes: Some(2_000_000_000),

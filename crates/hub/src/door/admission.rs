@@ -88,6 +88,11 @@ impl Doorman {
         }
     }
 
+    /// The limits that clients meet.
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.limits.load_full()
+    }
+
     /// Changes the limits that clients meet from now on.
     pub(crate) fn set_limits(&self, limits: Limits) {
         if limits.login_checks != self.limits.load().login_checks {

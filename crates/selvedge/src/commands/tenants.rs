@@ -55,7 +55,7 @@ pub(crate) struct Named {
 /// Quotas; "none" takes a limit away.
 #[derive(Args)]
 pub(crate) struct Flags {
-    /// Connections at one time; one more is refused [default: 20000]
+    /// Connections at one time; one more is refused [default: 12000]
     #[arg(long, value_name = "N")]
     connections: Option<Quota>,
     /// Sessions, connected or not; one more is refused [default: 40000]

@@ -366,6 +366,12 @@ mod tests {
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
     }
 
+    #[test]
+    fn one_tenant_with_its_default_quota_leaves_room_for_others() {
+        let of_tenant = identity::Quotas::default().connections.unwrap();
+        assert!(of_tenant < hub::Limits::default().connections as u64);
+    }
+
     fn check(text: &str, expected: &str) {
         let error = Config::parse("edge.toml", text).unwrap_err();
         assert_eq!(error.to_string(), expected);
