@@ -142,15 +142,16 @@ class Keeper:
 class Subscriber:
     """A persistent session that acknowledges all it gets, and knows which packet ids of QoS 2 it has seen."""
 
-    def __init__(self, topic: str, history: History):
+    def __init__(self, topic: str, history: History, client_id: str = "subscriber"):
         self.topic = topic
         self.history = history
+        self.client_id = client_id
         self.seen: set[int] = set()
         self.sessions_gone = 0
 
     def subscribe(self, broker: Broker) -> None:
         """Makes the session, and waits for the acknowledgement that promises it."""
-        line = dial(broker.port).open("subscriber", **KEPT)
+        line = dial(broker.port).open(self.client_id, **KEPT)
         line.subscribe([(self.topic, 2)])
         line.leave()
 
@@ -158,7 +159,7 @@ class Subscriber:
         """Takes what there is until nothing comes for a while; a broker that dies meanwhile ends it."""
         line = None
         try:
-            line = dial(broker.port).open("subscriber", **KEPT)
+            line = dial(broker.port).open(self.client_id, **KEPT)
             self.sessions_gone += not line.connack.session_present
             while True:
                 self._take(line, line.receive(quiet_s))
