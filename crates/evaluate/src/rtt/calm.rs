@@ -10,6 +10,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const GAP: Duration = Duration::from_micros(50);
 /// Share of a look that others may have in calm times: half of what makes one message in a hundred late.
 const CALM_SHARE: f64 = 0.005;
+/// How long a run may wait in all.
+const PATIENCE: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How much waiting is left in a run.
@@ -18,8 +20,8 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn new(left: Duration) -> Patience {
-        Patience { left }
+    pub(super) fn of_a_run() -> Patience {
+        Patience { left: PATIENCE }
     }
 
     /// Waits for calm, or until the patience has run out.
@@ -58,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_host_that_never_calms_down_is_waited_for_no_longer_than_patience_lasts() {
-        let mut patience = Patience::new(PAUSE + 2 * LOOK);
+        let mut patience = Patience { left: PAUSE + 2 * LOOK };
         let mut looks = 0;
         patience.wait_while(|| {
             looks += 1;

@@ -1,7 +1,7 @@
 //! Runs a plan: interleaves the arms' blocks in a seeded random order (rule 9), or searches for knees (rule 8).
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::bench::Bench;
 use super::calm::Patience;
@@ -16,8 +16,6 @@ use crate::run::Run;
 
 /// How many times as many rounds as planned may be measured again because the generator was late.
 const REPEATS: usize = 2;
-/// How long a run may wait for others to leave the CPU alone.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Why a run could not be made at all. What befalls a single arm is in [`Run::skipped`].
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +53,7 @@ pub fn run(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<
 fn measure(plan: &Plan, bench: &mut Bench<'_>, progress: &mut dyn Progress) -> io::Result<()> {
     let rounds = plan.blocks() as usize * plan.cells().len();
     let mut repeats_left = rounds * REPEATS;
-    let mut patience = Patience::new(PATIENCE);
+    let mut patience = Patience::of_a_run();
     let mut done = 0;
     for index in 0..plan.blocks() {
         for cell in bench.shuffled((0..plan.cells().len()).collect()) {

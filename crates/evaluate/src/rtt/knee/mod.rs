@@ -6,6 +6,7 @@ use std::io;
 
 use self::search::{OCTAVE, Search, Trial};
 use super::bench::Bench;
+use super::calm::Patience;
 use super::plan::{KneeBounds, Plan};
 use super::progress::{Progress, Step};
 use crate::run::{Block, Cell, SearchStep};
@@ -57,7 +58,8 @@ pub(super) fn search(
     progress: &mut dyn Progress,
 ) -> io::Result<Vec<SearchStep>> {
     let mut climbs: Vec<Climb> = bench.arms().into_iter().map(Climb::new).collect();
-    let mut steps = Vec::new();
+    let mut steps: Vec<SearchStep> = Vec::new();
+    let mut patience = Patience::of_a_run();
     loop {
         climbs.retain(|climb| bench.arms().contains(&climb.arm));
         let round: Vec<(usize, Trial)> = climbs
@@ -72,12 +74,16 @@ pub(super) fn search(
             .iter()
             .map(|(place, trial)| (climbs[*place].arm, *trial))
             .collect();
+        let measured_before = steps.len();
         let measured = measure(plan, &trials, steps.len(), bench, progress)?;
         for ((place, trial), step) in round.into_iter().zip(measured) {
             let step = judged(step, bounds, bench.blocks());
             progress.say(&words(&step, bench));
             climbs[place].note(trial, step.held);
             steps.push(step);
+        }
+        if steps[measured_before..].iter().any(|step| step.held.is_none()) {
+            patience.wait_for_calm();
         }
     }
 }
