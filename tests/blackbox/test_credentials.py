@@ -1,12 +1,15 @@
 """Who may come in, and where: passwords, tokens, tenants, the tree of a device, ownership of sessions."""
 
 import json
+import re
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 import wire
-from credentials import add, add_with_token
+from credentials import add, add_with_certificate, add_with_token, context
 from paho_client import Refused
 from wire import Kind
 
@@ -240,6 +243,94 @@ def test_a_credential_is_rotated_on_a_stopped_edge(own, client):
     reason_of(lambda: client("p", to=own, **lasting, **old.login()))
     client("p", to=own, user="pump-7", password="battery staple", **lasting)
     assert '"action":"changed"' in (own.data / "audit.log").read_text()
+
+
+def serial_of(certificate: Path) -> str:
+    """As openssl shows it, with colons."""
+    command = ["openssl", "x509", "-noout", "-serial", "-in", str(certificate)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    return said.strip().removeprefix("serial=")
+
+
+def credentials_of(own, name: str) -> list[tuple[str, str | None]]:
+    """Sorts and serial numbers."""
+    listed = json.loads(own.run("device", "credential", "list", name, "--output", "json").stdout)
+    return [(held["sort"], held["serial"]) for held in listed]
+
+
+@pytest.mark.needs("--mqtts")
+def test_a_certificate_is_exchanged_without_a_moment_when_none_is_valid(start, client):
+    """Contract of the commands: one more is added; the old one is revoked once the new one is in use."""
+    own = start(anonymous=False, tls={})
+    trusted = own.data / "ca.pem"
+    old = [made.rename(made.with_stem("old")) for made in add_with_certificate(own, "device", "pump-7")]
+    before = client("before", port=own.tls_port, tls=context(trusted, *old))
+    said = own.run("device", "credential", "add", "pump-7", "--certificate").stdout
+    new = [own.directory / "pump-7.pem", own.directory / "pump-7.key"]
+    after = client("after", port=own.tls_port, tls=context(trusted, *new))
+    before.subscribe("devices/pump-7/echo")
+    after.publish("devices/pump-7/echo", b"both are valid")
+    assert before.receive().payload == b"both are valid"
+    serials = [serial_of(made[0]).lower() for made in (old, new)]
+    assert serials[1] in said
+    assert sorted(credentials_of(own, "pump-7")) == sorted(("certificate", serial) for serial in serials)
+    shown = own.run("device", "credential", "list", "pump-7").stdout
+    assert all(re.search(rf"^certificate +{serial} +20[0-9-]+T[0-9:]+Z$", shown, re.MULTILINE) for serial in serials)
+
+    as_shown = ":".join(re.findall("..", serials[0].upper()))
+    said = own.run("device", "credential", "revoke", "pump-7", as_shown).stdout
+    assert serials[0] in said and "what else it has stays valid" in said
+    before.end()
+    for _ in range(2):
+        client("after", port=own.tls_port, tls=context(trusted, *new)).publish("devices/pump-7/telemetry", b"1", 1)
+        reason_of(lambda: client(port=own.tls_port, tls=context(trusted, *old)))
+        own.kill()
+        own.start()
+    assert credentials_of(own, "pump-7") == [("certificate", serials[1])]
+    again = own.run("device", "credential", "revoke", "pump-7", serials[0], check=False)
+    assert again.returncode == 1 and f"has no certificate {serials[0]}" in again.stderr
+    audited = (own.data / "audit.log").read_text()
+    for action, serial in (("added", serials[1]), ("removed", serials[0])):
+        assert re.search(rf'"action":"{action}".*"what":"certificate {serial}"', audited), audited
+
+
+def test_a_client_has_a_bounded_number_of_certificates_and_room_for_one_more_once_one_is_revoked(own):
+    """Contract of credentials: 16."""
+    own.run("device", "add", "pump-7", "--certificate", "--output", "json")
+    more = ("device", "credential", "add", "pump-7", "--certificate", "--output", "json")
+    for _ in range(15):
+        own.run(*more)
+    refused = own.run(*more, check=False)
+    assert refused.returncode == 1 and "revoke one first" in refused.stderr
+    listed = credentials_of(own, "pump-7")
+    own.run("device", "credential", "revoke", "pump-7", listed[0][1])
+    own.run(*more)
+    assert len(credentials_of(own, "pump-7")) == len(listed) == 16
+
+
+def test_credentials_of_every_sort_are_revoked_one_by_one(own, client):
+    """Those of another sort stay; with the last one the client is told how to get another."""
+    account = add(own, "device", "pump-7")
+    given = json.loads(own.run("device", "credential", "add", "pump-7", "--token", "--output", "json").stdout)
+    token = {"user": "pump-7", "password": given["issued"]["token"]}
+    own.run("device", "credential", "add", "pump-7", "--trusted-certificate")
+    assert [sort for sort, _ in credentials_of(own, "pump-7")] == ["password", "token", "trusted-certificate"]
+    inside = client(to=own, **token)
+    client(to=own, **account.login())
+    own.run("device", "credential", "revoke", "pump-7", "token")
+    inside.end()
+    reason_of(lambda: client(to=own, **token))
+    client(to=own, **account.login())
+    own.stop()
+    own.run("device", "credential", "revoke", "pump-7", "trusted-certificate")
+    last = own.run("device", "credential", "revoke", "pump-7", "password").stdout
+    assert "no credential left" in last and "selvedge device credential add pump-7" in last
+    own.start()
+    reason_of(lambda: client(to=own, **account.login()))
+    own.run("device", "credential", "add", "pump-7", "--password", "battery staple")
+    client(to=own, user="pump-7", password="battery staple")
+    wrong = own.run("device", "credential", "revoke", "pump-7", "passwd", check=False)
+    assert wrong.returncode == 2 and "password, token, trusted-certificate" in wrong.stderr
 
 
 def test_a_device_that_is_removed_leaves_nothing_to_one_of_its_name(own, client):

@@ -168,8 +168,21 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl serde::Serialize) -> Result<T, ClientError> {
+        self.send(Method::POST, path, body).await
+    }
+
+    /// As [`Client::post`], with another method.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl serde::Serialize,
+    ) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).expect("requests are JSON");
-        let answer = self.good(Method::POST, path, body).await?;
+        let answer = self.good(method, path, body).await?;
         serde_json::from_slice(&answer).map_err(ClientError::Unexpected)
     }
 

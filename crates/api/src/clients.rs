@@ -205,7 +205,7 @@ fn info(client: &Client, certificates: &[ClientCertificate], connected: Option<&
     }
 }
 
-fn date_time(unix_s: i64) -> String {
+pub(crate) fn date_time(unix_s: i64) -> String {
     let time = OffsetDateTime::from_unix_timestamp(unix_s).ok();
     time.and_then(|time| time.format(&Rfc3339).ok())
         .unwrap_or_else(|| format!("{unix_s} s of Unix time"))

@@ -1,34 +1,117 @@
-//! What devices and apps prove themselves by: asked for, handed out, replaced.
+//! What devices and apps prove themselves by: asked for, handed out, listed, replaced, revoked.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use identity::{Action, ClientKind, ClientName, Issued, Secret};
+use identity::{Action, ClientKind, ClientName, HeldCredential, Issued, Secret};
 
-use crate::clients::{Kinds, find};
+use crate::clients::{Kinds, date_time, find};
 use crate::desk::Desk;
-use crate::types::{Added, Credential, IssuedCredential, Replace};
+use crate::types::{Added, Credential, CredentialInfo, Give, IssuedCredential, Page};
 use crate::unix_now_s;
-use crate::wrong::Done;
+use crate::wrong::{Done, Wrong};
 
-/// `POST /v1/tenants/{tenant}/devices/{id}/credential`: one in place of all that it had; its connections end.
+type OfClient = Path<(String, Kinds, String)>;
+
+/// `GET /v1/tenants/{tenant}/devices/{id}/credentials`.
+pub(crate) async fn list(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, kinds, id)): OfClient,
+) -> Done<Json<Page<CredentialInfo>>> {
+    let name = ClientName::new(&tenant, &id)?;
+    Ok(Json(held(&desk, &name, kinds.into()).await?))
+}
+
+/// `POST /v1/tenants/{tenant}/devices/{id}/credentials`: one more. A password replaces the one before, and ends
+/// connections.
+pub(crate) async fn add(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, kinds, id)): OfClient,
+    Json(give): Json<Give>,
+) -> Done<Json<Added>> {
+    let (name, kind) = (ClientName::new(&tenant, &id)?, kinds.into());
+    let issued = give_one(&desk, &name, kind, give.credential, Action::Added).await?;
+    Ok(Json(handed_out(&name, kind, issued)))
+}
+
+/// `PUT /v1/tenants/{tenant}/devices/{id}/credentials`: one in place of all that it had; its connections end.
 pub(crate) async fn replace(
     State(desk): State<Arc<Desk>>,
-    Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
-    Json(Replace { credential }): Json<Replace>,
+    Path((tenant, kinds, id)): OfClient,
+    Json(give): Json<Give>,
 ) -> Done<Json<Added>> {
-    let name = ClientName::new(&tenant, &id)?;
-    let kind = ClientKind::from(kinds);
+    let (name, kind) = (ClientName::new(&tenant, &id)?, kinds.into());
+    let issued = give_one(&desk, &name, kind, give.credential, Action::Changed).await?;
+    Ok(Json(handed_out(&name, kind, issued)))
+}
+
+/// `DELETE /v1/tenants/{tenant}/devices/{id}/credentials/{credential}`: its connections end, and those with another
+/// credential come back; what it has left.
+pub(crate) async fn revoke(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, kinds, id, credential)): Path<(String, Kinds, String, String)>,
+) -> Done<Json<Page<CredentialInfo>>> {
+    let (name, kind) = (ClientName::new(&tenant, &id)?, kinds.into());
     find(&desk, &name, kind).await?;
-    let what = described(&credential);
+    let shown = |error| Wrong::request(format!("\"{credential}\": {error}"));
+    let credential: HeldCredential = credential.parse().map_err(shown)?;
+    let (wanted, named) = (credential.clone(), name.clone());
+    desk.with_registry(move |registry| registry.revoke(&named, &wanted))
+        .await?;
+    desk.account_for(Action::Removed, &name, &credential.to_string());
+    desk.settle().await?;
+    Ok(Json(held(&desk, &name, kind).await?))
+}
+
+async fn give_one(
+    desk: &Desk,
+    name: &ClientName,
+    kind: ClientKind,
+    credential: Credential,
+    action: Action,
+) -> Done<Issued> {
+    find(desk, name, kind).await?;
     let (wanted, named) = (wanted(&credential), name.clone());
     let issued = desk
-        .with_identity(move |identity| identity.replace(&named, &wanted, unix_now_s()))
+        .with_identity(move |identity| match action {
+            Action::Added => identity.issue(&named, &wanted, unix_now_s()),
+            _ => identity.replace(&named, &wanted, unix_now_s()),
+        })
         .await?;
-    desk.account_for(Action::Changed, &name, what);
+    let what = match &issued {
+        Issued::Certificate { serial, .. } => HeldCredential::Certificate(serial.clone()).to_string(),
+        _ => described(&credential).to_owned(),
+    };
+    desk.account_for(action, name, &what);
     desk.settle().await?;
-    Ok(Json(handed_out(&name, kind, issued)))
+    Ok(issued)
+}
+
+/// What a device or app has to prove itself by.
+async fn held(desk: &Desk, name: &ClientName, kind: ClientKind) -> Done<Page<CredentialInfo>> {
+    let (client, certificates) = find(desk, name, kind).await?;
+    let of_sort = |is_there: bool, sort: &str| {
+        is_there.then(|| CredentialInfo {
+            sort: sort.to_owned(),
+            serial: None,
+            until: None,
+        })
+    };
+    let certificates = certificates.into_iter().map(|certificate| CredentialInfo {
+        sort: "certificate".to_owned(),
+        serial: Some(certificate.serial),
+        until: Some(date_time(certificate.not_after_unix_s)),
+    });
+    let sorts = [
+        of_sort(client.has_password, "password"),
+        of_sort(client.has_tokens, "token"),
+        of_sort(client.trusts_subject, "trusted-certificate"),
+    ];
+    Ok(Page {
+        items: sorts.into_iter().flatten().chain(certificates).collect(),
+        has_more: false,
+    })
 }
 
 /// What its owner is told, this once.
@@ -70,9 +153,11 @@ fn issued_credential(issued: Issued) -> IssuedCredential {
         Issued::Password(password) => IssuedCredential::Password(password.expose().to_owned()),
         Issued::Token(token) => IssuedCredential::Token(token.expose().to_owned()),
         Issued::Certificate {
+            serial,
             certificate_pem,
             key_pem,
         } => IssuedCredential::Certificate {
+            serial,
             certificate_pem,
             key_pem: key_pem.expose().to_owned(),
         },

@@ -196,9 +196,19 @@ impl Desk {
             .ok_or_else(|| RegistryError::NoTenant(tenant.to_owned()).into())
     }
 
-    /// Has a running hub follow what changed in the registry: sessions and connections end, labels and quotas are read
-    /// anew.
+    /// Writes down what was accounted for, so that a crash leaves no change without its line.
+    async fn write_audit(&self) {
+        let audit = Arc::clone(&self.audit);
+        let written = tokio::task::spawn_blocking(move || audit.flush(unix_now_s())).await;
+        if let Ok(Err(error)) = written {
+            tracing::error!(%error, "the audit log could not be written");
+        }
+    }
+
+    /// Follows what changed in the registry: the audit log has it, and a running hub ends sessions and connections, and
+    /// reads labels and quotas anew.
     pub(crate) async fn settle(&self) -> Done<()> {
+        self.write_audit().await;
         let Some(hub) = self.hub.get() else { return Ok(()) };
         let mut settled = self.settled.lock().await;
         let registry = self.identity.registry();

@@ -34,8 +34,8 @@ pub use log_tail::LogTail;
 pub use manifests::Manifests;
 pub use routers::{control_router, public_router};
 pub use types::{
-    Add, AddTenant, Added, Applied, Apply, ClientInfo, Credential, EdgeInfo, IssuedCredential, LastFailureInfo, Page,
-    Patch, QuotaChanges, Replace, RouteInfo, SessionInfo, TenantInfo, TenantUse,
+    Add, AddTenant, Added, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo, Give, IssuedCredential,
+    LastFailureInfo, Page, Patch, QuotaChanges, RouteInfo, SessionInfo, TenantInfo, TenantUse,
 };
 
 /// Name of the control socket in the data directory.

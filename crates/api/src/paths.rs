@@ -1,6 +1,6 @@
 //! Paths of the control socket, made of names that were checked.
 
-use identity::{ClientKind, ClientName};
+use identity::{ClientKind, ClientName, HeldCredential};
 
 /// All tenants.
 pub const TENANTS: &str = "/v1/tenants";
@@ -21,8 +21,17 @@ pub fn client(name: &ClientName, kind: ClientKind) -> String {
 }
 
 /// What a device or app proves itself by.
-pub fn credential(name: &ClientName, kind: ClientKind) -> String {
-    format!("{}/credential", client(name, kind))
+pub fn credentials(name: &ClientName, kind: ClientKind) -> String {
+    format!("{}/credentials", client(name, kind))
+}
+
+/// One of these.
+pub fn credential(name: &ClientName, kind: ClientKind, credential: &HeldCredential) -> String {
+    let all = credentials(name, kind);
+    match credential {
+        HeldCredential::Certificate(serial) => format!("{all}/{serial}"),
+        sort => format!("{all}/{sort}"),
+    }
 }
 
 /// A device's twin.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 
 use crate::desk::Desk;
@@ -29,7 +29,11 @@ pub fn control_router(desk: Arc<Desk>) -> Router {
             "/{kinds}/{id}",
             get(clients::show).patch(clients::change).delete(clients::remove),
         )
-        .route("/{kinds}/{id}/credential", post(credentials::replace));
+        .route(
+            "/{kinds}/{id}/credentials",
+            get(credentials::list).post(credentials::add).put(credentials::replace),
+        )
+        .route("/{kinds}/{id}/credentials/{credential}", delete(credentials::revoke));
     let control = Router::new()
         .route("/v1/edge", get(edge))
         .route("/v1/configuration", get(configuration))

@@ -80,6 +80,8 @@ pub enum IssuedCredential {
     Token(String),
     /// A certificate with its key, both in PEM.
     Certificate {
+        /// Its serial number in hexadecimal.
+        serial: String,
         /// The certificate.
         certificate_pem: String,
         /// Its private key.
@@ -110,12 +112,23 @@ pub struct ClientInfo {
     pub labels: BTreeMap<String, String>,
 }
 
-/// A credential to have in place of all others.
+/// A credential to have beside the others, or in place of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Replace {
+pub struct Give {
     /// What it shall prove itself by from now on.
     pub credential: Credential,
+}
+
+/// A credential that a device or app has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialInfo {
+    /// `password`, `token`, `certificate` or `trusted-certificate`.
+    pub sort: String,
+    /// Serial number of a certificate in hexadecimal.
+    pub serial: Option<String>,
+    /// When a certificate expires.
+    pub until: Option<String>,
 }
 
 /// Quotas to set, by their names in [`Quotas`]; `None` takes the limit away.

@@ -64,7 +64,7 @@ impl From<identity::RegistryError> for Wrong {
     fn from(error: identity::RegistryError) -> Self {
         use identity::RegistryError as E;
         let status = match error {
-            E::NoClient(_) | E::NoTenant(_) | E::NoCertificate(_) => StatusCode::NOT_FOUND,
+            E::NoClient(_) | E::NoTenant(_) | E::NoCredential { .. } => StatusCode::NOT_FOUND,
             E::ClientExists { .. } | E::TenantExists(_) | E::TenantNotEmpty(_) => StatusCode::CONFLICT,
             E::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use api::{
-    Add, Added, Applied, Apply, Client, ClientInfo, Credential, IssuedCredential, Page, Patch, RouteInfo, paths,
+    Add, Added, Applied, Apply, Client, ClientInfo, Credential, CredentialInfo, Give, IssuedCredential, Page, Patch,
+    RouteInfo, paths,
 };
 use hyper::Method;
-use identity::{ClientKind, ClientName};
+use identity::{ClientKind, ClientName, HeldCredential};
 use serde_json::{Value, json};
 
 const ROUTE: &str = "\
@@ -75,6 +76,45 @@ async fn a_device_is_added_shown_changed_and_removed() {
     client.good(Method::DELETE, &path, Vec::new()).await.unwrap();
     let error = client.get::<ClientInfo>(&path).await.unwrap_err().to_string();
     assert_eq!(error, "no device \"pump-7\"; add it: selvedge device add pump-7");
+}
+
+#[tokio::test]
+async fn credentials_are_added_listed_and_revoked_one_by_one() {
+    let data = tempfile::tempdir().unwrap();
+    let client = open(data.path()).await;
+    add(&client, "pump-7").await;
+    let path = paths::credentials(&pump(), ClientKind::Device);
+    let credential = Credential::Certificate { valid_s: 60 };
+    let given: Added = client.post(&path, &Give { credential }).await.unwrap();
+    let IssuedCredential::Certificate { serial, .. } = given.issued else {
+        panic!("no certificate: {given:?}")
+    };
+    let held: Page<CredentialInfo> = client.get(&path).await.unwrap();
+    let found: Vec<_> = held
+        .items
+        .iter()
+        .map(|held| (&*held.sort, held.serial.as_deref()))
+        .collect();
+    assert_eq!(found, [("password", None), ("certificate", Some(&*serial))]);
+    let revoke = async |credential: &str| {
+        let credential: HeldCredential = credential.parse().unwrap();
+        let path = paths::credential(&pump(), ClientKind::Device, &credential);
+        client.send::<Page<CredentialInfo>>(Method::DELETE, &path, &()).await
+    };
+    assert_eq!(revoke(&serial).await.unwrap().items.len(), 1);
+    let refused = revoke(&serial).await.unwrap_err().to_string();
+    assert_eq!(refused, format!("\"pump-7\" has no certificate {serial}"));
+    assert_eq!(revoke("password").await.unwrap().items.len(), 0);
+    let refused = client
+        .good(Method::DELETE, &format!("{path}/passwd"), Vec::new())
+        .await
+        .unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .starts_with("\"passwd\": a credential is password, token, "),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

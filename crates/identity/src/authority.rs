@@ -152,6 +152,7 @@ impl Authority {
             not_after_unix_s: params.not_after.unix_timestamp(),
         };
         let issued = Issued::Certificate {
+            serial: row.serial.clone(),
             certificate_pem: certificate.pem(),
             key_pem: Secret::new(key.serialize_pem()),
         };

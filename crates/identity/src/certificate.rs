@@ -12,7 +12,7 @@ use crate::secret::hex;
 pub struct CertificateIdentity {
     /// Who it was issued to.
     pub name: ClientName,
-    /// Serial number in lower-case hexadecimal.
+    /// Serial number in lower-case hexadecimal, without leading zeros.
     pub serial: String,
     /// End of validity in seconds of Unix time; a resumed TLS session outlives it.
     pub not_after_unix_s: i64,
@@ -49,9 +49,22 @@ impl CertificateIdentity {
         };
         Ok(CertificateIdentity {
             name: ClientName::new(tenant, id)?,
-            serial: hex(certificate.raw_serial()),
+            serial: normal_serial(&hex(certificate.raw_serial())).ok_or(CertificateError::Unreadable)?,
             not_after_unix_s: certificate.validity().not_after.timestamp(),
         })
+    }
+}
+
+/// A serial number in the one form in which they are compared: lower-case hexadecimal without colons and leading zeros,
+/// which programs show or leave out as they like. `None` if it is none, or longer than any (RFC 5280 allows 20 bytes).
+pub(crate) fn normal_serial(text: &str) -> Option<String> {
+    let digits: String = text.chars().filter(|digit| *digit != ':').collect();
+    let is_serial = (1..=80).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let shortest = digits.trim_start_matches('0').to_ascii_lowercase();
+    match is_serial {
+        true if shortest.is_empty() => Some("0".to_owned()),
+        true => Some(shortest),
+        false => None,
     }
 }
 

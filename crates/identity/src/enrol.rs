@@ -72,6 +72,8 @@ pub enum Issued {
     Token(Secret),
     /// Certificate and private key, both in PEM.
     Certificate {
+        /// Its serial number in lower-case hexadecimal.
+        serial: String,
         /// The certificate.
         certificate_pem: String,
         /// Its key, PKCS #8.
@@ -159,7 +161,7 @@ impl Identity {
         Ok(prepared.into_iter().map(Prepared::handed_out).collect())
     }
 
-    /// Gives a client that exists one more credential; a password replaces the one it has.
+    /// Gives a client that exists one more credential; those it has stay valid, but for a password, of which there is one.
     ///
     /// # Errors
     /// No such client, a password that is not allowed, or too many certificates.

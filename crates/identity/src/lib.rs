@@ -36,8 +36,8 @@ pub use name::{ClientKind, ClientName, DEFAULT_TENANT, MAX_NAME_BYTES, NameError
 pub use password::{HASHING_MEMORY_BYTES, MAX_PASSWORD_BYTES, PasswordError};
 pub use quotas::Quotas;
 pub use registry::{
-    Change, Client, ClientCertificate, Labels, MAX_LABELS, MAX_PAGE, OpenError, Registry, RegistryError, Snapshot,
-    Tenant, What,
+    Change, Client, ClientCertificate, HeldCredential, Labels, MAX_LABELS, MAX_PAGE, NoCredential, OpenError, Registry,
+    RegistryError, Snapshot, Tenant, What,
 };
 pub use secret::Secret;
 pub use throttle::{Policy, Throttle};

@@ -3,6 +3,7 @@
 mod certificates;
 mod changes;
 mod clients;
+mod credentials;
 mod keys;
 mod labels;
 mod schema;
@@ -21,6 +22,7 @@ pub(crate) use certificates::SerialState;
 pub use changes::{Change, What};
 pub use clients::Client;
 pub(crate) use clients::{NewProof, NewRow, Proofs};
+pub use credentials::{HeldCredential, NoCredential};
 pub(crate) use keys::KeyRow;
 pub use labels::{Labels, MAX_LABELS};
 pub use schema::OpenError;
@@ -92,9 +94,14 @@ pub enum RegistryError {
     /// The client has as many valid certificates as it may.
     #[error("\"{0}\" has {max} valid certificates; revoke one first", max = certificates::MAX_CERTIFICATES)]
     TooManyCertificates(ClientName),
-    /// No such certificate of an edge's own authority.
-    #[error("no certificate with serial {0}")]
-    NoCertificate(String),
+    /// The client does not have this credential.
+    #[error("\"{name}\" has no {credential}")]
+    NoCredential {
+        /// Who.
+        name: ClientName,
+        /// What it was to lose.
+        credential: HeldCredential,
+    },
     /// SQLite failed.
     #[error("registry: {0}")]
     Database(#[from] rusqlite::Error),

@@ -5,8 +5,8 @@ mod common;
 use base64ct::{Base64UrlUnpadded, Encoding};
 use common::{Edge, NOW, certificate, chosen, name, password, token};
 use identity::{
-    CertificateError, CertificateIdentity, ClientKind, Credential, IdentityOptions, Presented, PrincipalKind, Quotas,
-    Refusal, TokenError,
+    CertificateError, CertificateIdentity, ClientKind, Credential, HeldCredential, IdentityOptions, Presented,
+    PrincipalKind, Quotas, Refusal, TokenError,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -260,7 +260,7 @@ fn tokens_end_with_their_client_and_with_a_revocation() {
     let second = token(edge.identity.issue(&name("pump"), &hour, NOW).unwrap());
     edge.login("pump", &first).unwrap();
     edge.login("pump", &second).unwrap();
-    registry.revoke_tokens(&name("pump")).unwrap();
+    registry.revoke(&name("pump"), &HeldCredential::Tokens).unwrap();
     assert!(matches!(edge.login("pump", &first), Err(Refusal::TokenRevoked)));
     let third = token(edge.identity.issue(&name("pump"), &hour, NOW).unwrap());
     edge.login("pump", &third).unwrap();
@@ -334,18 +334,49 @@ fn an_issued_certificate_names_its_client_until_it_expires_or_is_revoked() {
     assert_eq!(listed[0].serial, presented.serial);
     edge.identity
         .registry()
-        .revoke_certificate(&name("acme/pump"), &presented.serial.to_uppercase())
+        .revoke(&name("acme/pump"), &presented.serial.to_uppercase().parse().unwrap())
         .unwrap();
     assert!(matches!(
         by_certificate(&edge, &presented, NOW),
         Err(Refusal::CertificateRevoked(_))
     ));
-    assert!(
+}
+
+#[test]
+fn a_credential_is_revoked_where_its_client_has_it_and_nowhere_else() {
+    let edge = Edge::new();
+    let day = Credential::Certificate { valid_s: 86_400 };
+    let (pem, _) = certificate(edge.add("pump", ClientKind::Device, day.clone()));
+    let (other, _) = certificate(edge.add("valve", ClientKind::Device, day));
+    let (theirs, others) = (identity_of(&pem), identity_of(&other));
+    let secret = password(
+        edge.identity
+            .issue(&name("pump"), &Credential::GeneratedPassword, NOW)
+            .unwrap(),
+    );
+    let revoke = |credential: &str| {
         edge.identity
             .registry()
-            .revoke_certificate(&name("acme/pump"), "' OR 1=1")
-            .is_err()
-    );
+            .revoke(&name("pump"), &credential.parse().unwrap())
+    };
+    for missing in ["token", "trusted-certificate", "5f", &others.serial] {
+        let refused = revoke(missing).unwrap_err().to_string();
+        assert!(refused.starts_with("\"pump\" has no "), "{refused}");
+    }
+    edge.identity
+        .issue(&name("pump"), &Credential::TrustedSubject, NOW)
+        .unwrap();
+    assert!(revoke(&others.serial).is_err(), "of another client");
+    revoke("trusted-certificate").unwrap();
+    revoke(&theirs.serial).unwrap();
+    assert!(by_certificate(&edge, &theirs, NOW).is_err());
+    by_certificate(&edge, &others, NOW).unwrap();
+    edge.login("pump", &secret).unwrap();
+    revoke("password").unwrap();
+    assert!(matches!(edge.login("pump", &secret), Err(Refusal::WrongPassword)));
+    assert!(revoke("password").is_err());
+    let nobody = edge.identity.registry().revoke(&name("nobody"), &"5f".parse().unwrap());
+    assert_eq!(nobody.unwrap_err().to_string(), "no device or app \"nobody\"");
 }
 
 #[test]
@@ -429,7 +460,7 @@ fn a_certificate_of_another_authority_needs_a_client_that_trusts_its_subject() {
     assert_eq!(by_certificate(&edge, &presented, NOW).unwrap(), PrincipalKind::Device);
     edge.identity
         .registry()
-        .revoke_certificate(&name("pump"), &presented.serial)
+        .revoke(&name("pump"), &presented.serial.parse().unwrap())
         .unwrap();
     assert!(matches!(
         by_certificate(&edge, &presented, NOW),

@@ -64,24 +64,6 @@ impl Registry {
         Ok(found)
     }
 
-    /// Refuses a client's certificate from now on, whichever trusted authority issued it; `serial` in hexadecimal.
-    ///
-    /// # Errors
-    /// No such client, or not a serial number.
-    pub fn revoke_certificate(&self, name: &ClientName, serial: &str) -> Result<(), RegistryError> {
-        let is_serial = (1..=64).contains(&serial.len()) && serial.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_serial {
-            return Err(RegistryError::NoCertificate(serial.chars().take(80).collect()));
-        }
-        let serial = serial.to_ascii_lowercase();
-        self.change_client(name, What::CredentialRevoked, |transaction| {
-            clients::require(transaction, name)?;
-            transaction.execute("DELETE FROM certificates WHERE serial = ?1", [&serial])?;
-            transaction.execute("INSERT OR IGNORE INTO revoked_serials (serial) VALUES (?1)", [&serial])?;
-            Ok(())
-        })
-    }
-
     pub(crate) fn serial_state(&self, name: &ClientName, serial: &str) -> Result<SerialState, RegistryError> {
         let reader = self.reader();
         let revoked = reader
@@ -100,6 +82,20 @@ impl Registry {
             SerialState::Unknown
         })
     }
+}
+
+/// Refuses a client's certificate from now on: one that was issued to it, or, if it is known by those of a trusted
+/// authority, one that nobody was issued here. Whether it is one of these.
+pub(super) fn revoke(connection: &Connection, name: &ClientName, serial: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT coalesce(
+            (SELECT tenant = ?2 AND id = ?3 FROM certificates WHERE serial = ?1),
+            (SELECT trusts_subject FROM clients WHERE tenant = ?2 AND id = ?3))";
+    let is_theirs: bool = connection.query_row(sql, params![serial, name.tenant(), name.id()], |row| row.get(0))?;
+    if is_theirs {
+        connection.execute("DELETE FROM certificates WHERE serial = ?1", [serial])?;
+        connection.execute("INSERT OR IGNORE INTO revoked_serials (serial) VALUES (?1)", [serial])?;
+    }
+    Ok(is_theirs)
 }
 
 /// Refuses all certificates of a client that the edge's own authority issued.

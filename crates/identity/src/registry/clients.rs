@@ -158,18 +158,6 @@ impl Registry {
         })
     }
 
-    /// Makes every token issued to a client so far worthless, and allows none until the next is issued.
-    ///
-    /// # Errors
-    /// No such client.
-    pub fn revoke_tokens(&self, name: &ClientName) -> Result<(), RegistryError> {
-        self.change_client(name, What::CredentialRevoked, |transaction| {
-            let sql = "UPDATE clients SET token_epoch = NULL WHERE tenant = ?1 AND id = ?2";
-            let set = transaction.execute(sql, [name.tenant(), name.id()])?;
-            touched(set, || RegistryError::NoClient(name.clone()))
-        })
-    }
-
     /// The epoch that tokens of this client carry; `fresh` becomes it if there is none.
     pub(crate) fn token_epoch(&self, name: &ClientName, fresh: &str) -> Result<String, RegistryError> {
         self.change_client(name, What::CredentialAdded, |transaction| {

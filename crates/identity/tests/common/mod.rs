@@ -104,6 +104,7 @@ pub fn certificate(issued: Issued) -> (String, String) {
         Issued::Certificate {
             certificate_pem,
             key_pem,
+            ..
         } => (certificate_pem, key_pem.expose().into()),
         other => panic!("a certificate expected, not {other:?}"),
     }

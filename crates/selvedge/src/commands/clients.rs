@@ -8,7 +8,7 @@ use identity::{ClientKind, ClientName};
 
 use super::Target;
 use super::chosen::Chosen;
-use super::{issued, rotate};
+use super::{credential, issued};
 use crate::output::{Output, labels, table};
 
 #[derive(Subcommand)]
@@ -24,7 +24,10 @@ pub(crate) enum Command {
     Show(Named),
     /// Give one a new credential in place of all it had: those are worthless at once, its connections end
     #[command(visible_alias = "passwd")]
-    Rotate(rotate::Rotate),
+    Rotate(credential::Given),
+    /// Add, list and revoke single credentials: of two certificates the old one once the new one is in use
+    #[command(subcommand)]
+    Credential(credential::Command),
     /// Remove one: its connections end at once, its credentials, sessions and twin are forgotten
     Remove(Named),
     /// Keep one from connecting: its connections end at once, its sessions and credentials stay
@@ -69,7 +72,8 @@ impl Command {
             Command::Add(add) => add.run(kind),
             Command::List { target } => list(&target, kind),
             Command::Show(named) => named.show(kind),
-            Command::Rotate(rotate) => rotate.run(kind),
+            Command::Rotate(given) => given.replace(kind),
+            Command::Credential(command) => command.run(kind),
             Command::Remove(named) => named.remove(kind),
             Command::Disable(named) => named.set_disabled(kind, true),
             Command::Enable(named) => named.set_disabled(kind, false),
@@ -167,7 +171,11 @@ impl Named {
     }
 
     fn path(&self, kind: ClientKind) -> anyhow::Result<String> {
-        Ok(paths::client(&ClientName::new(&self.target.tenant, &self.id)?, kind))
+        Ok(paths::client(&self.name()?, kind))
+    }
+
+    pub(super) fn name(&self) -> anyhow::Result<ClientName> {
+        Ok(ClientName::new(&self.target.tenant, &self.id)?)
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) fn write_files(added: &Added) -> anyhow::Result<()> {
     let IssuedCredential::Certificate {
         certificate_pem,
         key_pem,
+        ..
     } = &added.issued
     else {
         return Ok(());
@@ -56,7 +57,9 @@ pub(crate) fn text(what_happened: &str, added: &Added, is_chosen: bool, edge: &E
     text += &match &added.issued {
         IssuedCredential::Password(password) => format!("  password   {password}   (shown this once)\n"),
         IssuedCredential::Token(token) => format!("  token      {token}   (shown this once)\n"),
-        IssuedCredential::Certificate { .. } => format!("  files      {id}.pem {id}.key\n"),
+        IssuedCredential::Certificate { serial, .. } => {
+            format!("  files      {id}.pem {id}.key\n  serial     {serial}\n")
+        }
         IssuedCredential::Nothing if is_chosen => "  password   as given\n".to_owned(),
         IssuedCredential::Nothing => "  logs in with its certificate of a trusted authority\n".to_owned(),
     };
@@ -172,11 +175,13 @@ mod tests {
         let app = added(
             "app",
             IssuedCredential::Certificate {
+                serial: "5f".into(),
                 certificate_pem: String::new(),
                 key_pem: String::new(),
             },
         );
-        let start = "app pump-7 added to tenant default\n  user name  pump-7\n  files      pump-7.pem pump-7.key\n";
+        let start = "app pump-7 added to tenant default\n  user name  pump-7\n  files      pump-7.pem pump-7.key\n  \
+                     serial     5f\n";
         let line = "  try        mosquitto_sub -h 192.0.2.1 -p 8883 --cafile data/ca.pem --cert pump-7.pem \
                     --key pump-7.key -t 'devices/#' -v\n";
         check(

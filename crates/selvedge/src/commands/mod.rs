@@ -6,12 +6,12 @@ pub(crate) mod call;
 pub(crate) mod check;
 mod chosen;
 pub(crate) mod clients;
+mod credential;
 pub(crate) mod delete;
 pub(crate) mod describe;
 pub(crate) mod get;
 mod issued;
 mod quota;
-mod rotate;
 pub(crate) mod tenants;
 pub(crate) mod twin;
 
