@@ -33,3 +33,21 @@ impl Pace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_rate_that_changes_holds_for_the_next_that_comes() {
+        let pace = Pace::new();
+        let began = Instant::now();
+        for _ in 0..5 {
+            pace.wait(1_000_000).await;
+        }
+        for _ in 0..5 {
+            pace.wait(100).await;
+        }
+        assert!(began.elapsed() >= Duration::from_millis(50), "{:?}", began.elapsed());
+    }
+}

@@ -296,3 +296,31 @@ fn reason_told(turned_away: &TurnedAway) -> ReasonCode {
         _ => ReasonCode::BadUserNameOrPassword,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use identity::{AuditOptions, IdentityOptions};
+
+    use super::*;
+
+    #[test]
+    fn another_number_of_login_checks_holds_at_once_and_lets_those_under_way_finish() {
+        let directory = tempfile::tempdir().unwrap();
+        let identity = Identity::open(directory.path(), IdentityOptions::default(), 0).unwrap();
+        let audit = Audit::open(directory.path(), AuditOptions::default()).unwrap();
+        let doorman = Doorman::new(Limits::default(), identity.into(), audit.into(), Vec::new());
+        let under_way = doorman.login_checks.load_full().try_acquire_owned().unwrap();
+        let change = |login_checks, expected| {
+            doorman.set_limits(Limits {
+                login_checks,
+                ..Limits::default()
+            });
+            assert_eq!(doorman.login_checks.load().available_permits(), expected);
+        };
+        change(2, 1);
+        change(5, 5);
+        change(1, 1);
+        drop(under_way);
+        assert_eq!(doorman.login_checks.load().available_permits(), 1);
+    }
+}
