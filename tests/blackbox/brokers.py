@@ -11,9 +11,6 @@ import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
-
-import pytest
 
 from raw import PATIENCE_S
 
@@ -239,12 +236,6 @@ def abilities() -> set[str]:
     """The commands of the program and the flags of `edge`: the first words of the lines of `--help`."""
     said = selvedge("--help", check=False).stdout + selvedge("edge", "--help", check=False).stdout
     return {line.split()[0] for line in said.splitlines() if line.startswith("  ") and line.strip()}
-
-
-def lacking(what: str) -> NoReturn:
-    """Skips the test on a developer's machine that lacks something; fails it in CI, where nothing may be left out."""
-    say = pytest.fail if os.environ.get("CI") else pytest.skip
-    say(what)
 
 
 def make(directory: Path, settings: Settings) -> Broker:

@@ -8,6 +8,7 @@ import os
 import pytest
 
 import brokers
+import machine
 import raw
 from brokers import Settings
 from credentials import Authority
@@ -21,6 +22,7 @@ NUMBERS = itertools.count(1)
 def pytest_configure(config: pytest.Config) -> None:
     """Declares the markers."""
     config.addinivalue_line("markers", "needs(*words): runs where `selvedge --help` lists these commands and flags")
+    config.addinivalue_line("markers", "machine(*names): takes what `machine.py` knows under these names")
     config.addinivalue_line("markers", "contract: Selvedge's own contract, which no other broker has to keep")
 
 
@@ -36,13 +38,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test of a feature that the binary lacks is skipped on a developer's machine, and fails in CI."""
+    """A test of what the machine or the binary lacks is skipped on a developer's machine, and fails in CI."""
+    for marker in item.iter_markers("machine"):
+        machine.require(*marker.args)
     marker = item.get_closest_marker("needs")
     if not marker or brokers.NAME != "selvedge":
         return
     missing = [word for word in marker.args if word not in brokers.abilities()]
     if missing:
-        brokers.lacking(f"`selvedge --help` does not list {', '.join(missing)}")
+        machine.lacking(f"`selvedge --help` does not list {', '.join(missing)}")
 
 
 @pytest.hookimpl(hookwrapper=True)

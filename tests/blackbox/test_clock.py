@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 import wire
-from brokers import lacking
 from credentials import add, add_with_certificate, add_with_token, context
+from machine import FAKETIME
 from paho_client import Refused
 from raw import PATIENCE_S, Closed, Connection
 from wire import Kind
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.machine("faketime")]
 HOUR_S = 3_600
 JUMPS = {"forward": HOUR_S, "back": -HOUR_S}
 LONG, SHORT = 600, 1
@@ -36,12 +36,9 @@ class Clock:
     """The wall clock that an edge sees. Its monotonic clock is the kernel's, as when somebody sets the time."""
 
     def __init__(self, directory: Path):
-        libraries = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-        if not libraries:
-            lacking("libfaketime is not here: tools/install.sh system installs it")
         self.path = directory / "clock"
         self.environment = {
-            "LD_PRELOAD": libraries[0],
+            "LD_PRELOAD": glob.glob(FAKETIME)[0],
             "FAKETIME_TIMESTAMP_FILE": str(self.path),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",

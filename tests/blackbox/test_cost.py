@@ -17,10 +17,10 @@ import credentials
 import raw
 import wire
 from brokers import Settings
-from watchers import Callgrind, Strace, require
+from watchers import Callgrind, Strace
 from wire import Kind
 
-pytestmark = [pytest.mark.contract, pytest.mark.needs("apply")]
+pytestmark = [pytest.mark.contract, pytest.mark.needs("apply"), pytest.mark.machine("strace", "valgrind")]
 
 CEILINGS = tomllib.loads(Path(__file__).with_name("cost.toml").read_text())
 # Enough that one more turn of the loop at either end is lost in the rounding.
@@ -111,7 +111,6 @@ def smallest(counts: Iterable[int]) -> float:
 @pytest.fixture(scope="module")
 def costs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, float]]:
     """Counts of one round trip, by QoS and name."""
-    require("strace", "valgrind")
     measured: dict[int, dict[str, float]] = {0: {}, 1: {}, 2: {}}
     stand = Stand(tmp_path_factory.mktemp("strace"), Strace.COMMAND)
     strace = Strace(stand.broker)

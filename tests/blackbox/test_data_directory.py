@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from machine import NOBODY
 from raw import PATIENCE_S
 
 pytestmark = pytest.mark.contract
@@ -39,6 +40,7 @@ def test_a_data_directory_that_another_edge_uses_is_named(start):
     assert first.alive()
 
 
+@pytest.mark.machine("nobody")
 def test_a_data_directory_that_cannot_be_written_is_named(start, tmp_path):
     """As an unprivileged user: root writes everywhere."""
     own = start(begin=False)
@@ -48,14 +50,7 @@ def test_a_data_directory_that_cannot_be_written_is_named(start, tmp_path):
     command = own.command()
     if os.geteuid() == 0:
         shutil.copy(command[0], tmp_path / "selvedge")
-        command = [
-            "setpriv",
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            str(tmp_path / "selvedge"),
-            *command[1:],
-        ]
+        command = [*NOBODY, str(tmp_path / "selvedge"), *command[1:]]
         for parent in (tmp_path, *tmp_path.parents[:3]):
             parent.chmod(0o755)
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)

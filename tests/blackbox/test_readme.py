@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import brokers
+import machine
 from brokers import ROOT
 from raw import PATIENCE_S
 
@@ -148,7 +149,7 @@ def follow(terminal: Terminal, directory: Path, typed: list[tuple[str, list[str]
 def test_the_first_five_minutes_go_as_the_readme_says(terminal, tmp_path):
     """Every command as it is printed there, on the port that clients take by themselves."""
     if brokers.Broker._listening(1883):
-        brokers.lacking("port 1883, which the README uses, is taken")
+        machine.lacking("port 1883, which the README uses, is taken")
     first, second, third = blocks("The first five minutes")
     build, edge = first
     assert build == ("make build", [])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from brokers import Broker, lacking
+from brokers import Broker
 from raw import PATIENCE_S
 
 # The calls by which a program gets memory of the heap; Rust's allocator makes them for all of Selvedge.
@@ -24,19 +22,6 @@ class Count:
     system_calls: int = 0
     instructions: int = 0
     allocations: int = 0
-
-
-def require(*programs: str) -> None:
-    """Skips on a developer's machine where a watcher is missing or may not watch, and fails in CI."""
-    for program in programs:
-        if not shutil.which(program):
-            lacking(f"{program} is not here: tools/install.sh system installs it")
-        done = subprocess.run(WORKS[program], capture_output=True, text=True, timeout=30, check=False)
-        if done.returncode:
-            lacking(f"{program} cannot watch here: {done.stderr.strip()}")
-
-
-WORKS = {"strace": ["strace", "-D", "-o", os.devnull, "true"], "valgrind": ["valgrind", "--tool=none", "-q", "true"]}
 
 
 @dataclass
