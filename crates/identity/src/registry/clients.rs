@@ -110,6 +110,8 @@ impl Registry {
     /// No such client.
     pub fn remove(&self, name: &ClientName) -> Result<(), RegistryError> {
         self.change_client(name, What::Removed, |transaction| {
+            // Else they would do for a later one that is known by any certificate with its name.
+            certificates::revoke_all(transaction, name)?;
             let sql = "DELETE FROM clients WHERE tenant = ?1 AND id = ?2";
             let removed = transaction.execute(sql, [name.tenant(), name.id()])?;
             touched(removed, || RegistryError::NoClient(name.clone()))
