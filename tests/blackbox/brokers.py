@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -47,14 +48,25 @@ class Settings:
 
 
 class Ports:
-    """Free TCP ports below the range that the kernel hands out, a block for each worker of pytest-xdist."""
+    """Free TCP ports below the range that the kernel hands out, a block for each process that runs tests."""
 
     def __init__(self) -> None:
-        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-        self.following = 14_000 + 1_000 * (worker % 16)
+        self.following = 0
+
+    def _claim(self) -> None:
+        """Takes the first block that no other process has claimed, by a name that ends with this process."""
+        self.claim = socket.socket(socket.AF_UNIX)
+        for block in range(16):
+            with contextlib.suppress(OSError):
+                self.claim.bind(f"\0selvedge-tests-{block}")
+                self.following = 14_000 + 1_000 * block
+                return
+        raise RuntimeError("16 processes run tests here already")
 
     def take(self) -> int:
         """A port that nothing listens on."""
+        if not self.following:
+            self._claim()
         while True:
             self.following += 1
             with socket.socket() as probe:
