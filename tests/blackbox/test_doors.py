@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import json
 import os
 import socket
 import ssl
@@ -210,23 +211,26 @@ def test_what_is_no_websocket_is_refused_and_harms_nobody(broker):
 
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
+V2_FROM = V2 + b"\x21\x11" + struct.pack(">H4s4sHH", 12, bytes([203, 0, 113, 7]), b"\x7f\0\0\1", 4711, 1883)
 PROXIES = {
-    "v1": b"PROXY TCP4 203.0.113.7 127.0.0.1 4711 1883\r\n",
-    "v1 of six": b"PROXY TCP6 2001:db8::7 ::1 4711 1883\r\n",
-    "v1 unknown": b"PROXY UNKNOWN\r\n",
-    "v2": V2 + b"\x21\x11" + struct.pack(">H4s4sHH", 12, bytes([203, 0, 113, 7]), b"\x7f\0\0\1", 4711, 1883),
-    "v2 local": V2 + b"\x20\x00\0\0",
+    "v1": (b"PROXY TCP4 203.0.113.7 127.0.0.1 4711 1883\r\n", "203.0.113.7:4711"),
+    "v1 of six": (b"PROXY TCP6 2001:db8::7 ::1 4711 1883\r\n", "[2001:db8::7]:4711"),
+    "v1 unknown": (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
+    "v2": (V2_FROM, "203.0.113.7:4711"),
+    "v2 local": (V2 + b"\x20\x00\0\0", "127.0.0.1"),
 }
 
 
 @pytest.mark.contract
 @pytest.mark.needs("--proxy-protocol")
-@pytest.mark.parametrize("header", PROXIES.values(), ids=PROXIES.keys())
-def test_a_proxy_says_where_a_client_comes_from(start, dial, header):
-    """The PROXY protocol, versions 1 and 2."""
+@pytest.mark.parametrize(("header", "address"), PROXIES.values(), ids=PROXIES.keys())
+def test_a_proxy_says_where_a_client_comes_from(start, dial, header, address):
+    """The PROXY protocol, versions 1 and 2; a proxy that names nobody speaks for itself."""
     own = start(proxy_protocol=True)
     one = dial(to=own).send(header).open("behind-a-proxy")
     one.ping()
+    (session,) = json.loads(own.run("get", "sessions", "--output", "json").stdout)
+    assert session["address"].startswith(address)
 
 
 @pytest.mark.contract

@@ -6,8 +6,10 @@ import time
 
 import pytest
 
+import brokers
 import wire
 from raw import Closed
+from test_reload import figure
 from wire import Kind
 
 MIB = 1 << 20
@@ -88,16 +90,24 @@ def test_a_client_that_never_reads_delays_nobody(start, dial, client, name):
 
 def test_a_client_that_never_acknowledges_delays_nobody(start, dial, client, name):
     """Its in-flight window fills, then its queue; neither holds up a neighbour or grows without end."""
-    own = start()
-    silent = dial(to=own).open(f"{name}-silent", keep_alive=0)
+    queued, window, sent = 500, 20, 3_000
+    bounded = f"[limits]\nqueue_messages = {queued}\n"
+    own = start(http=True, configuration=bounded) if brokers.NAME == "selvedge" else start()
+    silent = dial(to=own).open(f"{name}-silent", keep_alive=0, properties=[("receive_maximum", window)])
     silent.subscribe([(name, 1)])
     awake = client(to=own)
     awake.subscribe(name, 1)
     writer = client(to=own)
-    for number in range(3000):
-        writer.publish(name, str(number), qos=1)
-        assert awake.receive(5).payload == str(number).encode()
-    assert silent.expect(Kind.PUBLISH).payload == b"0"
+    before = own.rss_bytes()
+    for number in range(sent):
+        payload = f"{number:06}".encode() + bytes(20_000)
+        writer.publish(name, payload, qos=1)
+        assert awake.receive(5).payload == payload
+    assert own.rss_bytes() - before < 32 * MIB, "the messages of a client that never acknowledges are kept"
+    assert [silent.expect(Kind.PUBLISH).payload[:6] for _ in range(window)] == [b"%06d" % n for n in range(window)]
+    if brokers.NAME == "selvedge":
+        dropped = figure(own, 'messages_dropped_total{reason="queue_full"}')
+        assert dropped == sent - window - queued
 
 
 def test_a_packet_that_is_announced_and_not_sent_takes_no_memory(start, dial, client, name):

@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+import brokers
 import wire
 from raw import Closed
 from wire import Kind, packet, text, varint
@@ -77,7 +78,7 @@ BEFORE_CONNECT = five(
     ("authentication_data_without_a_method", wire.connect("x", properties=[("authentication_data", b"d")]),
      {PROTOCOL}, "3.1.2.11.10"),
     ("auth_before_connect", packet(Kind.AUTH, b"\x18\0"), {None, PROTOCOL}, "MQTT-3.1.0-1"),
-    ("packet_type_0", b"\x00\x00", {MALFORMED}, "2.1.2"),
+    ("packet_type_0", b"\x00\x00", {None, MALFORMED}, "2.1.2"),
     ("http_request", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", {None, MALFORMED, PROTOCOL}, "MQTT-3.1.0-1"),
     ("tls_hello", bytes.fromhex("16030100c8010000c40303") + bytes(180), {None, MALFORMED, PROTOCOL}, "MQTT-3.1.0-1"),
     ("remaining_length_of_five_bytes", b"\x10\xff\xff\xff\xff\x01", {MALFORMED}, "1.5.5"),
@@ -235,8 +236,9 @@ def bystander(client, name):
 @pytest.mark.usefixtures("bystander")
 @pytest.mark.parametrize(("sent", "reasons", "clause"), BEFORE_CONNECT)
 def test_before_connect_it_closes_the_connection(dial, sent, reasons, clause):
-    """A CONNACK with a reason, or silence, where nothing tells that the other side is a client of 5.0."""
-    assert dial().send(sent).verdict() in reasons | {None}, clause
+    """Section 4.13: a CONNACK with the reason, except where nothing tells that the other side speaks MQTT 5.0."""
+    may_be_silent = {None} if brokers.NAME == "mosquitto" else set()
+    assert dial().send(sent).verdict() in reasons | may_be_silent, clause
 
 
 @pytest.mark.usefixtures("bystander")

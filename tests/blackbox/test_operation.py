@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import time
 import urllib.error
@@ -274,10 +275,36 @@ def test_the_command_line_explains_itself():
 
 
 @pytest.mark.needs("check")
-def test_check_says_how_this_machine_is():
-    """`selvedge check`: one line a finding."""
-    said = brokers.selvedge("check", check=False).stdout
-    assert any(line.startswith(("ok", "warn", "error")) for line in said.splitlines())
+def test_check_says_how_this_machine_is(tmp_path):
+    """`selvedge check`: one line a finding; a failed one is in the exit status, and is said how to mend."""
+
+    def findings(data) -> tuple[int, dict[str, str]]:
+        """Exit status, and the finding of each level that names what it is about."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        done = brokers.selvedge("check", "--data", str(data), "--mqtt", address, check=False)
+        lines = [line.split(None, 1) for line in done.stdout.splitlines()]
+        assert {level for level, _ in lines} <= {"ok", "warn", "fail"}, done.stdout
+        return done.returncode, {text.split(":")[0].removesuffix(f" {data}"): level for level, text in lines}
+
+    good, about = findings(tmp_path / "data")
+    assert {"memory", "data directory", "disk", "file descriptors", "clock"} <= set(about)
+    assert about["data directory"] == "ok" and good == 0
+    file = tmp_path / "file"
+    file.touch()
+    bad, about = findings(file)
+    assert about["data directory"] == "fail" and bad == 1
+
+
+@pytest.mark.needs("check")
+def test_check_fails_where_another_program_has_the_port(tmp_path):
+    """And says which it is and what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = brokers.selvedge("check", "--data", str(tmp_path / "data"), "--mqtt", address, check=False)
+    assert done.returncode == 1
+    (failed,) = [line for line in done.stdout.splitlines() if line.startswith("fail")]
+    assert f"{address}: in use by another program" in failed and "--mqtt" in failed
 
 
 @pytest.mark.needs("support-bundle")

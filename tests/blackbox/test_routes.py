@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from test_operation import get
+
 pytestmark = [pytest.mark.contract, pytest.mark.needs("apply")]
 
 ALARM = """\
@@ -66,8 +68,9 @@ def test_a_route_calls_a_method(own, client):
     assert json.loads(got.payload) == {"reason": "dry"}
 
 
-def test_a_condition_that_fails_at_run_time_stops_nothing(own, client):
-    """Counted, and the message goes its way."""
+def test_a_condition_that_fails_at_run_time_is_counted_and_stops_nothing(start, client):
+    """The message goes its way; `describe` and /metrics say that it failed, and for which message."""
+    own = start(http=True)
     apply(own, ALARM)
     app, pump = client(to=own), client(to=own)
     app.subscribe("apps/#")
@@ -76,6 +79,11 @@ def test_a_condition_that_fails_at_run_time_stops_nothing(own, client):
     pump.publish("devices/pump-7/telemetry", b'{"level": 0}')
     assert json.loads(app.receive().payload) == {"level": 0}
     app.nothing_arrives()
+    described = own.run("describe", "route", "water-alarm").stdout
+    assert "copies made 1, failed 5," in described
+    assert "# last failed for a message on devices/pump-7/telemetry: " in described
+    counted = 'selvedge_route_failed_total{tenant="default",route="water-alarm"} 5'
+    assert counted in get(own, "/metrics")[1].splitlines()
 
 
 def test_routes_that_feed_each_other_end(own, client):
@@ -98,7 +106,7 @@ def test_apply_is_idempotent_and_a_dry_run_changes_nothing(own):
     assert "water-alarm" not in own.run("get", "routes").stdout
     apply(own, ALARM)
     again = apply(own, ALARM).stdout
-    assert "unchanged" in again or "water-alarm" in again
+    assert again == "= Route/water-alarm unchanged\n"
     assert own.run("get", "routes").stdout.count("water-alarm") == 1
     own.run("delete", "route", "water-alarm")
     assert "water-alarm" not in own.run("get", "routes").stdout
