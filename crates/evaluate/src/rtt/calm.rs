@@ -4,14 +4,17 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::plan::Plan;
+
 /// How long one look takes.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two readings of the clock above which somebody else had the CPU.
 const GAP: Duration = Duration::from_micros(50);
 /// Share of a look that others may have in calm times: half of what makes one message in a hundred late.
 const CALM_SHARE: f64 = 0.005;
-/// How long a run may wait in all.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a run may wait in all: as a multiple of the time that it takes undisturbed, and at most.
+const PATIENCE_OF_RUN: u32 = 2;
+const PATIENCE_MAX: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How much waiting is left in a run.
@@ -20,8 +23,10 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn of_a_run() -> Patience {
-        Patience { left: PATIENCE }
+    pub(super) fn of(plan: &Plan) -> Patience {
+        Patience {
+            left: PATIENCE_MAX.min(plan.estimate() * PATIENCE_OF_RUN),
+        }
     }
 
     /// Waits for calm, or until the patience has run out.

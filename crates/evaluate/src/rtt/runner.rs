@@ -14,9 +14,6 @@ use crate::arms::Helper;
 use crate::environment;
 use crate::run::Run;
 
-/// How many times as many rounds as planned may be measured again because the generator was late.
-const REPEATS: usize = 2;
-
 /// Why a run could not be made at all. What befalls a single arm is in [`Run::skipped`].
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -52,8 +49,9 @@ pub fn run(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<
 
 fn measure(plan: &Plan, bench: &mut Bench<'_>, progress: &mut dyn Progress) -> io::Result<()> {
     let rounds = plan.blocks() as usize * plan.cells().len();
-    let mut repeats_left = rounds * REPEATS;
-    let mut patience = Patience::of_a_run();
+    // As many rounds as were planned may be measured again.
+    let mut repeats_left = rounds;
+    let mut patience = Patience::of(plan);
     let mut done = 0;
     for index in 0..plan.blocks() {
         for cell in bench.shuffled((0..plan.cells().len()).collect()) {

@@ -59,7 +59,7 @@ pub(super) fn search(
 ) -> io::Result<Vec<SearchStep>> {
     let mut climbs: Vec<Climb> = bench.arms().into_iter().map(Climb::new).collect();
     let mut steps: Vec<SearchStep> = Vec::new();
-    let mut patience = Patience::of_a_run();
+    let mut patience = Patience::of(plan);
     loop {
         climbs.retain(|climb| bench.arms().contains(&climb.arm));
         let round: Vec<(usize, Trial)> = climbs
