@@ -29,7 +29,8 @@ JOB = re.compile(r"^\[\d+\]")
 
 def commands(document: str, heading: str) -> list[Typed]:
     """All commands in the console blocks of a section."""
-    section = document.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    _, _, section = document.partition(f"\n## {heading}\n")
+    section, _, _ = section.partition("\n## ")
     blocks = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
     return [typed for block in blocks for typed in _of_block(block)]
 
