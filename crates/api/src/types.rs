@@ -166,7 +166,6 @@ pub struct TenantUse {
     /// Sessions, connected or not.
     pub sessions: u64,
     /// Bytes of memory that its subscriptions count as.
-    #[serde(default)]
     pub subscription_bytes: u64,
     /// Bytes of messages that wait or are retained.
     pub stored_bytes: u64,
