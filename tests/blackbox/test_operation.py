@@ -147,7 +147,7 @@ REASONS = {
     },
     "selvedge_messages_dropped_total": {
         *("slow_reader", "offline", "queue_full", "expired", "too_large", "log_full", "damaged", "session_ended"),
-        *("retained_full", "tenant_full"),
+        *("retained_full", "tenant_full", "memory_full"),
     },
     "selvedge_subscriptions_refused_total": {
         *("not_authorized", "invalid", "session_full", "tenant_full", "log_full"),

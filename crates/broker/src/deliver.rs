@@ -42,13 +42,20 @@ impl Broker {
             None if one.qos == QoS::AtMostOnce => self.deliver_at_most_once(at, passing, fanout, out),
             None => false,
             Some(seq) => match refused.filter(|_| one.logged) {
-                Some(why) if self.sessions.get(one.slot).live.is_none() => {
+                Some(why) if !self.may_have_unlogged(one.slot, passing.len(), out) => {
                     out.dropped(why);
                     false
                 }
                 refused => self.deliver_acknowledged(at, seq, refused.is_some(), passing, fanout, out),
             },
         }
+    }
+
+    /// Whether a session that is to have a message logged may have it all the same where it cannot be.
+    fn may_have_unlogged(&self, slot: Slot, len: usize, out: &dyn Sink) -> bool {
+        let session = self.sessions.get(slot);
+        let leaves = || session.takes_now(session.outgoing.next_seq(), |conn| out.has_room(conn));
+        session.live.is_some() && (leaves() || self.has_memory(session, len))
     }
 
     fn deliver_at_most_once(
@@ -247,17 +254,31 @@ impl Broker {
             delivery.held = None;
             delivery.ids = Box::default();
         }
+        // It is read back if it has to be sent again; those that have never been sent need the room more.
+        if let Some(id) = delivery
+            .held
+            .filter(|_| !self.held.has_memory_for_logged(0, self.limits.memory_bytes))
+        {
+            self.held.unload(id);
+        }
         self.sessions.change(slot, |session| session.outgoing.sent(delivery));
     }
 
-    /// Asks for the next messages of the queue that only the log has.
+    /// Asks for the next messages of the queue that only the log has, as far as there is memory for them; for the
+    /// first one in any case, so that every queue goes on.
     fn load_ahead(&mut self, slot: Slot, out: &mut dyn Sink) {
-        let Broker { sessions, held, .. } = self;
+        let Broker {
+            sessions, held, limits, ..
+        } = self;
         sessions.get_mut(slot).outgoing.unfold(LOAD_AHEAD, held);
-        for delivery in sessions.get(slot).outgoing.upcoming(LOAD_AHEAD) {
-            if let Some(id) = delivery.held.filter(|id| held.get(*id).body.is_none()) {
-                load(held, id, slot, out);
+        for (turn, delivery) in sessions.get(slot).outgoing.upcoming(LOAD_AHEAD).enumerate() {
+            let Some(id) = delivery.held.filter(|id| held.get(*id).body.is_none()) else {
+                continue;
+            };
+            if turn > 0 && !held.is_loading(id) && !held.has_memory_for_logged(held.get(id).len, limits.memory_bytes) {
+                break;
             }
+            load(held, id, slot, out);
         }
     }
 

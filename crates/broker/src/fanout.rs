@@ -5,7 +5,7 @@ use mqtt::{Publish, QoS};
 use crate::ids::{GroupId, Slot};
 use crate::shared::Member;
 use crate::subscriptions::Target;
-use crate::{Broker, Keep, Message, Sink};
+use crate::{Broker, Dropped, Keep, Message, Sink};
 
 /// One session that gets the message, once, at the highest QoS that its subscriptions ask for (MQTT-3.3.4-2).
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +40,8 @@ pub(crate) enum Source {
 #[derive(Debug, Default)]
 pub(crate) struct Fanout {
     pub(crate) source: Source,
-    /// A session that asked for the message has no room for it, and its publisher is to be told.
-    pub(crate) is_refused: bool,
+    /// Why a session that asked for the message cannot have it, where its publisher is to be told.
+    pub(crate) refused: Option<Dropped>,
     round: u64,
     pub(crate) matches: Vec<Match>,
     groups: Vec<GroupId>,
@@ -63,7 +63,7 @@ impl Fanout {
         self.ids.clear();
         self.list.clear();
         self.logged = 0;
-        self.is_refused = false;
+        self.refused = None;
         self.body.clear();
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Held {
     pub(crate) holders: u32,
     /// Its record is the only one that was ever made of it, so that it may be taken back before it is written.
     pub(crate) is_first_record: bool,
+    /// It is retained, and in no queue.
+    pub(crate) is_retained: bool,
 }
 
 impl Held {
@@ -50,7 +52,34 @@ impl Held {
             expires_at_ms,
             holders: 0,
             is_first_record: true,
+            is_retained: false,
         }
+    }
+}
+
+/// Bytes of messages in memory, or on their way there from the log.
+#[derive(Clone, Copy, Debug, Default)]
+struct Memory {
+    /// Of retained messages, which have a bound of their own.
+    retained: u64,
+    /// Of queued messages that the log has as well.
+    logged: u64,
+    /// Of all others.
+    unlogged: u64,
+}
+
+impl Memory {
+    /// Where a message counts.
+    fn of(&mut self, held: &Held) -> &mut u64 {
+        match (held.is_retained, held.is_logged()) {
+            (true, _) => &mut self.retained,
+            (false, true) => &mut self.logged,
+            (false, false) => &mut self.unlogged,
+        }
+    }
+
+    fn queued(&self) -> u64 {
+        self.logged + self.unlogged
     }
 }
 
@@ -60,14 +89,25 @@ pub(crate) struct HeldMessages {
     slab: Slab<Held>,
     /// What is being read back from the log, and the sessions that wait for it.
     loading: IdMap<u64, (HeldId, Vec<Slot>)>,
-    memory_bytes: u64,
+    memory: Memory,
     bytes: u64,
 }
 
 impl HeldMessages {
-    /// Bytes of all messages in memory.
+    /// Bytes of all messages in memory, or on their way there from the log.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
+        self.memory.retained + self.memory.queued()
+    }
+
+    /// What is left of `bound` bytes for queued messages in memory.
+    pub(crate) fn free_memory(&self, bound: u64) -> u64 {
+        bound.saturating_sub(self.memory.queued())
+    }
+
+    /// Whether `len` bytes more that the log has may be in memory as well: half of `bound` is for what it has not.
+    pub(crate) fn has_memory_for_logged(&self, len: u32, bound: u64) -> bool {
+        let len = u64::from(len);
+        self.memory.logged + len <= bound / 2 && len <= self.free_memory(bound)
     }
 
     /// Bytes of all messages, in memory or not, folded or not.
@@ -76,7 +116,7 @@ impl HeldMessages {
     }
 
     pub(crate) fn insert(&mut self, held: Held) -> HeldId {
-        self.memory_bytes += memory_of(&held);
+        *self.memory.of(&held) += memory_of(&held);
         self.bytes += u64::from(held.len);
         let index = self.slab.insert(held);
         HeldId(NonZeroU32::new(index + 1).expect("counts from one"))
@@ -121,17 +161,26 @@ impl HeldMessages {
             return false;
         }
         let held = self.slab.take(index(id));
-        self.memory_bytes -= memory_of(&held);
+        let was_loading = self.loading.remove(&held.position.0).is_some();
+        let in_memory = if was_loading {
+            u64::from(held.len)
+        } else {
+            memory_of(&held)
+        };
+        *self.memory.of(&held) -= in_memory;
         self.bytes -= u64::from(held.len);
-        self.loading.remove(&held.position.0);
         true
     }
 
-    /// The session waits for the message to be read back; true if that has to be asked for.
+    /// The session waits for the message to be read back; true if that has to be asked for. It counts as in memory
+    /// from then on.
     pub(crate) fn wait_for(&mut self, id: HeldId, slot: Slot) -> bool {
-        let position = self.get(id).position;
-        let (_, waiting) = self.loading.entry(position.0).or_insert_with(|| (id, Vec::new()));
+        let held = self.slab.get(index(id));
+        let (_, waiting) = self.loading.entry(held.position.0).or_insert_with(|| (id, Vec::new()));
         let first = waiting.is_empty();
+        if first {
+            *self.memory.of(held) += u64::from(held.len);
+        }
         if !waiting.contains(&slot) {
             waiting.push(slot);
         }
@@ -143,14 +192,31 @@ impl HeldMessages {
         self.loading.contains_key(&self.get(id).position.0)
     }
 
+    /// Whether the session waits for the message to be read back.
+    pub(crate) fn is_awaited_by(&self, id: HeldId, slot: Slot) -> bool {
+        let loading = self.loading.get(&self.get(id).position.0);
+        loading.is_some_and(|(_, waiting)| waiting.contains(&slot))
+    }
+
     /// The message has been read back; the sessions that waited for it.
     pub(crate) fn loaded(&mut self, position: Position, body: &[u8]) -> Vec<Slot> {
         let Some((id, waiting)) = self.loading.remove(&position.0) else {
             return Vec::new();
         };
-        self.memory_bytes += body.len() as u64;
-        self.get_mut(id).body = Some(body.into());
+        let held = self.slab.get_mut(index(id));
+        held.body = Some(body.into());
+        let count = self.memory.of(held);
+        *count = *count - u64::from(held.len) + body.len() as u64;
         waiting
+    }
+
+    /// Leaves a message to the log alone, if that has it.
+    pub(crate) fn unload(&mut self, id: HeldId) {
+        let held = self.slab.get_mut(index(id));
+        if held.is_logged() {
+            *self.memory.of(held) -= memory_of(held);
+            held.body = None;
+        }
     }
 
     /// Its record stands at another place now.

@@ -24,7 +24,10 @@ pub struct Limits {
     pub queue_policy: QueuePolicy,
     /// Bytes at the head of one session's queue that stay in memory; the rest is read back from the log.
     pub queue_memory_bytes: u64,
-    /// Bytes of queued messages that stay in memory, in all sessions together.
+    /// Bytes of queued messages in memory, in all sessions together, each counted once. Half of them are for messages
+    /// that the log has as well: more are read back when it is their turn, of which each session may always have one.
+    /// Others, for sessions that end with their connection, may take what is left: one session no more than that leaves
+    /// free, so that it cannot take the room of all others. What would go beyond is handled by `queue_policy`.
     pub memory_bytes: u64,
     /// Messages sent to one session and not acknowledged; a smaller Receive Maximum of the client wins. More wait.
     pub in_flight: NonZeroU16,
@@ -36,7 +39,8 @@ pub struct Limits {
     pub topic_alias_maximum: u16,
     /// Aliases given to topics that go to one client; a smaller Topic Alias Maximum of the client wins.
     pub topic_aliases_outgoing: u16,
-    /// Retained messages. One more is delivered but not retained, and counted.
+    /// Retained messages of clients. One more is delivered but not retained, and counted. What the caller itself retains
+    /// ([`Keep::Memory`](crate::Keep::Memory)) is bounded by the caller.
     pub retained_messages: usize,
     /// Their bytes.
     pub retained_bytes: u64,
@@ -49,8 +53,9 @@ pub struct Limits {
     pub keep_alive_s: Option<NonZeroU16>,
 }
 
-/// What becomes of a message for a session whose queue is full. Either way it is counted as
-/// [`Dropped::QueueFull`](crate::Dropped::QueueFull), and no other session that is connected waits for it or goes
+/// What becomes of a message for a session whose queue is full, or that would have to wait in memory where that is
+/// full. Either way it is counted as [`Dropped::QueueFull`](crate::Dropped::QueueFull) or
+/// [`Dropped::MemoryFull`](crate::Dropped::MemoryFull), and no other session that is connected waits for it or goes
 /// without, but for QoS 2 under `Refuse`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueuePolicy {

@@ -29,13 +29,17 @@ impl Broker {
     /// its new member the message is a new one: DUP is not set. What only the log has is read back for it.
     pub(crate) fn pass_on(&mut self, now: Now, slot: Slot, ending: bool, out: &mut dyn Sink) {
         let estate = self.estate(slot, ending, out);
-        for id in estate.unread {
-            load(&mut self.held, id, slot, out);
-        }
-        let mut passed = Vec::with_capacity(estate.heirs.len());
+        let count = estate.heirs.len();
+        let mut passed = Vec::with_capacity(count);
         for (delivery, heir) in estate.heirs {
             if self.bequeath(now, &delivery, heir, ending, out) {
                 passed.push(delivery.seq);
+            }
+        }
+        // What nobody takes stays in memory: more is not read where there is no room for it.
+        if passed.len() == count || self.held.has_memory_for_logged(0, self.limits.memory_bytes) {
+            for id in estate.unread {
+                load(&mut self.held, id, slot, out);
             }
         }
         let held = &self.held;
@@ -54,7 +58,7 @@ impl Broker {
     pub(crate) fn go_on_passing(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) {
         let ending = self.sessions.get(slot).is_departed();
         let unread = self.estate(slot, ending, out).unread;
-        if unread.iter().any(|id| self.held.is_loading(*id)) {
+        if unread.iter().any(|id| self.held.is_awaited_by(*id, slot)) {
             return;
         }
         self.pass_on(now, slot, ending, out);
@@ -70,7 +74,11 @@ impl Broker {
 
     fn estate(&mut self, slot: Slot, ending: bool, out: &dyn Sink) -> Estate {
         let Broker {
-            sessions, groups, held, ..
+            sessions,
+            groups,
+            held,
+            limits,
+            ..
         } = self;
         // What is kept for a session that lasts is not given to one that would keep it less well, while it lasts.
         let may_inherit = |member: &Member, delivery: &Delivery| {
@@ -86,17 +94,20 @@ impl Broker {
             })
         };
         let outgoing = &sessions.get(slot).outgoing;
+        let mut unread_bytes = 0;
         let may_leave = |delivery: &&Delivery| !(delivery.qos == QoS::ExactlyOnce && delivery.state == State::Sent);
         let mut estate = Estate::default();
         for delivery in outgoing.upcoming(outgoing.waiting_len()).filter(may_leave) {
             let (Some(id), Some(heir)) = (delivery.held, choose(delivery)) else {
                 continue;
             };
-            match held.get(id).body {
-                Some(_) => estate.heirs.push((delivery.clone(), heir)),
-                None => estate.unread.push(id),
+            if held.get(id).body.is_some() {
+                estate.heirs.push((delivery.clone(), heir));
+                continue;
             }
-            if estate.unread.len() == PASS_AHEAD {
+            estate.unread.push(id);
+            unread_bytes += held.get(id).len;
+            if estate.unread.len() == PASS_AHEAD || !held.has_memory_for_logged(unread_bytes, limits.memory_bytes) {
                 break;
             }
         }

@@ -8,6 +8,7 @@ use crate::held::{Held, NEVER_MS};
 use crate::ids::{HeldId, Slot};
 use crate::log::give_up;
 use crate::message::encode_body;
+use crate::session::Session;
 use crate::{Broker, Deadline, Dropped, Full, Keep, Message, Now, Position, Published, QueuePolicy, Record, Sink};
 
 /// A message on its way, and the copies that were made of it because somebody has to wait.
@@ -27,6 +28,11 @@ pub(crate) struct Passing<'a> {
 impl Passing<'_> {
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self.message.keep, Keep::Never { .. })
+    }
+
+    /// Bytes that it takes where it waits, but for its properties.
+    pub(crate) fn len(&self) -> usize {
+        self.message.publish.topic.len() + self.message.publish.payload.len()
     }
 }
 
@@ -61,9 +67,9 @@ impl Broker {
             unlogged: None,
         };
         self.number(&passing, fanout, out);
-        let promised = match fanout.is_refused {
-            true => Err(Dropped::QueueFull),
-            false => self
+        let promised = match fanout.refused {
+            Some(why) => Err(why),
+            None => self
                 .promise(now, &mut passing, fanout, out)
                 .map_err(|Full| Dropped::LogFull),
         };
@@ -132,8 +138,7 @@ impl Broker {
     /// Every delivery of QoS 1 and 2 gets its number in its session, unless that cannot take it; those that the log
     /// has to keep are put on its list.
     fn number(&mut self, passing: &Passing<'_>, fanout: &mut Fanout, out: &mut dyn Sink) {
-        let publish = passing.message.publish;
-        let len = publish.topic.len() + publish.payload.len();
+        let len = passing.len();
         for at in 0..fanout.matches.len() {
             let mut one = fanout.matches[at];
             if one.qos == QoS::AtMostOnce {
@@ -141,7 +146,10 @@ impl Broker {
             }
             if let Some(why) = self.refusal(one.slot, len, passing, fanout.source, out) {
                 let is_kept = fanout.source == Source::Leaver;
-                fanout.is_refused |= is_kept || why == Dropped::QueueFull && self.tells_publisher(passing);
+                let is_by_policy = matches!(why, Dropped::QueueFull | Dropped::MemoryFull);
+                if is_kept || is_by_policy && self.tells_publisher(passing) {
+                    fanout.refused = Some(why);
+                }
                 if !is_kept {
                     out.dropped(why);
                 }
@@ -189,8 +197,24 @@ impl Broker {
         }
         // What is inherited is counted already.
         let is_new = source == Source::Publisher;
-        let is_kept_out = is_new && self.held.bytes() + len as u64 > self.limits.kept_bytes;
-        is_kept_out.then_some(Dropped::TenantFull)
+        if is_new && self.held.bytes() + len as u64 > self.limits.kept_bytes {
+            return Some(Dropped::TenantFull);
+        }
+        let keep = passing.message.keep;
+        let is_new_in_memory = is_new || keep == Keep::Always;
+        let is_logged = keep == Keep::Always && session.is_persistent();
+        let is_kept_out = is_new_in_memory && !is_logged && !self.has_memory(session, len);
+        is_kept_out.then_some(Dropped::MemoryFull)
+    }
+
+    /// Whether a message may wait for this session in memory alone. A session that ends with its connection takes no
+    /// more than it leaves free (the dynamic thresholds of Choudhury and Hahne, 1998).
+    pub(crate) fn has_memory(&self, session: &Session, len: usize) -> bool {
+        let own = match session.is_persistent() {
+            true => 0,
+            false => session.outgoing.waiting_bytes(),
+        };
+        own + len as u64 <= self.held.free_memory(self.limits.memory_bytes)
     }
 
     /// One record for all persistent sessions; after what they are safe to get the message.
@@ -218,7 +242,9 @@ impl Broker {
 
     /// Whether a logged message is kept in memory as well: while there is room, and somebody needs it before long.
     fn stays_in_memory(&self, fanout: &Fanout) -> bool {
-        let has_room = self.held.memory_bytes() + fanout.body.len() as u64 <= self.limits.memory_bytes;
+        let has_room = self
+            .held
+            .has_memory_for_logged(fanout.body.len() as u32, self.limits.memory_bytes);
         let near = |slot| self.sessions.get(slot).outgoing.waiting_bytes() < self.limits.queue_memory_bytes;
         has_room && fanout.matches.iter().any(|one| one.logged && near(one.slot))
     }

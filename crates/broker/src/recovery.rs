@@ -209,6 +209,7 @@ impl Recovery {
         let expires_at_ms = Deadline::restored(self.now, expires);
         let held = Held {
             holders: 1,
+            is_retained: true,
             ..Held::logged(position, body_len, None, expires_at_ms)
         };
         let len = held.len;

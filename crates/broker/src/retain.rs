@@ -31,7 +31,11 @@ impl Broker {
         let position = self.log_retained(now, passing, &body, out)?;
         let held = Held::logged(position, body.len(), Some(body.into()), passing.expires_at_ms);
         let len = held.len;
-        let held = self.held.insert(Held { holders: 1, ..held });
+        let held = self.held.insert(Held {
+            holders: 1,
+            is_retained: true,
+            ..held
+        });
         let retained = Retained {
             held,
             qos: publish.qos,

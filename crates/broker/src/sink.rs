@@ -83,11 +83,13 @@ pub enum Dropped {
     RetainedFull,
     /// All messages that wait or are retained are at the bound on their bytes.
     TenantFull,
+    /// It would have to wait in memory alone, and that is at its bound for all sessions or for this one.
+    MemoryFull,
 }
 
 impl Dropped {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Dropped; 10] = [
+    pub const ALL: [Dropped; 11] = [
         Dropped::SlowReader,
         Dropped::Offline,
         Dropped::QueueFull,
@@ -98,6 +100,7 @@ impl Dropped {
         Dropped::SessionEnded,
         Dropped::RetainedFull,
         Dropped::TenantFull,
+        Dropped::MemoryFull,
     ];
 
     /// The reason as a metric's label.
@@ -113,6 +116,7 @@ impl Dropped {
             Dropped::SessionEnded => "session_ended",
             Dropped::RetainedFull => "retained_full",
             Dropped::TenantFull => "tenant_full",
+            Dropped::MemoryFull => "memory_full",
         }
     }
 }

@@ -3,6 +3,7 @@
 mod delivery;
 mod limits;
 mod log;
+mod memory;
 mod outside;
 mod retained;
 mod sessions;

@@ -79,6 +79,8 @@ pub(crate) struct Reference {
     pub(crate) groups: BTreeMap<(&'static str, u64), GroupOwed>,
     /// Queues are short: what nobody can be told of, because it has no publisher, is dropped at their bound.
     pub(crate) is_narrow: bool,
+    /// What waits in memory alone may have no room there.
+    pub(crate) is_short_of_memory: bool,
     /// What a subscription to each filter counts as.
     pub(crate) bytes_of: BTreeMap<&'static str, u64>,
 }
@@ -124,7 +126,9 @@ impl Reference {
             let Some(owed) = session.expect(*client, message) else {
                 continue;
             };
-            let is_dropped = self.is_narrow && message.from.is_none();
+            // What the log does not have waits in memory.
+            let is_bounded = self.is_narrow || self.is_short_of_memory && session.expiry_s == 0;
+            let is_dropped = is_bounded && message.from.is_none();
             let is_certain = owed.qos > QoS::AtMostOnce && !refused && !is_dropped && message.expires_at_ms.is_none();
             let certain = is_certain && !message.is_transient && (conn.is_some() || session.expiry_s > 0);
             let only_on = message.is_transient.then_some(conn.unwrap_or(0));

@@ -58,11 +58,12 @@ impl Run {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let is_narrow = rng.one_in(3);
+        let memory_bytes = rng.pick(&[0, 60, 1 << 20]);
         let limits = Limits {
             queue_messages: if is_narrow { 3 } else { usize::MAX },
             queue_policy: QueuePolicy::Refuse,
             in_flight: NonZeroU16::new(1 + rng.below(8) as u16).expect("not zero"),
-            memory_bytes: rng.pick(&[0, 60, 1 << 20]),
+            memory_bytes,
             queue_memory_bytes: rng.pick(&[1, 40, 1 << 20]),
             subscription_bytes: rng.pick(&[4_000, u64::MAX]),
             ..Limits::default()
@@ -90,6 +91,7 @@ impl Run {
             clients: clients.into(),
             reference: Reference {
                 is_narrow,
+                is_short_of_memory: memory_bytes < 1 << 20,
                 bytes_of: bytes_of_filters(),
                 ..Reference::default()
             },
