@@ -10,7 +10,6 @@ use store::Kind;
 use super::Shard;
 use super::connection::{Admitted, Connection};
 use super::journal::Entry;
-use super::link::Arrived;
 use super::tenant::Tenant;
 use crate::acl;
 use crate::refused::Refused;
@@ -72,9 +71,7 @@ impl Shard {
         if let Some(connection) = self.connections.get_mut(conn) {
             let arrived = connection.link.take_early(early, &mut buffer);
             self.take(now, conn, &buffer);
-            if arrived == Arrived::End {
-                self.connections.list(conn);
-            }
+            self.follow_link(now, conn, arrived);
         }
         buffer.clear();
         self.buffer = buffer;

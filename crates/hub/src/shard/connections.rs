@@ -7,12 +7,16 @@ use broker::{ConnId, Position};
 use mqtt::{Packet, Publish, ReasonCode};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use super::connection::{Connection, Phase, Pool};
+use super::connection::{Connection, Phase, Pool, ROOM_BYTES};
 
 /// Epoll's word for the shard's own wake-ups; no [`ConnId`] has this value.
 pub(crate) const INBOX: u64 = u64::MAX;
 /// Epoll's word for news of the log.
 pub(crate) const LOG: u64 = u64::MAX - 1;
+
+/// Bytes to a connection beyond which it is not read until its client has read some. Forwarded messages end at
+/// [`ROOM_BYTES`]: what comes on top are answers to what the client goes on sending.
+const UNSENT_MAX_BYTES: usize = 2 * ROOM_BYTES;
 
 /// A slot is used again, its id never: the upper half of a [`ConnId`] counts the slot's owners.
 struct Slot {
@@ -29,7 +33,7 @@ pub(crate) struct Connections {
     first: Vec<ConnId>,
     /// Connections with anything to write at the end of the turn.
     listed: Vec<ConnId>,
-    /// Who waits for which position of the log, in the order of positions.
+    /// Who waits for which position of the log, in the order of positions; some may no longer wait.
     waiting: VecDeque<(Position, ConnId)>,
     /// Connections that end, and when at the latest; deadlines grow.
     ending: VecDeque<(u64, ConnId)>,
@@ -136,11 +140,23 @@ impl Connections {
         let Some(connection) = lookup(&mut self.slots, id) else {
             return;
         };
-        if connection.reply(packet, after, self.durable, &mut self.pool) {
-            self.waiting.push_back((after, id));
-        } else {
+        let is_held = connection.reply(packet, after, self.durable, &mut self.pool);
+        // One that is held back is listed too: it is to be read no more.
+        if !is_held || connection.is_held_back() {
             list(&mut self.listed, connection, id);
         }
+        if is_held && after > self.durable {
+            self.wait_for(after, id);
+        }
+    }
+
+    fn wait_for(&mut self, after: Position, id: ConnId) {
+        let is_last = self.waiting.back().is_none_or(|(last, _)| *last <= after);
+        let at = match is_last {
+            true => self.waiting.len(),
+            false => self.waiting.partition_point(|(other, _)| *other <= after),
+        };
+        self.waiting.insert(at, (after, id));
     }
 
     /// Ends a connection once what was written before has gone out, or at `deadline_ms` if its peer does not read.
@@ -156,14 +172,13 @@ impl Connections {
         list(&mut self.listed, connection, id);
     }
 
-    /// Forgets the ending connections whose time is over.
-    pub(crate) fn expire(&mut self, now_ms: u64) {
-        while let Some((_, id)) = self.ending.pop_front_if(|(deadline_ms, _)| *deadline_ms <= now_ms) {
-            self.remove(id);
-        }
+    /// An ending connection whose time is over.
+    pub(crate) fn next_expired(&mut self, now_ms: u64) -> Option<ConnId> {
+        let (_, id) = self.ending.pop_front_if(|(deadline_ms, _)| *deadline_ms <= now_ms)?;
+        Some(id)
     }
 
-    /// When [`Connections::expire`] has something to do.
+    /// When [`Connections::next_expired`] has something to say.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         self.ending.front().map(|(deadline_ms, _)| *deadline_ms)
     }
@@ -173,6 +188,16 @@ impl Connections {
         if let Some(connection) = lookup(&mut self.slots, id) {
             list(&mut self.listed, connection, id);
         }
+    }
+
+    /// Whether any reply may wait for the log.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether anything is left to be written at the end of the next turn.
+    pub(crate) fn has_listed(&self) -> bool {
+        !self.first.is_empty() || !self.listed.is_empty()
     }
 
     /// All up to `durable` is safe: frees the replies that waited for it.
@@ -244,7 +269,10 @@ impl Connections {
 
 /// Tells epoll what is awaited of the socket, where that changed.
 fn watch(epoll: &OwnedFd, connection: &mut Connection, id: ConnId) {
-    let reads = connection.is_read() && !connection.is_held_back() && !connection.is_paused;
+    let reads = connection.is_read()
+        && !connection.is_held_back()
+        && !connection.is_paused
+        && connection.link.unsent_bytes() < UNSENT_MAX_BYTES;
     let mut flags = EventFlags::empty();
     flags.set(EventFlags::IN, reads);
     flags.set(EventFlags::OUT, connection.link.is_blocked());

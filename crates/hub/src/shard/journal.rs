@@ -162,10 +162,11 @@ impl Journal {
         self.ask();
     }
 
-    /// Asks for as many of the waiting reads as the log takes.
+    /// Asks for as many of the waiting reads as the log takes, but for those that nobody waits for any more.
     pub(crate) fn ask(&mut self) {
         while let Some(position) = self.to_load.front() {
-            if !self.log.load(store::Position(position.0)) {
+            let is_wanted = self.loading.contains_key(position);
+            if is_wanted && !self.log.load(store::Position(position.0)) {
                 return;
             }
             self.to_load.pop_front();

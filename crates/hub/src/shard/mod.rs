@@ -155,14 +155,23 @@ impl Shard {
             }
         }
         self.do_what_is_due(now);
+        self.free_replies();
         self.flush(now);
         self.journal.log().submit();
     }
 
+    /// Frees the replies whose records were taken back before the replies came: no commit will tell of them.
+    fn free_replies(&mut self) {
+        if self.connections.is_waiting() {
+            self.connections.advance(self.journal.durable());
+        }
+    }
+
     /// A socket is ready: reads it; what can be written is written at the end of the turn.
     fn serve(&mut self, now: Now, conn: ConnId, flags: EventFlags) {
-        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-            self.read(now, conn);
+        let has_ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        if has_ended || flags.contains(EventFlags::IN) {
+            self.read(now, conn, has_ended);
         }
         if flags.contains(EventFlags::OUT) {
             self.connections.list(conn);
@@ -245,13 +254,20 @@ impl Shard {
     }
 
     fn do_what_is_due(&mut self, now: Now) {
-        self.connections.expire(now.monotonic_ms);
+        while let Some(conn) = self.connections.next_expired(now.monotonic_ms) {
+            self.lose(now, conn, Phase::Ending);
+        }
         self.call_log.report(now.monotonic_ms);
         if now.monotonic_ms < self.next_due_ms {
             return;
         }
         self.next_due_ms = u64::MAX;
         for number in 0..self.tenants.len() as u32 {
+            let due_ms = self.tenants[number as usize].next_deadline_ms();
+            if due_ms > now.monotonic_ms {
+                self.next_due_ms = self.next_due_ms.min(due_ms);
+                continue;
+            }
             self.resume(now, number);
             self.with_tenant(now, number, |tenant, turn| {
                 tenant.broker.tick(turn.now, turn);
@@ -262,6 +278,9 @@ impl Shard {
     }
 
     fn timeout_ms(&self) -> Option<u64> {
+        if self.connections.has_listed() {
+            return Some(0);
+        }
         let due = [
             Some(self.next_due_ms),
             self.connections.next_deadline_ms(),
@@ -273,7 +292,7 @@ impl Shard {
     }
 
     /// Writes what the turn has for each connection. Connections that have room again may get more from the broker,
-    /// which is written in a second pass; what is left after that waits for the socket.
+    /// which is written in a second pass; what that makes room for is written in the next turn, which follows at once.
     fn flush(&mut self, now: Now) {
         let (mut gone, mut drained) = (Vec::new(), Vec::new());
         for _ in 0..2 {

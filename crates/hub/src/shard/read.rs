@@ -17,10 +17,15 @@ const READ_PACED_BYTES: usize = 4 * 1024;
 
 impl Shard {
     /// Reads a ready socket once and serves the packets that are complete with it.
-    pub(super) fn read(&mut self, now: Now, conn: ConnId) {
-        let Some(connection) = self.connections.get_mut(conn).filter(|connection| connection.is_read()) else {
-            return self.connections.remove(conn);
+    pub(super) fn read(&mut self, now: Now, conn: ConnId, has_ended: bool) {
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return;
         };
+        if !connection.is_read() {
+            // What still has to go out to it goes out, unless nobody is there any more.
+            let phase = connection.phase;
+            return if has_ended { self.lose(now, conn, phase) };
+        }
         if connection.is_paused {
             return;
         }
