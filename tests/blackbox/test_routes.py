@@ -140,6 +140,55 @@ def test_a_mistake_is_named_with_file_line_field_and_what_would_be_right(own, wa
     assert own.run("get", "routes").stdout.count("\n") <= 1
 
 
+DEVICE = """\
+apiVersion: selvedge.dev/v1
+kind: Device
+metadata: {name: NAME}
+spec:
+  desired: {DESIRED}
+"""
+
+
+def manifest(name: str, desired: str) -> str:
+    """Of a device of which this is desired."""
+    return DEVICE.replace("NAME", name).replace("DESIRED", desired)
+
+
+def desired_of(own, name: str) -> dict:
+    """As the twin has it."""
+    return json.loads(own.run("twin", "get", name).stdout)["desired"]
+
+
+REFUSED = [("$meta: 1", '"$meta" cannot be set'), ("$version: 7, interval_s: 5", "the desired state is at version 1")]
+
+
+@pytest.mark.parametrize(("desired", "why"), REFUSED)
+def test_of_a_file_with_a_desired_state_that_cannot_be_nothing_is_applied(own, desired, why):
+    """The first device of the file stays as it was, and so does one that has been there before."""
+    own.run("device", "add", "pump-7", "pump-8", "--trusted-certificate")
+    own.run("twin", "set", "pump-8", '{"interval_s": 10}')
+    done = apply(own, manifest("pump-7", "interval_s: 5") + "---\n" + manifest("pump-8", desired), check=False)
+    assert done.returncode == 1
+    assert "manifest.yaml:11: spec.desired: " in done.stderr and why in done.stderr, done.stderr
+    assert done.stderr.endswith("   (nothing was applied)\n")
+    assert "interval_s" not in desired_of(own, "pump-7")
+    assert desired_of(own, "pump-8")["interval_s"] == 10
+
+
+def test_what_is_desired_in_a_file_and_was_changed_beside_it_is_applied_again(own):
+    """A manifest is compared with what is so; what it does not name is left to others."""
+    own.run("device", "add", "pump-7", "--trusted-certificate")
+    file = manifest("pump-7", "interval_s: 10, mode: {day: low}")
+    apply(own, file)
+    own.run("twin", "set", "pump-7", '{"other": 1, "mode": {"night": "off"}}')
+    assert apply(own, file).stdout == "= Device/pump-7 unchanged\n"
+    own.run("twin", "set", "pump-7", '{"interval_s": 20, "mode": {"day": null}}')
+    said = apply(own, file).stdout
+    assert "interval_s" in said and "day" in said and "unchanged" not in said
+    expected = {"interval_s": 10, "mode": {"day": "low", "night": "off"}, "other": 1, "$version": 4}
+    assert desired_of(own, "pump-7") == expected
+
+
 def test_a_route_survives_a_kill(own, client):
     """Applied is applied."""
     apply(own, ALARM)

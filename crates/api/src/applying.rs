@@ -7,9 +7,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use identity::{ClientKind, ClientName};
-use manifest::{Change, Device, Document, Errors, Resource, Route};
+use manifest::{Change, Device, Document, Error, Errors, Resource, Route};
 use route::{CompiledRoute, MAX_ROUTES};
 
+use crate::applying_desired::{as_it_is, check_desired};
 use crate::clients;
 use crate::desk::Desk;
 use crate::twins;
@@ -18,11 +19,10 @@ use crate::wrong::{Done, Wrong};
 
 /// `POST /v1/apply`.
 pub(crate) async fn apply(State(desk): State<Arc<Desk>>, Json(request): Json<Apply>) -> Done<Json<Applied>> {
-    let documents = manifest::parse(&request.file, &request.text).map_err(|errors| refused(&errors))?;
     let _turn = desk.applying.lock().await;
-    check(&desk, &documents).await?;
-    let after: Vec<Resource> = documents.into_iter().map(|document| document.resource).collect();
-    let before = before(&desk, &after).await?;
+    let (before, after) = plan(&desk, &request)
+        .await
+        .map_err(|wrong| wrong.noting("nothing was applied"))?;
     let changes = manifest::diff(&before, &after);
     let changed: BTreeSet<&str> = changes.iter().map(title).collect();
     let (new, same): (Vec<&Resource>, Vec<&Resource>) =
@@ -32,9 +32,28 @@ pub(crate) async fn apply(State(desk): State<Arc<Desk>>, Json(request): Json<App
         unchanged: same.iter().map(|resource| resource.title()).collect(),
     };
     if !request.is_dry_run {
-        enact(&desk, &before, &new).await?;
+        let mut done = Vec::new();
+        enact(&desk, &before, &new, &mut done)
+            .await
+            .map_err(|wrong| wrong.noting(&so_far(&done)))?;
     }
     Ok(Json(applied))
+}
+
+/// What of the file is there already, and what shall be; nothing is changed.
+async fn plan(desk: &Desk, request: &Apply) -> Done<(Vec<Resource>, Vec<Resource>)> {
+    let documents = manifest::parse(&request.file, &request.text).map_err(|errors| refused(&errors))?;
+    check(desk, &documents).await?;
+    let after: Vec<Resource> = documents.into_iter().map(|document| document.resource).collect();
+    Ok((before(desk, &after).await?, after))
+}
+
+/// Of a file that was refused while it was enacted.
+fn so_far(done: &[String]) -> String {
+    match done {
+        [] => "nothing was applied before that".to_owned(),
+        done => format!("applied before that: {}", done.join(", ")),
+    }
 }
 
 fn refused(errors: &Errors) -> Wrong {
@@ -70,10 +89,7 @@ async fn check(desk: &Desk, documents: &[Document]) -> Done<()> {
                     .extend(error.map(|error| document.error(&error.path, error.offset, error.message)));
             }
             Resource::Device(device) => {
-                let error = check_device(desk, device).await.err();
-                errors
-                    .0
-                    .extend(error.map(|message| document.error("metadata.name", 0, message)));
+                errors.0.extend(check_device(desk, document, device).await?);
             }
         }
     }
@@ -86,10 +102,22 @@ async fn check(desk: &Desk, documents: &[Document]) -> Done<()> {
 }
 
 /// A manifest holds no credentials, so it can add no device that could connect.
-async fn check_device(desk: &Desk, device: &Device) -> Result<(), String> {
-    let name = ClientName::new(&device.tenant, &device.name).map_err(|error| error.to_string())?;
-    let found = clients::find(desk, &name, ClientKind::Device).await;
-    found.map(drop).map_err(|wrong| wrong.message().to_owned())
+async fn check_device(desk: &Desk, document: &Document, device: &Device) -> Done<Option<Error>> {
+    let name = match find_device(desk, device).await {
+        Ok(name) => name,
+        Err(wrong) => return Ok(Some(document.error("metadata.name", 0, wrong.message().to_owned()))),
+    };
+    let Some(desired) = &device.desired else {
+        return Ok(None);
+    };
+    let refusal = check_desired(desk, &name, desired).await?;
+    Ok(refusal.map(|message| document.error("spec.desired", 0, message)))
+}
+
+async fn find_device(desk: &Desk, device: &Device) -> Done<ClientName> {
+    let name = ClientName::new(&device.tenant, &device.name)?;
+    clients::find(desk, &name, ClientKind::Device).await?;
+    Ok(name)
 }
 
 fn check_room(desk: &Desk, documents: &[Document], errors: &mut Errors) {
@@ -129,7 +157,8 @@ async fn before(desk: &Desk, after: &[Resource]) -> Done<Vec<Resource>> {
     Ok(before)
 }
 
-/// A device's manifest with the labels that the device really has, as far as the old and the new speak of them.
+/// A device's manifest with the labels that the device really has, as far as the old and the new speak of them, and
+/// what is really desired of it, as far as the new one does.
 async fn present(desk: &Desk, kept: Device, new: &Device) -> Done<Device> {
     let name = ClientName::new(&kept.tenant, &kept.name)?;
     let (client, _) = clients::find(desk, &name, ClientKind::Device).await?;
@@ -137,20 +166,29 @@ async fn present(desk: &Desk, kept: Device, new: &Device) -> Done<Device> {
     let labels = client.labels.into_iter().filter(|(label, _)| is_spoken_of(label));
     Ok(Device {
         labels: labels.collect(),
+        desired: match &new.desired {
+            Some(desired) => Some(as_it_is(desk, &name, desired).await?),
+            None => kept.desired,
+        },
         ..kept
     })
 }
 
-/// Makes it so. What can be refused comes first; the files say what is so, and the hub follows them.
-async fn enact(desk: &Desk, before: &[Resource], new: &[&Resource]) -> Done<()> {
+/// Makes it so, and says in `done` what is. What can be refused comes first; the files say what is so, and the hub
+/// follows them.
+async fn enact(desk: &Desk, before: &[Resource], new: &[&Resource], done: &mut Vec<String>) -> Done<()> {
     for resource in new {
         if let Resource::Device(device) = resource {
             let old = before.iter().find(|old| old.same_as(resource));
             enact_device(desk, old, device).await?;
+            done.push(resource.title());
         }
     }
     for resource in new {
         desk.manifests.put(resource).await?;
+        if let Resource::Route(_) = resource {
+            done.push(resource.title());
+        }
     }
     let tenants: BTreeSet<&str> = new
         .iter()
@@ -165,7 +203,8 @@ async fn enact(desk: &Desk, before: &[Resource], new: &[&Resource]) -> Done<()> 
 
 async fn enact_device(desk: &Desk, old: Option<&Resource>, device: &Device) -> Done<()> {
     let name = ClientName::new(&device.tenant, &device.name)?;
-    if let Some(desired) = &device.desired {
+    let is_as_before = matches!(old, Some(Resource::Device(old)) if old.desired == device.desired);
+    if let Some(desired) = device.desired.as_ref().filter(|_| !is_as_before) {
         let patch = serde_json::to_vec(desired).expect("JSON values are JSON");
         let answer = twins::set_desired(desk, &name, patch).await?;
         if answer["status"] != 200 {

@@ -6,6 +6,7 @@
 //! own on the data directory, so a command is the same for both.
 
 mod applying;
+mod applying_desired;
 mod calling;
 mod client;
 mod clients;

@@ -26,6 +26,12 @@ impl Wrong {
         &self.message
     }
 
+    /// With a remark behind it.
+    pub(crate) fn noting(mut self, remark: &str) -> Self {
+        self.message += &format!("   ({remark})");
+        self
+    }
+
     /// 400: the request itself is at fault.
     pub(crate) fn request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)

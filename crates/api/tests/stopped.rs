@@ -219,15 +219,29 @@ async fn of_a_file_with_a_mistake_nothing_is_applied() {
         .unwrap_err();
     assert_eq!(
         refused,
-        "a.yaml:11: metadata.name: no device \"pump-7\"; add it: selvedge device add pump-7"
+        "a.yaml:11: metadata.name: no device \"pump-7\"; add it: selvedge device add pump-7   (nothing was applied)"
     );
     assert!(routes(&client).await.is_empty());
     let namespace = ROUTE.replace("water-alarm}", "water-alarm, namespace: defualt}");
     let refused = apply(&client, &namespace, false).await.unwrap_err();
     assert_eq!(
         refused,
-        "a.yaml:3: metadata.namespace: no tenant \"defualt\"; did you mean \"default\"?"
+        "a.yaml:3: metadata.namespace: no tenant \"defualt\"; did you mean \"default\"?   (nothing was applied)"
     );
+}
+
+#[tokio::test]
+async fn of_a_file_that_fails_half_way_it_is_said_what_was_applied() {
+    let data = tempfile::tempdir().unwrap();
+    let client = open(data.path()).await;
+    add(&client, "pump-7").await;
+    // Stands where the file of the route is written before it gets its name.
+    std::fs::create_dir_all(data.path().join("manifests/default/Route/water-alarm.new")).unwrap();
+    let device = "apiVersion: selvedge.dev/v1\nkind: Device\nmetadata: {name: pump-7}\nspec: {labels: {a: b}}\n";
+    let failed = apply(&client, &format!("{ROUTE}---\n{device}"), false)
+        .await
+        .unwrap_err();
+    assert!(failed.ends_with("   (applied before that: Device/pump-7)"), "{failed}");
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
-use api::Applied;
+use anyhow::Context;
+use api::{Applied, Client};
 use clap::Args;
 
 use super::Where;
@@ -32,10 +32,8 @@ impl Apply {
             text: self.read().with_context(|| self.file.display().to_string())?,
             is_dry_run: self.dry_run,
         };
-        let applied: Applied = self.edge.ask(true, async |client| {
-            let applied = client.post("/v1/apply", &request).await;
-            applied.map_err(|error| anyhow!("{error}   (nothing was applied)"))
-        })?;
+        let apply = async |client: &Client| Ok(client.post("/v1/apply", &request).await?);
+        let applied: Applied = self.edge.ask(true, apply)?;
         self.output.show(&applied, text);
         Ok(())
     }
