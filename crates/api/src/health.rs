@@ -31,11 +31,14 @@ pub(crate) async fn ready(State(desk): State<Arc<Desk>>) -> (StatusCode, &'stati
         Some(shards) if shards.iter().any(|shard| shard.log_has_stopped) => {
             unready("the log has stopped after a failed write; nothing further is made durable\n")
         }
+        Some(shards) if shards.iter().any(|shard| shard.log.full) => {
+            unready("the log is full; nothing further is kept until there is room\n")
+        }
         Some(_) => (StatusCode::OK, "ready\n"),
     }
 }
 
 async fn observe(desk: &Desk) -> Option<Vec<Observation>> {
     let hub = desk.running_hub()?;
-    tokio::time::timeout(PATIENCE, hub.observe()).await.ok()
+    tokio::time::timeout(PATIENCE, hub.observe()).await.ok()?
 }

@@ -13,12 +13,12 @@ use crate::page::MetricsPage;
 use crate::process;
 use crate::routes::routes_of;
 use crate::types::RouteInfo;
-use crate::wrong::Done;
+use crate::wrong::{Done, Wrong};
 
 /// `GET /metrics`, in the text format of Prometheus.
 pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResponse> {
     let hub = desk.hub().await?;
-    let shards = hub.observe().await;
+    let shards = hub.observe().await.ok_or_else(Wrong::no_answer)?;
     let mut routes = Vec::new();
     for tenant in shards.iter().flat_map(|shard| &shard.tenants) {
         routes.extend(routes_of(&desk, &tenant.name).await?);

@@ -114,9 +114,9 @@ fn with_changes(what: &str, changes: &QuotaChanges) -> String {
     what.to_owned() + &named.collect::<String>()
 }
 
-/// What every tenant uses now; `None` where no edge runs.
+/// What every tenant uses now; `None` where no edge runs, or where it stops.
 async fn uses(desk: &Desk) -> Option<Vec<hub::TenantFigures>> {
-    let shards = desk.running_hub()?.observe().await;
+    let shards = desk.running_hub()?.observe().await?;
     Some(shards.into_iter().flat_map(|shard| shard.tenants).collect())
 }
 

@@ -148,7 +148,7 @@ impl Hub {
             threads.push(
                 std::thread::Builder::new()
                     .name(format!("shard-{number}"))
-                    .spawn(move || shard.run())?,
+                    .spawn(move || or_end_the_process(|| shard.run()))?,
             );
             shards.push(inbox);
         }
@@ -193,16 +193,15 @@ impl Hub {
         Ok(())
     }
 
-    /// Figures of every shard.
-    pub async fn observe(&self) -> Vec<Observation> {
+    /// Figures of every shard; `None` once one of them has ended.
+    pub async fn observe(&self) -> Option<Vec<Observation>> {
         let mut observations = Vec::new();
         for shard in &self.shards {
             let (answer, observation) = oneshot::channel();
-            if shard.send(Order::Observe(answer)).await.is_ok() {
-                observations.extend(observation.await);
-            }
+            shard.send(Order::Observe(answer)).await.ok()?;
+            observations.push(observation.await.ok()?);
         }
-        observations
+        Some(observations)
     }
 
     /// Figures of the doors.
@@ -336,16 +335,29 @@ impl Hub {
             let _ = shard.send(Order::Stop).await;
         }
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let joined = tokio::task::spawn_blocking(move || threads.into_iter().try_for_each(|thread| thread.join()));
-        if !matches!(joined.await, Ok(Ok(()))) {
-            tracing::error!("a shard panicked");
-        }
+        // One that panicked would have ended the process.
+        let _ = tokio::task::spawn_blocking(move || threads.into_iter().try_for_each(|thread| thread.join())).await;
         // Ends with the last shard; only a second stop finds that it has ended before.
         let mut call_keeper = self.call_keeper.lock().await;
         if !call_keeper.is_finished() {
             let _ = (&mut *call_keeper).await;
         }
     }
+}
+
+/// Runs a shard. Without one of them its tenants would be locked out of a process that seems well; whoever watches over
+/// the process starts it anew, and the logs bring all shards back.
+fn or_end_the_process(run: impl FnOnce()) {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                std::process::abort();
+            }
+        }
+    }
+    let _bomb = Bomb;
+    run();
 }
 
 /// The number of shards that wrote the logs in `data`; `None` if there are none yet.
@@ -356,4 +368,28 @@ pub fn shards_in(data: &Path) -> Option<usize> {
 
 fn log_directory(data: &Path, shard: usize) -> PathBuf {
     data.join(format!("log-{shard}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Set in the process that shall end.
+    const DOOMED: &str = "SELVEDGE_TEST_SHARD_PANICS";
+
+    #[test]
+    fn a_shard_that_panics_ends_the_process() {
+        if std::env::var_os(DOOMED).is_some() {
+            let shard = std::thread::spawn(|| or_end_the_process(|| panic!("a fault of the shard")));
+            let _ = shard.join();
+            return;
+        }
+        let mut doomed = Command::new(std::env::current_exe().unwrap());
+        doomed.args(["--exact", "hub::tests::a_shard_that_panics_ends_the_process"]);
+        let ended = doomed.env(DOOMED, "1").output().unwrap();
+        assert_eq!(ended.status.signal(), Some(6), "{ended:?}");
+    }
 }
