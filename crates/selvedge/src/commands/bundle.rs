@@ -16,10 +16,13 @@ use super::{Where, check};
 /// Bytes of the end of the audit log.
 const AUDIT_TAIL_BYTES: u64 = 256 * 1024;
 
+/// The file that says how the edge is configured.
+const CONFIGURATION: &str = "configuration.toml";
+
 /// What a running edge is asked, and the file that its answer becomes.
 const ASKED: [(&str, &str); 5] = [
     ("/v1/edge", "edge.json"),
-    ("/v1/configuration", "configuration.toml"),
+    ("/v1/configuration", CONFIGURATION),
     ("/v1/log", "log.txt"),
     ("/metrics", "metrics.txt"),
     ("/readyz", "ready.txt"),
@@ -30,6 +33,9 @@ pub(crate) struct SupportBundle {
     /// The file to write
     #[arg(long, value_name = "FILE", default_value = "selvedge-support.tar.gz")]
     output: PathBuf,
+    /// Configuration file of an edge that does not run; one that does says itself how it is configured
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     edge: Where,
 }
@@ -45,14 +51,38 @@ impl SupportBundle {
                 tail(&self.edge.data.join("audit.log")).unwrap_or_default(),
             ),
         ];
-        files.extend(self.ask_edge()?);
+        let asked = self.ask_edge()?;
+        let is_running = !asked.is_empty();
+        files.extend(asked);
+        if let Some(config) = self.config.as_ref().filter(|_| !is_running) {
+            let text = std::fs::read(config).with_context(|| config.display().to_string())?;
+            files.push((CONFIGURATION.to_owned(), text));
+        }
         pack(&self.output, &files).with_context(|| self.output.display().to_string())?;
         println!("{} written, with", self.output.display());
         for (name, content) in &files {
             println!("  {name}   {} B", content.len());
         }
         println!("It has no passwords, tokens or keys; client names and addresses are in it.");
+        if !is_running {
+            println!("{}", self.missing());
+        }
         Ok(())
+    }
+
+    /// What only a running edge could have said.
+    fn missing(&self) -> String {
+        let is_missing = |name: &&str| *name != CONFIGURATION || self.config.is_none();
+        let names: Vec<&str> = ASKED.iter().map(|(_, name)| *name).filter(is_missing).collect();
+        let hint = match self.config {
+            Some(_) => "",
+            None => "; name the configuration file with --config FILE",
+        };
+        format!(
+            "No edge runs on {}, so it lacks {}{hint}. Add the end of what the edge wrote to standard error.",
+            self.edge.data.display(),
+            names.join(", ")
+        )
     }
 
     fn ask_edge(&self) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
