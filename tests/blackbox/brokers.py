@@ -113,13 +113,13 @@ class Broker:
             time.sleep(0.005)  # A port gives no event before it listens.
         return self
 
-    def spawn(self) -> None:
+    def spawn(self, stderr: int = subprocess.STDOUT) -> None:
         """Starts it and waits for nothing."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=stderr,
                 stdin=subprocess.DEVNULL,
                 cwd=self.directory,
                 env=ENVIRONMENT | self.settings.environment,
@@ -170,6 +170,14 @@ class Broker:
     def alive(self) -> bool:
         """Whether it still runs."""
         return self.process.poll() is None
+
+    def said(self, words: str) -> str:
+        """Its log, once these words are in it: a thread of its own writes there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while words not in self.log.read_text():
+            assert time.monotonic() < deadline, f"{words!r} is not in the log:\n{self.tail()}"
+            time.sleep(0.02)  # A file gives no event when it grows.
+        return self.log.read_text()
 
     def tail(self, lines: int = 60) -> str:
         """The end of its log."""

@@ -24,7 +24,7 @@ def within(count: int) -> dict[str, list[str]]:
 
 def told(own) -> tuple[int, int]:
     """The connections, and those without a CONNECT, that the broker said it is held to."""
-    (line,) = [line for line in own.log.read_text().splitlines() if "file descriptors" in line]
+    (line,) = [line for line in own.said("file descriptors").splitlines() if "file descriptors" in line]
     assert "WARN" in line and f"may have {ALLOWED}" in line and "LimitNOFILE=" in line and "ulimit -n" in line, line
     found = re.search(r"held to (\d+) and (\d+)", line)
     return int(found[1]), int(found[2])

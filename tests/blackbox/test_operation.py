@@ -1,5 +1,7 @@
 """Running it: graceful stop, reload, health and metrics, messages on the command line."""
 
+import contextlib
+import os
 import re
 import signal
 import socket
@@ -305,6 +307,108 @@ def test_check_fails_where_another_program_has_the_port(tmp_path):
     assert done.returncode == 1
     (failed,) = [line for line in done.stdout.splitlines() if line.startswith("fail")]
     assert f"{address}: in use by another program" in failed and "--mqtt" in failed
+
+
+@pytest.fixture
+def full_pipe():
+    """The end for writing of a pipe that holds as much as it can, and that nobody reads."""
+    unread, full = os.pipe()
+    os.set_blocking(full, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(full, bytes(65_536))
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(full, b"x")
+    os.set_blocking(full, True)
+    yield full
+    os.close(full)
+    os.close(unread)
+
+
+@pytest.mark.needs("--http", "device")
+def test_a_log_that_nobody_reads_stops_nobody(start, dial, full_pipe):
+    """Its standard error is a pipe that is full from the start; refused logins are in the log."""
+    own = start(begin=False, anonymous=False, http=True)
+    own.spawn(stderr=full_pipe)
+    own.said("ready")
+    account = add(own, "device", "pump-7")
+    for number in range(10):
+        refused = dial(to=own).send(wire.connect("x", user=f"{number}" + "x" * 12_000, password=b"wrong"))
+        assert refused.verdict() == 0x86
+    dial(to=own).open("pump", user=account.user, password=account.password.encode()).ping()
+    own.signal(signal.SIGHUP)
+    dial(to=own).open("pump", user=account.user, password=account.password.encode()).ping()
+    assert "selvedge_process_log_lines_lost_total 0\n" in get(own, "/metrics")[1]
+    own.signal(signal.SIGTERM)
+    assert own.process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.needs("--http")
+def test_an_edge_whose_log_is_full_is_not_ready(start, dial):
+    """It lives, but cannot keep promises; once there is room, it is ready again."""
+    log = "[store]\nsegment_bytes = 65536\npending_bytes = 32768\nlimit_bytes = 262144\ngarbage_bytes = 65536\n"
+    own = start(http=True, configuration=log, arguments=["--shards", "1"])
+    lasting = {"clean": False, "properties": [("session_expiry_interval", 600)]}
+    away = dial(to=own).open("away", **lasting)
+    away.subscribe([("a", 1)])
+    away.leave()
+    assert get(own, "/readyz")[0] == 200
+    writer = dial(to=own).open("writer")
+    for _ in range(40):
+        writer.publish("a", bytes(10_000), qos=1, packet_id=1)
+        if writer.expect(Kind.PUBACK).reason:
+            break
+    status, why = get(own, "/readyz")
+    assert status == 503 and "full" in why
+    assert get(own, "/healthz")[0] == 200
+    dial(to=own).open("away").ping()
+    deadline = time.monotonic() + PATIENCE_S
+    while get(own, "/readyz")[0] != 200:
+        assert time.monotonic() < deadline, "still full"
+        time.sleep(0.02)  # Nothing tells when the log has been emptied.
+
+
+START_MISTAKES = [
+    ("[limits]\nconnections = 0\n", "selvedge.toml:2: limits.connections is 0; it must be at least 1"),
+    ("[store]\nsegment_bytes = 10\n", "selvedge.toml:2: store.segment_bytes is 10; it must be from 64 KiB to 1 GiB"),
+    ('[listen]\nmqtt = ["localhost:1883"]\n', 'selvedge.toml:2: "localhost:1883" is no address'),
+    ('[log]\nlevel = "wran"\n', 'selvedge.toml:2: log.level: unknown level "wran"; did you mean "warn"?'),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), START_MISTAKES)
+def test_a_configuration_that_would_serve_nobody_is_refused_at_the_start_and_at_a_reload(start, dial, text, said):
+    """With file, line, value, and what would be right; a running edge goes on as it was."""
+    own = start(configuration="[limits]\n")
+    (own.directory / "selvedge.toml").write_text(text)
+    other = ("--data", str(own.directory / "other"), "--config", str(own.directory / "selvedge.toml"))
+    refused = brokers.selvedge("edge", *other, check=False)
+    assert refused.returncode == 1 and said in refused.stderr
+    own.signal(signal.SIGHUP)
+    own.said(f"stays as it was: {own.directory}/{said}")
+    dial(to=own).open("x").ping()
+
+
+@pytest.mark.needs("support-bundle")
+def test_the_bundle_of_an_edge_that_does_not_run_has_its_configuration_and_says_what_it_lacks(start, tmp_path):
+    """It is needed most where an edge does not start."""
+    own = start()
+    own.stop()
+    bundle = tmp_path / "bundle.tar.gz"
+
+    def names(*words: str) -> tuple[set[str], str]:
+        said = own.run("support-bundle", "--output", str(bundle), *words).stdout
+        listed = subprocess.run(["tar", "-tzf", str(bundle)], capture_output=True, text=True, timeout=30, check=True)
+        return {line.split("/")[-1] for line in listed.stdout.splitlines()}, said
+
+    held, said = names()
+    assert {"version.txt", "check.txt", "files.txt", "audit.log"} == held
+    assert "lacks edge.json, configuration.toml, log.txt, metrics.txt, ready.txt; name the configuration file" in said
+    config = tmp_path / "selvedge.toml"
+    config.write_text("[limits]\nconnections = 77\n")
+    held, said = names("--config", str(config))
+    assert "configuration.toml" in held and "lacks edge.json, log.txt, metrics.txt, ready.txt." in said
 
 
 @pytest.mark.needs("support-bundle")

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use hub::Hub;
 use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, What};
 use tokio::sync::{Mutex, OnceCell};
+use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::log_tail::LogTail;
 use crate::manifests::Manifests;
@@ -58,6 +59,8 @@ pub struct About {
     pub edge: EdgeInfo,
     /// The end of its log.
     pub log: LogTail,
+    /// Counts the lines of its log that were lost; `None` where no edge runs.
+    pub log_losses: Option<ErrorCounter>,
 }
 
 impl Desk {

@@ -26,7 +26,7 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     let mut page = MetricsPage::default();
     page.gauge("build_info", "Always 1; the version is its label.")
         .value(&[("version", &desk.about.edge.version)], 1);
-    write_process(&mut page);
+    write_process(&mut page, &desk);
     write_doors(&mut page, &hub.doors(), &shards);
     write_shards(&mut page, &shards);
     write_logs(&mut page, &shards);
@@ -38,7 +38,7 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     ))
 }
 
-fn write_process(page: &mut MetricsPage) {
+fn write_process(page: &mut MetricsPage, desk: &Desk) {
     let process = process::figures();
     page.gauge("process_resident_memory_bytes", "Resident memory of the process.")
         .value(&[], process.resident_bytes);
@@ -46,6 +46,12 @@ fn write_process(page: &mut MetricsPage) {
         .value(&[], process.cpu_s);
     page.gauge("process_open_fds", "Open file descriptors.")
         .value(&[], process.open_descriptors);
+    let losses = desk.about.log_losses.as_ref();
+    page.counter(
+        "process_log_lines_lost_total",
+        "Lines of the program's own log that nobody took from standard error in time.",
+    )
+    .value(&[], losses.map_or(0, |losses| losses.dropped_lines() as u64));
 }
 
 fn write_doors(page: &mut MetricsPage, doors: &DoorFigures, shards: &[Observation]) {
@@ -97,7 +103,7 @@ const TOTALS: [(&str, &str, OfShard); 14] = [
     ),
     (
         "calls_refused_total",
-        "Method calls refused: as many waited for their results as may.",
+        "Method calls refused: as many waited for their results as may, or one with that id waited already.",
         |s| s.counters.refused_calls,
     ),
     (
@@ -150,7 +156,7 @@ fn write_shards(page: &mut MetricsPage, shards: &[Observation]) {
 type OfLog = fn(&Observation) -> u64;
 
 /// What is said of each shard's log.
-const LOGS: [(&str, &str, OfLog); 7] = [
+const LOGS: [(&str, &str, OfLog); 6] = [
     ("log_segments", "Segment files of the log.", |s| s.log.segments as u64),
     ("log_size_bytes", "Bytes of the log's files.", |s| s.log.total_bytes),
     ("log_live_bytes", "Bytes of records that are still needed.", |s| {
@@ -165,11 +171,6 @@ const LOGS: [(&str, &str, OfLog); 7] = [
         |s| s.log.full.into(),
     ),
     (
-        "log_faults",
-        "Records of the log that were lost, and files of it that could not be read or accounted for, since the start.",
-        |s| s.log.faults,
-    ),
-    (
         "log_stopped",
         "1 once a write has failed: nothing further is made durable.",
         |s| s.log_has_stopped.into(),
@@ -179,9 +180,18 @@ const LOGS: [(&str, &str, OfLog); 7] = [
 fn write_logs(page: &mut MetricsPage, shards: &[Observation]) {
     for (name, help, of) in LOGS {
         page.gauge(name, help);
-        for (number, shard) in shards.iter().enumerate() {
-            page.value(&[("shard", &number.to_string())], of(shard));
-        }
+        write_of_shards(page, shards, of);
+    }
+    page.counter(
+        "log_faults_total",
+        "Records of the log that were lost, and files of it that could not be read or accounted for.",
+    );
+    write_of_shards(page, shards, |shard| shard.log.faults);
+}
+
+fn write_of_shards(page: &mut MetricsPage, shards: &[Observation], of: OfLog) {
+    for (number, shard) in shards.iter().enumerate() {
+        page.value(&[("shard", &number.to_string())], of(shard));
     }
 }
 

@@ -54,8 +54,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What is wrong with these options, if anything, as a sentence.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// Whether these options can be.
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence that begins with the option's name and ends with what would be right.
+    pub fn check(&self) -> Result<(), String> {
         let Options {
             segment_bytes,
             pending_bytes,

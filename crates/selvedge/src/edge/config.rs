@@ -242,10 +242,14 @@ impl Config {
         Self::parse(&path.display().to_string(), &text)
     }
 
-    fn parse(file: &str, text: &str) -> anyhow::Result<Self> {
-        match toml::from_str(text) {
-            Ok(config) => Ok(config),
+    pub(super) fn parse(file: &str, text: &str) -> anyhow::Result<Self> {
+        let config: Config = match toml::from_str(text) {
+            Ok(config) => config,
             Err(error) => bail!("{}", explain(file, text, &error)),
+        };
+        match config.mistake() {
+            Some(mistake) => bail!("{}", mistake.explain(file, text)),
+            None => Ok(config),
         }
     }
 
@@ -272,7 +276,7 @@ impl Config {
 }
 
 impl Store {
-    fn options(&self) -> store::Options {
+    pub(super) fn options(&self) -> store::Options {
         store::Options {
             durability: match self.durability {
                 Durability::Os => store::Durability::Os,
@@ -294,7 +298,7 @@ impl Limits {
             pending_connects: self.pending_connects,
             connect_timeout: Duration::from_secs(self.connect_timeout_s.into()),
             connect_bytes: self.connect_bytes,
-            login_checks: self.login_checks.max(1),
+            login_checks: self.login_checks,
             broker: broker::Limits {
                 sessions: self.sessions,
                 subscriptions_per_session: self.subscriptions_per_session,
@@ -406,5 +410,14 @@ mod tests {
             "edge.toml:2: unknown variant `wait`, expected `drop_newest` or `refuse`",
         );
         check_start("data = \n", "edge.toml:1: ");
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_quoted_with_what_would_be_right() {
+        check(
+            "[listen]\nmqtt = [\n  \"127.0.0.1:1883\",\n  \"localhost:1883\",\n]\n",
+            "edge.toml:4: \"localhost:1883\" is no address; one is an IP address and a port, such as \
+             \"127.0.0.1:1883\", or \"[::]:1883\" for all",
+        );
     }
 }

@@ -2,11 +2,25 @@
 
 /// File, line, what is wrong, and what would be right.
 pub(crate) fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
-    let start = error.span().map_or(0, |span| span.start).min(text.len());
+    let span = error.span().unwrap_or(0..0);
+    let start = span.start.min(text.len());
     let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
     let message = error.message();
-    let message = unknown_key(message).unwrap_or_else(|| message.replace('\n', " "));
+    let message = unknown_key(message)
+        .or_else(|| no_address(message, text.get(span)?))
+        .unwrap_or_else(|| message.replace('\n', " "));
     format!("{file}:{line}: {message}")
+}
+
+/// The same in other words if it is about a socket address; `value` is what stands there, quoted.
+fn no_address(message: &str, value: &str) -> Option<String> {
+    let is_address = message.starts_with("invalid socket address");
+    is_address.then(|| {
+        format!(
+            "{value} is no address; one is an IP address and a port, such as \"127.0.0.1:1883\", or \"[::]:1883\" for \
+             all"
+        )
+    })
 }
 
 /// The same in other words if it is about a key that nobody knows. The message quotes that and then the known ones.

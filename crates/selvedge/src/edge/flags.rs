@@ -31,7 +31,7 @@ pub(crate) struct Flags {
     /// Path of a Unix socket for MQTT; may be repeated
     #[arg(long, value_name = "PATH")]
     mqtt_unix: Vec<PathBuf>,
-    /// Each connection for MQTT over TCP begins with a PROXY protocol header that says where it comes from
+    /// Each connection of every door but the Unix sockets begins with a PROXY protocol header that says where it is from
     #[arg(long)]
     proxy_protocol: bool,
     /// Address for /healthz, /readyz and /metrics; may be repeated

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod config;
+mod config_check;
 mod config_error;
 mod flags;
 mod listeners;

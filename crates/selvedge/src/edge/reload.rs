@@ -63,7 +63,7 @@ fn left_for_a_start(old: &Config, new: &Config) -> Vec<String> {
 
 impl Config {
     /// All values by the paths of their keys, such as `limits.sessions`.
-    fn values(&self) -> BTreeMap<String, toml::Value> {
+    pub(super) fn values(&self) -> BTreeMap<String, toml::Value> {
         let mut values = BTreeMap::new();
         for (name, value) in toml::Table::try_from(self).expect("a configuration is TOML") {
             match value {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use api::{About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, LogTail, Parts, control_router, public_router, serve};
+use api::{About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, Parts, control_router, public_router, serve};
 use hub::Hub;
 use identity::{Audit, EdgeLock, Identity, IdentityOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -69,7 +69,7 @@ pub(crate) async fn run(flags: &Flags, config: Config, log: Logging, start: Inst
         audit: Arc::clone(&audit),
         hub: Some(Arc::clone(&hub)),
         hub_options: config.hub_options(),
-        about: about(&config, &addresses, log.tail.clone()),
+        about: about(&config, &addresses, &log),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
@@ -154,14 +154,15 @@ fn addresses(opened: &[Opened], http: &[Door]) -> Vec<String> {
     mqtt.chain(http.map(|address| format!("http://{address}"))).collect()
 }
 
-fn about(config: &Config, addresses: &[String], log: LogTail) -> About {
+fn about(config: &Config, addresses: &[String], log: &Logging) -> About {
     About {
         edge: EdgeInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             addresses: addresses.to_vec(),
             allow_anonymous: config.allow_anonymous,
         },
-        log,
+        log: log.tail.clone(),
+        log_losses: Some(log.losses.clone()),
     }
 }
 

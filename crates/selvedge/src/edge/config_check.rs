@@ -1,0 +1,153 @@
+//! What values of a configuration may be, beyond their types: with the others an edge would serve nobody, or be mute.
+
+use std::ops::RangeInclusive;
+
+use toml::de::{DeTable, DeValue};
+
+use super::config::Config;
+use super::logging::check_level;
+
+/// A value that cannot be.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    /// The path of its key, such as `limits.connections`.
+    key: String,
+    /// What it is, and what would be right.
+    message: String,
+}
+
+const ANY: i64 = i64::MAX;
+
+/// What numbers may be.
+const RANGES: [(&str, RangeInclusive<i64>); 10] = [
+    ("limits.connections", 1..=ANY),
+    ("limits.connects_per_s", 1..=ANY),
+    ("limits.pending_connects", 1..=ANY),
+    ("limits.connect_timeout_s", 1..=ANY),
+    // A CONNECT with a client id, user name and password of usual lengths.
+    ("limits.connect_bytes", 128..=ANY),
+    // MQTT 5.0, section 2.1.4: the longest packet that a remaining length can say.
+    ("limits.packet_bytes", 128..=268_435_460),
+    ("limits.login_checks", 1..=ANY),
+    ("limits.sessions", 1..=ANY),
+    ("limits.subscriptions_per_session", 1..=ANY),
+    ("limits.topic_levels", 1..=ANY),
+];
+
+impl Config {
+    /// The first value that cannot be, if there is one.
+    pub(super) fn mistake(&self) -> Option<Mistake> {
+        self.out_of_range()
+            .or_else(|| self.of_store())
+            .or_else(|| self.of_log())
+    }
+
+    fn out_of_range(&self) -> Option<Mistake> {
+        let values = self.values();
+        RANGES.iter().find_map(|(key, range)| {
+            let value = values.get(*key)?.as_integer()?;
+            let right = match *range.end() {
+                ANY => format!("at least {}", range.start()),
+                most => format!("from {} to {most}", range.start()),
+            };
+            let message = format!("{key} is {value}; it must be {right}");
+            (!range.contains(&value)).then(|| Mistake::new(key, message))
+        })
+    }
+
+    fn of_store(&self) -> Option<Mistake> {
+        let message = self.store.options().check().err()?;
+        let key = message.split(' ').next().unwrap_or_default();
+        Some(Mistake::new(&format!("store.{key}"), format!("store.{message}")))
+    }
+
+    fn of_log(&self) -> Option<Mistake> {
+        let message = check_level(&self.log.level).err()?;
+        Some(Mistake::new("log.level", format!("log.level: {message}")))
+    }
+}
+
+impl Mistake {
+    fn new(key: &str, message: String) -> Self {
+        Self {
+            key: key.to_owned(),
+            message,
+        }
+    }
+
+    /// File, line, what is wrong, and what would be right. A value that the file does not give has its default.
+    pub(super) fn explain(&self, file: &str, text: &str) -> String {
+        match line_of(text, &self.key) {
+            Some(line) => format!("{file}:{line}: {}", self.message),
+            None => format!("{file}: {}", self.message),
+        }
+    }
+}
+
+/// The line that the key's value stands in.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let mut table = DeTable::parse(text).ok()?.into_inner();
+    let mut names = key.split('.').peekable();
+    while let Some(name) = names.next() {
+        let (_, value) = table.into_iter().find(|(found, _)| found.get_ref() == name)?;
+        if names.peek().is_none() {
+            let before = &text.as_bytes()[..value.span().start];
+            return Some(before.iter().filter(|byte| **byte == b'\n').count() + 1);
+        }
+        let DeValue::Table(inner) = value.into_inner() else {
+            return None;
+        };
+        table = inner;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let error = Config::parse("edge.toml", text).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn a_number_that_would_lock_everybody_out_is_named_with_its_line_and_what_it_must_be() {
+        for (key, range) in &RANGES {
+            let name = key.strip_prefix("limits.").unwrap();
+            let (wrong, right) = (range.start() - 1, range.start());
+            let end = match *range.end() {
+                ANY => format!("at least {right}"),
+                most => format!("from {right} to {most}"),
+            };
+            let expected = format!("edge.toml:3: {key} is {wrong}; it must be {end}");
+            check(&format!("[limits]\n# low\n{name} = {wrong}\n"), &expected);
+            Config::parse("edge.toml", &format!("[limits]\n{name} = {right}\n")).unwrap();
+        }
+        check(
+            "limits.packet_bytes = 300_000_000",
+            "edge.toml:1: limits.packet_bytes is 300000000; it must be from 128 to 268435460",
+        );
+    }
+
+    #[test]
+    fn sizes_of_the_log_that_cannot_be_are_named_with_their_line() {
+        check(
+            "shards = 1\nstore = { segment_bytes = 10 }\n",
+            "edge.toml:2: store.segment_bytes is 10; it must be from 64 KiB to 1 GiB",
+        );
+        // The default of the other no longer fits.
+        check(
+            "[store]\nsegment_bytes = 65536\n",
+            "edge.toml: store.pending_bytes is 8388608; it must be from 4096 to half a segment (32768)",
+        );
+    }
+
+    #[test]
+    fn a_level_that_is_none_is_named_with_its_line_and_what_was_meant() {
+        check(
+            "[log]\nlevel = \"wran\"\n",
+            "edge.toml:2: log.level: unknown level \"wran\"; did you mean \"warn\"?",
+        );
+    }
+}
