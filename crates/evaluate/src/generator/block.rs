@@ -14,6 +14,9 @@ use crate::run::WarmUp;
 /// Messages sent in a row before answers are looked at, when sending is behind its schedule.
 const SENDS_IN_A_ROW: usize = 64;
 
+/// How long a place in a closed loop rests whose message could not leave: the server takes no more, or is gone.
+const UNSENT_PAUSE_NS: u64 = 1_000_000;
+
 /// Warm-up: round trips in a window, most windows, most time, and how near two medians have to be (rule 7).
 const WINDOW_MESSAGES: u64 = 64;
 const WINDOWS: u32 = 20;
@@ -79,6 +82,9 @@ fn send_due(fleet: &mut Fleet, pacer: &mut Pacer, recorder: &mut Recorder, paylo
         pacer.take();
         let sent_ns = fleet.send(due.device, payloads.of(tag, recorder.next_message()));
         recorder.sent(due.device, due.at_ns, sent_ns);
+        if sent_ns.is_none() {
+            pacer.settled(fleet.clock.now_ns() + UNSENT_PAUSE_NS);
+        }
     }
 }
 

@@ -77,7 +77,8 @@ struct BlockRatio {
 /// over runs and their blocks where there are several runs, else over the blocks of the one and their segments.
 ///
 /// # Errors
-/// Why there is none: too few messages, or losses that reach the quantile in both arms of half the blocks.
+/// Why there is none: too few messages, or losses that reach the quantile in both arms of a block, whose ratio is then
+/// anybody's guess.
 pub fn ratio(runs: &[Vec<(&[f64], &[f64])>], q: f64, bootstrap: &mut Bootstrap) -> Result<Estimate, Undecided> {
     let enough =
         |side: fn(&(&[f64], &[f64])) -> usize| runs.iter().flatten().map(side).sum::<usize>() >= samples_needed(q);
