@@ -8,7 +8,7 @@ limit_bytes=25000000
 
 RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --target "$target" -p selvedge
 mkdir -p target/dist
-objcopy --strip-debug "target/$target/release/selvedge" target/dist/selvedge
+cp "target/$target/release/selvedge" target/dist/selvedge
 
 if readelf --program-headers target/dist/selvedge | grep -q INTERP; then
     echo 'dist: target/dist/selvedge asks for a dynamic loader; it has to be static' >&2
