@@ -9,12 +9,18 @@ use crate::shard::turn::Turn;
 /// Time in milliseconds between two reports.
 const INTERVAL_MS: u64 = 10_000;
 
+/// Time in milliseconds between the reports of two tenants.
+const SPREAD_MS: u64 = 97;
+
 /// Publishes the figures of a tenant, retained, if it is time.
 pub(crate) fn report(tenant: &mut Tenant, turn: &mut Turn<'_>) {
     if turn.now.monotonic_ms < tenant.reports_at_ms {
         return;
     }
-    tenant.reports_at_ms = turn.now.monotonic_ms + INTERVAL_MS;
+    // The first interval of each tenant is shorter by another time, so that not all report in one turn ever after.
+    let is_first = tenant.reports_at_ms == 0;
+    let earlier_ms = u64::from(is_first) * (u64::from(turn.tenant) * SPREAD_MS % INTERVAL_MS);
+    tenant.reports_at_ms = turn.now.monotonic_ms + INTERVAL_MS - earlier_ms;
     let figures = tenant.broker.statistics();
     let report = [
         ("$SYS/broker/version", format!("selvedge {}", env!("CARGO_PKG_VERSION"))),

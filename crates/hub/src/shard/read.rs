@@ -24,7 +24,10 @@ impl Shard {
         if !connection.is_read() {
             // What still has to go out to it goes out, unless nobody is there any more.
             let phase = connection.phase;
-            return if has_ended { self.lose(now, conn, phase) };
+            if has_ended {
+                self.lose(now, conn, phase);
+            }
+            return;
         }
         if connection.is_paused {
             return;
