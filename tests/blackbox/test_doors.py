@@ -13,6 +13,7 @@ import pytest
 import raw
 import wire
 from credentials import Authority, context
+from test_reload import figure
 from wire import Kind
 
 
@@ -25,12 +26,13 @@ def connect_by(stream: socket.socket) -> raw.Connection:
 class Web:
     """WebSocket by hand, as much as the tests send: RFC 6455."""
 
-    def __init__(self, port: int, protocol: str | None = "mqtt", path: str = "/mqtt"):
+    def __init__(self, port: int, protocol: str | None = "mqtt", path: str = "/mqtt", origin: str | None = None):
         self.stream = socket.create_connection(("127.0.0.1", port), raw.PATIENCE_S)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Upgrade: websocket", "Connection: Upgrade"]
         lines += [f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13"]
         lines += [f"Sec-WebSocket-Protocol: {protocol}"] if protocol else []
+        lines += [f"Origin: {origin}"] if origin else []
         self.stream.sendall("\r\n".join([*lines, "", ""]).encode())
         self.head = b""
         while b"\r\n\r\n" not in self.head:
@@ -136,9 +138,9 @@ def test_a_client_without_tls_at_the_door_of_tls_is_closed(secure):
 @pytest.mark.contract
 @pytest.mark.needs("--mqtts", "--tls-client-ca")
 def test_a_client_certificate_of_a_stranger_or_an_expired_one_is_refused(start, authority, client, tmp_path):
-    """Contract of credentials: the authority is the edge's own, dates count."""
+    """Contract of credentials: the authority is the edge's own, dates count. Each counts as a refused login."""
     certificate, key = authority.issue("server", "/CN=localhost")
-    own = start(tls={"certificate": certificate, "key": key, "client-ca": authority.certificate})
+    own = start(http=True, tls={"certificate": certificate, "key": key, "client-ca": authority.certificate})
     own.run("device", "add", "pump-7", "--trusted-certificate")
     stranger = Authority(tmp_path / "stranger").issue("stranger", "/O=default/CN=pump-7")
     expired = authority.issue("expired", "/O=default/CN=pump-7", days=-1)
@@ -150,6 +152,13 @@ def test_a_client_certificate_of_a_stranger_or_an_expired_one_is_refused(start, 
                 connect_by(secured).open("x")
     good = authority.issue("pump", "/O=default/CN=pump-7")
     client(port=own.tls_port, tls=context(authority.certificate, *good))
+    assert figure(own, 'connections_refused_total{reason="certificate_refused"}') == 2
+    own.stop()
+    audited = [json.loads(line) for line in (own.data / "audit.log").read_text().splitlines()]
+    refused = [line for line in audited if line["event"] == "login_refused"]
+    assert {line["address"] for line in refused} == {"127.0.0.1"}
+    reasons = [line["reason"] for line in refused]
+    assert len(reasons) == 2 and "authority" in reasons[0] and "expired" in reasons[1], reasons
 
 
 def test_a_websocket_is_upgraded_and_says_mqtt(broker):
@@ -208,6 +217,48 @@ def test_what_is_no_websocket_is_refused_and_harms_nobody(broker):
             stream.shutdown(socket.SHUT_WR)
         stream.close()
     assert Web(broker.websocket_port).status == 101
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("path", ["/", "/other", "/mqtt/", "/mqtt/x", "//mqtt"])
+def test_a_websocket_at_another_path_is_answered_404(broker, path):
+    """MQTT is at /mqtt alone, with or without a query."""
+    assert Web(broker.websocket_port, path=path).status == 404
+    assert Web(broker.websocket_port, path="/mqtt?x=1").status == 101
+
+
+NO_WEBSOCKETS = {
+    "no upgrade": b"GET /mqtt HTTP/1.1\r\nHost: edge\r\n\r\n",
+    "another method": b"POST /mqtt HTTP/1.1\r\nHost: edge\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    "no HTTP": wire.connect("x"),
+    "too long": b"GET /mqtt HTTP/1.1\r\nX: " + b"x" * 9_000,
+}
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("request_bytes", NO_WEBSOCKETS.values(), ids=NO_WEBSOCKETS.keys())
+def test_what_asks_for_no_websocket_is_answered_400(broker, request_bytes):
+    """A person who opens the address in a browser, or the wrong door, gets an answer."""
+    with socket.create_connection(("127.0.0.1", broker.websocket_port), raw.PATIENCE_S) as stream:
+        stream.sendall(request_bytes)
+        assert stream.recv(4096).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.contract
+def test_a_web_page_of_another_host_opens_no_websocket(broker):
+    """RFC 6455, section 10.2: browsers let any page try. Programs name no origin; a page of this host may."""
+    for origin in ("https://evil.example", "null", "http://127.0.0.1.evil.example"):
+        assert Web(broker.websocket_port, origin=origin).status == 403, origin
+    for origin in (None, "http://127.0.0.1", "http://127.0.0.1:8080"):
+        assert Web(broker.websocket_port, origin=origin).status == 101, origin
+
+
+@pytest.mark.contract
+def test_a_web_page_that_the_configuration_lists_opens_a_websocket(start):
+    """`listen.websocket_origins`."""
+    own = start(websocket=True, configuration='[listen]\nwebsocket_origins = ["https://dash.example"]\n')
+    assert Web(own.websocket_port, origin="https://dash.example").status == 101
+    assert Web(own.websocket_port, origin="http://dash.example").status == 403
 
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"

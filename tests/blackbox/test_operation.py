@@ -145,7 +145,8 @@ SAMPLE = re.compile(
 REASONS = {
     "selvedge_connections_refused_total": {
         *("unfinished", "broken", "malformed", "no_connect", "authentication_method", "login_refused"),
-        *("login_throttled", "connections", "quota", "will", "client_id", "revoked", "stopping"),
+        *("login_throttled", "certificate_refused", "connections", "quota", "will", "client_id", "revoked"),
+        "stopping",
     },
     "selvedge_messages_dropped_total": {
         *("slow_reader", "offline", "queue_full", "expired", "too_large", "log_full", "damaged", "session_ended"),

@@ -14,9 +14,17 @@ pub struct Listener {
     /// TLS configuration, for doors that speak it.
     pub tls: Option<TlsSource>,
     /// MQTT inside WebSocket frames.
-    pub websocket: bool,
+    pub websocket: Option<WebDoor>,
     /// Each connection begins with a PROXY protocol header (v1 or v2), which says where it really comes from.
     pub proxy_protocol: bool,
+}
+
+/// Who may open a WebSocket.
+#[derive(Clone, Debug, Default)]
+pub struct WebDoor {
+    /// Origins of web pages that may, such as `https://dash.example`, beside those of the host that is asked. Programs,
+    /// which name no origin, may as well.
+    pub origins: Arc<[String]>,
 }
 
 /// Hands out the TLS configuration of the moment, so that certificates can be exchanged under running doors.

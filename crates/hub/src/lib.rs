@@ -20,7 +20,7 @@ mod shard;
 mod sys;
 mod twins;
 
-pub use config::{Address, Limits, Listener, TlsSource};
+pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;
 pub use door::Bound;
 pub use hub::{Hub, Options, StartError, shards_in};

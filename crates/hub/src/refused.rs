@@ -19,6 +19,8 @@ pub enum Refused {
     AuthenticationMethod,
     /// What it presented was refused.
     Login,
+    /// The TLS handshake refused its certificate.
+    Certificate,
     /// Unseen, after too many failed logins.
     Throttled,
     /// As many connections were open as may be.
@@ -37,13 +39,14 @@ pub enum Refused {
 
 impl Refused {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Refused; 13] = [
+    pub const ALL: [Refused; 14] = [
         Refused::Unfinished,
         Refused::Broken,
         Refused::Malformed,
         Refused::NoConnect,
         Refused::AuthenticationMethod,
         Refused::Login,
+        Refused::Certificate,
         Refused::Throttled,
         Refused::Connections,
         Refused::Quota,
@@ -62,6 +65,7 @@ impl Refused {
             Refused::NoConnect => "no_connect",
             Refused::AuthenticationMethod => "authentication_method",
             Refused::Login => "login_refused",
+            Refused::Certificate => "certificate_refused",
             Refused::Throttled => "login_throttled",
             Refused::Connections => "connections",
             Refused::Quota => "quota",

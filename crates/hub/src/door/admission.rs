@@ -10,10 +10,12 @@ use identity::{Audit, CertificateIdentity, Event, Identity, Presented, Principal
 use mqtt::{Connect, ReasonCode, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::certificate;
 use super::connect::{self, Arrival, NoConnect};
 use super::pending::Pending;
 use super::proxy_protocol;
 use super::stream::{Socket, Stream};
+use super::upgrade::{NoUpgrade, upgrade};
 use crate::config::{Limits, Listener};
 use crate::pace::Pace;
 use crate::refused::{DoorCounters, Refused};
@@ -44,6 +46,10 @@ enum TurnedAway {
     #[error("{0}")]
     Socket(#[from] io::Error),
     #[error("{0}")]
+    Certificate(String),
+    #[error("{0}")]
+    NoUpgrade(#[from] NoUpgrade),
+    #[error("{0}")]
     NoConnect(#[from] NoConnect),
     #[error("user name {user_name:?}: {refusal}")]
     Login { user_name: String, refusal: Refusal },
@@ -60,7 +66,10 @@ enum TurnedAway {
 impl TurnedAway {
     fn why(&self) -> Refused {
         match self {
-            TurnedAway::Socket(_) | TurnedAway::NoConnect(NoConnect::Socket(_)) => Refused::Broken,
+            TurnedAway::Socket(_) | TurnedAway::NoUpgrade(_) | TurnedAway::NoConnect(NoConnect::Socket(_)) => {
+                Refused::Broken
+            }
+            TurnedAway::Certificate(_) => Refused::Certificate,
             TurnedAway::NoConnect(NoConnect::Malformed(_)) => Refused::Malformed,
             TurnedAway::NoConnect(NoConnect::Other) => Refused::NoConnect,
             TurnedAway::Login { .. } => Refused::Login,
@@ -141,11 +150,14 @@ impl Doorman {
             false => address,
         };
         let mut stream = match &door.tls {
-            Some(source) => Stream::tls(socket, source.load_full()).await?,
+            Some(source) => {
+                let shaken = Stream::tls(socket, source.load_full()).await;
+                shaken.map_err(|error| self.handshake_failed(error, address))?
+            }
             None => Stream::plain(socket),
         };
-        if door.websocket {
-            stream.upgrade().await?;
+        if let Some(door) = &door.websocket {
+            upgrade(&mut stream, door).await?;
         }
         let arrival = self.read_connect(&mut stream).await?;
         let connect = arrival.decode().expect("decoded when it arrived");
@@ -180,6 +192,15 @@ impl Doorman {
             .send(Order::Admit(Box::new(client)))
             .await
             .map_err(|_| TurnedAway::Stopping)
+    }
+
+    /// A certificate that is refused is a login that is, and accounted for.
+    fn handshake_failed(&self, error: io::Error, address: Option<SocketAddr>) -> TurnedAway {
+        let Some(refusal) = certificate::refusal(&error) else {
+            return error.into();
+        };
+        self.account_for(address.map(|address| address.ip()), "", &refusal);
+        TurnedAway::Certificate(refusal)
     }
 
     /// A place among the connections that may be open.

@@ -2,11 +2,13 @@
 //! a stranger sends makes a door hold more than [`Limits::connect_bytes`](crate::Limits) of it.
 
 mod admission;
+mod certificate;
 mod connect;
 mod listen;
 mod pending;
 mod proxy_protocol;
 mod stream;
+mod upgrade;
 
 pub(crate) use admission::{Doorman, place_of};
 pub use listen::Bound;

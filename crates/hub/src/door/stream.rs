@@ -8,21 +8,12 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
-use tungstenite::handshake::machine::TryParse;
-use tungstenite::handshake::server::{Request, create_response, write_response};
-use tungstenite::http::HeaderValue;
 
 use crate::shard::link::Link;
 use crate::shard::websocket::{self, Answer, WebSocket};
 
-/// Bytes of an HTTP upgrade request.
-const UPGRADE_MAX_BYTES: usize = 8 * 1024;
-
 /// Bytes read at once before a client is known.
 const READ_BYTES: usize = 1024;
-
-/// The header that names the protocol inside a WebSocket.
-const SUBPROTOCOL: &str = "Sec-WebSocket-Protocol";
 
 pub(crate) type Socket = Either<TcpStream, UnixStream>;
 
@@ -60,35 +51,12 @@ impl Stream {
         }
     }
 
-    /// Answers the HTTP request that opens a WebSocket (RFC 6455 section 4.2), subprotocol `mqtt` (MQTT-6.0.0-3).
-    pub(crate) async fn upgrade(&mut self) -> io::Result<()> {
-        let mut head = Vec::new();
-        let request = loop {
-            if head.len() > UPGRADE_MAX_BYTES {
-                return Err(invalid("HTTP request too long"));
-            }
-            self.read_some(&mut head).await?;
-            match Request::try_parse(&head).map_err(|_| invalid("HTTP request"))? {
-                // A client waits for the answer before it sends frames.
-                Some((size, request)) if size == head.len() => break request,
-                Some(_) => return Err(invalid("bytes behind the HTTP request")),
-                None => {}
-            }
-        };
-        let mut response = create_response(&request).map_err(|_| invalid("WebSocket request"))?;
-        if let Some(name) = subprotocol(&request) {
-            response
-                .headers_mut()
-                .insert(SUBPROTOCOL, HeaderValue::from_static(name));
-        }
-        let mut answer = Vec::new();
-        write_response(&mut answer, &response).map_err(|_| invalid("WebSocket response"))?;
-        self.write_raw(&answer).await?;
+    /// From now on MQTT travels in WebSocket frames.
+    pub(crate) fn begin_frames(&mut self) {
         self.websocket = Some(Box::default());
-        Ok(())
     }
 
-    /// Appends some MQTT bytes of the client, waiting for them; the end of the stream is an error.
+    /// Appends some bytes of the client, of MQTT once frames have begun, waiting for them; the end of the stream is an error.
     pub(crate) async fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let from = bytes.len();
         self.read_some(bytes).await?;
@@ -103,7 +71,7 @@ impl Stream {
         }
     }
 
-    /// Sends MQTT bytes.
+    /// Sends bytes, of MQTT once frames have begun.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut framed = Vec::with_capacity(bytes.len() + 10);
         if self.websocket.is_some() {
@@ -151,19 +119,6 @@ impl Stream {
         };
         Link::new(socket, tls, self.websocket)
     }
-}
-
-/// The subprotocol to agree on: `mqtt`, or `mqttv3.1` with clients of MQTT 3.1.
-fn subprotocol(request: &Request) -> Option<&'static str> {
-    let offers = |name: &&str| {
-        let mut values = request
-            .headers()
-            .get_all(SUBPROTOCOL)
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        values.any(|names| names.split(',').any(|offered| offered.trim() == *name))
-    };
-    ["mqtt", "mqttv3.1"].into_iter().find(offers)
 }
 
 fn invalid(what: &'static str) -> io::Error {

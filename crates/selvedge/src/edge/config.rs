@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DEFAULT_DATA;
 use super::config_error::explain;
+use super::origin::Origin;
 
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,7 @@ pub(crate) struct Listen {
     pub(crate) mqtts: Vec<SocketAddr>,
     pub(crate) mqtt_ws: Vec<SocketAddr>,
     pub(crate) mqtt_wss: Vec<SocketAddr>,
+    pub(crate) websocket_origins: Vec<Origin>,
     pub(crate) mqtt_unix: Vec<PathBuf>,
     pub(crate) http: Vec<SocketAddr>,
     pub(crate) proxy_protocol: bool,
@@ -161,6 +163,7 @@ impl Default for Listen {
             mqtts: Vec::new(),
             mqtt_ws: Vec::new(),
             mqtt_wss: Vec::new(),
+            websocket_origins: Vec::new(),
             mqtt_unix: Vec::new(),
             http: Vec::new(),
             proxy_protocol: false,
@@ -408,6 +411,10 @@ mod tests {
         check_start(
             "[limits]\nqueue_policy = \"wait\"\n",
             "edge.toml:2: unknown variant `wait`, expected `drop_newest` or `refuse`",
+        );
+        check_start(
+            "[listen]\nwebsocket_origins = [\"dash.example\"]\n",
+            "edge.toml:2: \"dash.example\" is no origin; ",
         );
         check_start("data = \n", "edge.toml:1: ");
     }

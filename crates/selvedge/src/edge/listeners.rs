@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
-use hub::{Address, Bound, Hub, Listener, StartError, TlsSource};
+use hub::{Address, Bound, Hub, Listener, StartError, TlsSource, WebDoor};
 
 use super::config::Listen;
 
@@ -16,11 +16,14 @@ pub(crate) struct Opened {
 
 /// Binds all doors of MQTT.
 pub(crate) fn bind(listen: &Listen, tls: Option<&TlsSource>) -> anyhow::Result<Vec<Opened>> {
+    let web = Some(WebDoor {
+        origins: listen.websocket_origins.iter().cloned().map(String::from).collect(),
+    });
     let kinds = [
-        (&listen.mqtt, "mqtt", false, None),
-        (&listen.mqtts, "mqtts", false, tls),
-        (&listen.mqtt_ws, "ws", true, None),
-        (&listen.mqtt_wss, "wss", true, tls),
+        (&listen.mqtt, "mqtt", &None, None),
+        (&listen.mqtts, "mqtts", &None, tls),
+        (&listen.mqtt_ws, "ws", &web, None),
+        (&listen.mqtt_wss, "wss", &web, tls),
     ];
     let mut opened = Vec::new();
     for (addresses, scheme, websocket, tls) in kinds {
@@ -28,7 +31,7 @@ pub(crate) fn bind(listen: &Listen, tls: Option<&TlsSource>) -> anyhow::Result<V
             let listener = Listener {
                 address: Address::Tcp(*address),
                 tls: tls.cloned(),
-                websocket,
+                websocket: websocket.clone(),
                 proxy_protocol: listen.proxy_protocol,
             };
             opened.push(bind_one(listener, scheme)?);
@@ -38,7 +41,7 @@ pub(crate) fn bind(listen: &Listen, tls: Option<&TlsSource>) -> anyhow::Result<V
         let listener = Listener {
             address: Address::Unix(path.clone()),
             tls: None,
-            websocket: false,
+            websocket: None,
             proxy_protocol: false,
         };
         opened.push(bind_one(listener, "mqtt+unix")?);
@@ -60,7 +63,7 @@ fn in_words(error: StartError) -> anyhow::Error {
 }
 
 fn bind_one(listener: Listener, scheme: &str) -> anyhow::Result<Opened> {
-    let is_web = listener.websocket;
+    let is_web = listener.websocket.is_some();
     let door = Bound::new(listener).map_err(in_words)?;
     let path = if is_web { "/mqtt" } else { "" };
     let url = format!("{scheme}://{}{path}", door.local_address());

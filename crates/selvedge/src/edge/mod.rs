@@ -7,6 +7,7 @@ mod config_error;
 mod flags;
 mod listeners;
 mod logging;
+mod origin;
 mod reload;
 mod running;
 
