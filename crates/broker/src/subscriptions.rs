@@ -110,6 +110,8 @@ impl SubscriptionTree {
     /// `rest` are the levels that are still to be matched below `node`; `$` topics are hidden from wildcards in the
     /// first level (MQTT-4.7.2-1).
     fn visit(&self, node: NodeId, rest: Option<&str>, wildcards: bool, visit: &mut dyn FnMut(&Target)) {
+        #[cfg(test)]
+        tests::VISITED.set(tests::VISITED.get() + 1);
         let at = &self.nodes[node as usize];
         if wildcards {
             at.beneath.iter().for_each(&mut *visit);
@@ -264,7 +266,14 @@ fn is_same(one: &Target, other: &Target) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        /// Nodes that searches looked at.
+        pub(super) static VISITED: Cell<usize> = const { Cell::new(0) };
+    }
 
     fn tree(filters: &[&str]) -> SubscriptionTree {
         let mut tree = SubscriptionTree::new();
@@ -310,6 +319,26 @@ mod tests {
                 .collect();
             assert_eq!(found(&tree, topic), expected, "{topic}");
         }
+    }
+
+    #[test]
+    fn a_search_among_100_000_filters_and_1_000_with_wildcards_visits_only_nodes_that_match() {
+        let exact = (0..100_000).map(|number| format!("devices/{number}/telemetry"));
+        let wild = (0..1_000).map(|number| match number % 4 {
+            0 => format!("+/{number}/telemetry"),
+            1 => format!("devices/{}/#", number - 1),
+            2 => format!("devices/+/{number}"),
+            _ => format!("+/+/{number}/#"),
+        });
+        let filters: Vec<String> = exact.chain(wild).collect();
+        let tree = tree(&filters.iter().map(String::as_str).collect::<Vec<_>>());
+        VISITED.set(0);
+        assert_eq!(found(&tree, "devices/400/telemetry"), [400, 100_400, 100_401]);
+        // At the root one, below it devices and +, below these 400 and + each, and the three ends there are.
+        assert!(VISITED.get() <= 1 + 2 + 4 + 3, "{}", VISITED.get());
+        VISITED.set(0);
+        assert_eq!(found(&tree, "nobody/listens/here"), []);
+        assert!(VISITED.get() <= 3, "{}", VISITED.get());
     }
 
     #[test]
