@@ -67,7 +67,7 @@ fn write_doors(page: &mut MetricsPage, doors: &DoorFigures, shards: &[Observatio
 type OfShard = fn(&Observation) -> u64;
 
 /// What shards count, all of them together.
-const TOTALS: [(&str, &str, OfShard); 14] = [
+const TOTALS: [(&str, &str, OfShard); 15] = [
     ("connects_total", "Clients that came in.", |s| s.counters.connects),
     ("disconnects_total", "Connections that ended.", |s| {
         s.counters.disconnects
@@ -110,6 +110,11 @@ const TOTALS: [(&str, &str, OfShard); 14] = [
         "route_copies_over_limit_total",
         "Copies that routes asked for beyond the bound for one message.",
         |s| s.counters.copies_over_limit,
+    ),
+    (
+        "route_copies_refused_total",
+        "Messages of QoS 2 and copies of them that were lost for want of room, after others of the same message had been taken.",
+        |s| s.counters.copies_refused,
     ),
     (
         "calls_away_total",

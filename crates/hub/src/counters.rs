@@ -31,6 +31,8 @@ pub struct Counters {
     pub refused_calls: u64,
     /// Copies that routes asked for beyond the bound for one message.
     pub copies_over_limit: u64,
+    /// Messages of QoS 2 and copies of them that were refused after others of the same message had been taken.
+    pub copies_refused: u64,
     /// Results of method calls that came after the call had ended, or without one.
     pub late_results: u64,
     /// Method calls answered 404 because the device was away, and 504 because it did not answer.

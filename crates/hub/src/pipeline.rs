@@ -26,6 +26,23 @@ impl Outcome {
             after: Position::default(),
         }
     }
+
+    /// The outcome of two that were promised together: a refusal outranks all, and somebody who has it nobody.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let rank = |outcome: Self| match outcome.reason {
+            ReasonCode::NoMatchingSubscribers => 0,
+            reason if reason.is_error() => 2,
+            _ => 1,
+        };
+        let reason = match rank(other) > rank(self) {
+            true => other.reason,
+            false => self.reason,
+        };
+        Self {
+            reason,
+            after: self.after.max(other.after),
+        }
+    }
 }
 
 /// Takes a PUBLISH of a client all the way.
@@ -115,20 +132,10 @@ pub(crate) fn forward(
     from: Option<ConnId>,
     publish: &Publish<'_>,
 ) -> Outcome {
-    let delivered = deliver(tenant, turn, from, publish);
     if tenant.routing.is_idle() {
-        return delivered;
+        return deliver(tenant, turn, from, publish);
     }
-    let copied = routing::copy(tenant, turn, publish);
-    let reason = if delivered.reason == ReasonCode::NoMatchingSubscribers {
-        copied.reason
-    } else {
-        delivered.reason
-    };
-    Outcome {
-        reason,
-        after: delivered.after.max(copied.after),
-    }
+    routing::deliver(tenant, turn, from, publish)
 }
 
 /// Delivers a message to its subscribers.

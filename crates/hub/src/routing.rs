@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use broker::Position;
+use broker::ConnId;
 use identity::{Identity, Principal, Quotas, Snapshot};
-use mqtt::{Publish, ReasonCode};
+use mqtt::{Publish, QoS, ReasonCode};
 use route::{Action, CompiledRoute, Lookup, Message, Routes};
 
 use crate::calls;
@@ -67,6 +67,7 @@ pub(crate) struct Routing {
     /// Where each copy's topic ends, and how many routes it came through.
     copies: Vec<(usize, u8)>,
     topic: String,
+    calls: Vec<Call>,
 }
 
 impl Routing {
@@ -132,72 +133,134 @@ impl Lookup for View<'_> {
     }
 }
 
-/// Sends the copies of a message that has been delivered to its own subscribers. The outcome is of all copies together.
-pub(crate) fn copy(tenant: &mut Tenant, turn: &mut Turn<'_>, publish: &Publish<'_>) -> Outcome {
-    let mut outcome = Outcome {
-        reason: ReasonCode::NoMatchingSubscribers,
-        after: Position::default(),
-    };
+/// Delivers a message together with its copies. The outcome is of all of them.
+pub(crate) fn deliver(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    from: Option<ConnId>,
+    publish: &Publish<'_>,
+) -> Outcome {
     let mut routing = std::mem::take(&mut tenant.routing);
-    routing.topics.clear();
-    routing.copies.clear();
-    evaluate(&mut routing, tenant, turn, publish, 0);
-    let (mut next, mut start) = (0, 0);
-    while let Some(&(end, hops)) = routing.copies.get(next) {
-        let mut topic = std::mem::take(&mut routing.topic);
-        topic.clear();
-        topic.push_str(&routing.topics[start..end]);
-        let copy = Publish {
-            topic: &topic,
-            retain: false,
-            ..publish.clone()
-        };
-        let delivered = pipeline::deliver(tenant, turn, None, &copy);
-        outcome.after = outcome.after.max(delivered.after);
-        if delivered.reason != ReasonCode::NoMatchingSubscribers {
-            outcome.reason = delivered.reason;
+    routing.plan(tenant, turn, publish);
+    let may_come_again_as_new = publish.qos == QoS::ExactlyOnce && from.is_some();
+    let delivered = match may_come_again_as_new {
+        true => routing.deliver_or_refuse(tenant, turn, from, publish),
+        false => Ok(routing.deliver_each(tenant, turn, from, publish)),
+    };
+    let calls = std::mem::take(&mut routing.calls);
+    if delivered.is_ok() {
+        for call in calls {
+            calls::start_unattended(tenant, turn, &call.device, &call.name, &call.payload);
         }
-        evaluate(&mut routing, tenant, turn, &copy, hops);
-        routing.topic = topic;
-        (next, start) = (next + 1, end);
     }
     tenant.routing = routing;
-    outcome
+    delivered.unwrap_or_else(|refused| refused)
 }
 
-/// Notes the copies of one message, and makes the calls.
-fn evaluate(routing: &mut Routing, tenant: &mut Tenant, turn: &mut Turn<'_>, publish: &Publish<'_>, hops: u8) {
-    let name = Arc::clone(&tenant.name);
-    let view = View {
-        publish,
-        labels: turn.labels.snapshot.load(),
-        tenant: &name,
-    };
-    let Routing {
-        routes, topics, copies, ..
-    } = routing;
-    let mut asked: Vec<Call> = Vec::new();
-    let message = Message {
-        topic: publish.topic,
-        payload: publish.payload,
-        hops,
-    };
-    routes.evaluate(message, &view, |delivery| match delivery.action {
-        Action::Publish { topic } if copies.len() < COPIES_MAX => {
-            topics.push_str(topic);
-            copies.push((topics.len(), delivery.hops));
+impl Routing {
+    /// Notes all copies that the message asks for, and theirs in turn.
+    fn plan(&mut self, tenant: &Tenant, turn: &mut Turn<'_>, publish: &Publish<'_>) {
+        self.topics.clear();
+        self.copies.clear();
+        self.evaluate(tenant, turn, publish, publish.topic, 0);
+        let (mut next, mut start) = (0, 0);
+        while let Some(&(end, hops)) = self.copies.get(next) {
+            let mut topic = std::mem::take(&mut self.topic);
+            topic.clear();
+            topic.push_str(&self.topics[start..end]);
+            self.evaluate(tenant, turn, publish, &topic, hops);
+            self.topic = topic;
+            (next, start) = (next + 1, end);
         }
-        Action::Publish { .. } => turn.counters.copies_over_limit += 1,
-        Action::Call { device, name, payload } => {
-            asked.push(Call {
-                device: device.into(),
-                name: name.into(),
-                payload: payload.into(),
-            });
+    }
+
+    /// Notes the copies of the message on one topic, and its calls.
+    fn evaluate(&mut self, tenant: &Tenant, turn: &mut Turn<'_>, publish: &Publish<'_>, topic: &str, hops: u8) {
+        let view = View {
+            publish,
+            labels: turn.labels.snapshot.load(),
+            tenant: &tenant.name,
+        };
+        let Routing {
+            routes,
+            topics,
+            copies,
+            calls,
+            ..
+        } = self;
+        let message = Message {
+            topic,
+            payload: publish.payload,
+            hops,
+        };
+        routes.evaluate(message, &view, |delivery| match delivery.action {
+            Action::Publish { topic } if copies.len() < COPIES_MAX => {
+                topics.push_str(topic);
+                copies.push((topics.len(), delivery.hops));
+            }
+            Action::Publish { .. } => turn.counters.copies_over_limit += 1,
+            Action::Call { device, name, payload } => {
+                calls.push(Call {
+                    device: device.into(),
+                    name: name.into(),
+                    payload: payload.into(),
+                });
+            }
+        });
+    }
+
+    /// The copies, as they are published.
+    fn copies_of<'a>(&'a self, publish: &Publish<'a>) -> impl Iterator<Item = Publish<'a>> {
+        let mut start = 0;
+        self.copies.iter().map(move |&(end, _)| {
+            let topic = &self.topics[start..end];
+            start = end;
+            Publish {
+                topic,
+                retain: false,
+                ..publish.clone()
+            }
+        })
+    }
+
+    /// Delivers the message, then its copies: each as well as it goes, since nobody minds to have it twice when it
+    /// comes again.
+    fn deliver_each(
+        &self,
+        tenant: &mut Tenant,
+        turn: &mut Turn<'_>,
+        from: Option<ConnId>,
+        publish: &Publish<'_>,
+    ) -> Outcome {
+        let delivered = pipeline::deliver(tenant, turn, from, publish);
+        let copies = self.copies_of(publish);
+        copies.fold(delivered, |outcome, copy| {
+            outcome.and(pipeline::deliver(tenant, turn, from, &copy))
+        })
+    }
+
+    /// Delivers the copies of a message of QoS 2, then the message itself. If one is refused before anybody has another,
+    /// all are (the error), and the sender may send the message again. After that a refusal would bring some of them
+    /// twice: what is refused then is lost, and counted.
+    fn deliver_or_refuse(
+        &self,
+        tenant: &mut Tenant,
+        turn: &mut Turn<'_>,
+        from: Option<ConnId>,
+        publish: &Publish<'_>,
+    ) -> Result<Outcome, Outcome> {
+        let mut taken = Outcome::now(ReasonCode::NoMatchingSubscribers);
+        for one in self.copies_of(publish).chain([publish.clone()]) {
+            let delivered = pipeline::deliver(tenant, turn, from, &one);
+            if !delivered.reason.is_error() {
+                taken = taken.and(delivered);
+            } else if taken.reason == ReasonCode::NoMatchingSubscribers {
+                return Err(delivered);
+            } else {
+                turn.counters.copies_refused += 1;
+            }
         }
-    });
-    for call in asked {
-        calls::start_unattended(tenant, turn, &call.device, &call.name, &call.payload);
+        Ok(taken)
     }
 }
 
