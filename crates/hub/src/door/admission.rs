@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::certificate;
 use super::connect::{self, Arrival, NoConnect};
+use super::notices::{Notices, quoted};
 use super::pending::Pending;
 use super::proxy_protocol;
 use super::stream::{Socket, Stream};
@@ -37,6 +38,7 @@ pub(crate) struct Doorman {
     login_checks: ArcSwap<Semaphore>,
     /// One permit is taken for each open connection.
     places: Arc<Semaphore>,
+    notices: Notices,
     pub(crate) counters: DoorCounters,
 }
 
@@ -89,6 +91,7 @@ impl Doorman {
             throttle: Mutex::new(Throttle::default()),
             login_checks: ArcSwap::from_pointee(Semaphore::new(limits.login_checks)),
             places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+            notices: Notices::default(),
             counters: DoorCounters::default(),
             limits: ArcSwap::from_pointee(limits),
             identity,
@@ -127,20 +130,25 @@ impl Doorman {
                 Ok(Ok(())) => {}
                 Ok(Err(reason)) => {
                     doorman.counters.refused(reason.why());
-                    tracing::info!(?address, %reason, "client turned away");
+                    doorman.notice(address, &reason);
                 }
                 Err(_) => {
                     doorman.counters.refused(Refused::Unfinished);
-                    tracing::info!(
-                        ?address,
-                        timeout_s = timeout.as_secs(),
-                        "client did not finish its CONNECT in time"
-                    );
+                    let reason = format!("no CONNECT within {} s", timeout.as_secs());
+                    doorman.notice(address, &reason);
                 }
             }
         });
         if self.pending.add(handshake.abort_handle(), limits.pending_connects) {
             self.counters.refused(Refused::Unfinished);
+        }
+    }
+
+    /// Says in the log that a client was turned away.
+    fn notice(&self, address: Option<SocketAddr>, reason: &dyn std::fmt::Display) {
+        if let Some(untold) = self.notices.next(Instant::now()) {
+            let untold = (untold > 0).then_some(untold);
+            tracing::info!(?address, %reason, untold, "client turned away");
         }
     }
 
@@ -253,6 +261,7 @@ impl Doorman {
                 if refusal.is_failed_login() {
                     self.throttle(|throttle| throttle.failed(address, &user_name, Instant::now()));
                 }
+                let user_name = quoted(&user_name);
                 Err(TurnedAway::Login { user_name, refusal })
             }
         }

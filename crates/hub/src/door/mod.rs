@@ -5,6 +5,7 @@ mod admission;
 mod certificate;
 mod connect;
 mod listen;
+mod notices;
 mod pending;
 mod proxy_protocol;
 mod stream;
