@@ -11,7 +11,7 @@ import pytest
 
 import raw
 import wire
-from credentials import context
+from credentials import add, context
 from raw import Closed
 from wire import Kind
 
@@ -71,11 +71,18 @@ class Flood:
             self.held.popleft().close()
 
 
+OPEN = pytest.param(True, id="anonymous")
+CLOSED = pytest.param(False, id="with passwords", marks=[pytest.mark.contract, pytest.mark.needs("app")])
+
+
 @pytest.mark.timeout(240)
-def test_100_000_connects_that_never_end_leave_others_served_and_memory_bounded(start, client, name):
+@pytest.mark.parametrize("anonymous", [OPEN, CLOSED])
+def test_100_000_connects_that_never_end_leave_others_served_and_memory_bounded(start, name, anonymous):
     """Honest clients get in meanwhile; the number of strangers does not move the bounds of memory and descriptors."""
-    own = start()
-    client(to=own).publish(name, b"warm")
+    own = start(anonymous=anonymous)
+    login = {} if anonymous else {"user": "dash", "password": add(own, "app", "dash").password.encode()}
+    topic = f"apps/dash/{name}"
+    raw.dial(own.port).open("warm", **login).publish(topic, b"warm").leave()
     before = own.rss_bytes()
     whole = wire.connect("x" * 10_000)
     flood = Flood(own.port, whole[:5_000])
@@ -83,9 +90,9 @@ def test_100_000_connects_that_never_end_leave_others_served_and_memory_bounded(
     thread.start()
     served, rss_bytes, descriptors = 0, 0, 0
     while thread.is_alive():
-        honest = raw.dial(own.port).open(f"{name}-{served}")
-        honest.subscribe(name)
-        honest.publish(name, b"served")
+        honest = raw.dial(own.port).open(f"{name}-{served}", **login)
+        honest.subscribe(topic)
+        honest.publish(topic, b"served")
         assert honest.expect(Kind.PUBLISH).payload == b"served"
         honest.leave()
         served += 1
@@ -139,6 +146,23 @@ def served_over_tls(own, authority, name: str) -> None:
         one.subscribe(name)
         one.publish(name, b"served")
         assert one.expect(Kind.PUBLISH).payload == b"served"
+
+
+@pytest.mark.contract
+def test_strangers_do_not_fill_the_log(start, dial):
+    """It tells of some, and how many others there were; of a user name it quotes the beginning."""
+    own = start(anonymous=False)
+    dial(to=own).send(wire.connect("x", user="u" * 12_000, password=b"wrong")).verdict()
+    assert all(len(line) < 1_000 for line in own.said("turned away").splitlines())
+    sent = 1
+    while "untold=" not in own.log.read_text():
+        for _ in range(100):
+            dial(to=own).send(wire.PINGREQ).verdict()
+        sent += 100
+        assert sent < 20_000
+    lines = [line for line in own.log.read_text().splitlines() if "turned away" in line]
+    untold = sum(int(line.split("untold=")[1].split()[0]) for line in lines if "untold=" in line)
+    assert untold >= 1 and len(lines) + untold <= sent
 
 
 def test_a_remaining_length_of_256_mb_before_connect_takes_no_memory(start, dial, client, name):
