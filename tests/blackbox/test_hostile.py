@@ -91,8 +91,8 @@ def test_a_client_that_never_reads_delays_nobody(start, dial, client, name):
 def test_a_client_that_never_acknowledges_delays_nobody(start, dial, client, name):
     """Its in-flight window fills, then its queue; neither holds up a neighbour or grows without end."""
     queued, window, sent = 500, 20, 3_000
-    bounded = f"[limits]\nqueue_messages = {queued}\n"
-    own = start(http=True, configuration=bounded) if brokers.NAME == "selvedge" else start()
+    key = {"selvedge": "limits.queue_messages =", "mosquitto": "max_queued_messages"}[brokers.NAME]
+    own = start(http=brokers.NAME == "selvedge", configuration=f"{key} {queued}\n")
     silent = dial(to=own).open(f"{name}-silent", keep_alive=0, properties=[("receive_maximum", window)])
     silent.subscribe([(name, 1)])
     awake = client(to=own)
