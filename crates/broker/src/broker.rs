@@ -7,6 +7,7 @@ use mqtt::ReasonCode;
 use crate::fanout::Fanout;
 use crate::held::HeldMessages;
 use crate::ids::Slot;
+use crate::retain::VISITS;
 use crate::retained::RetainedMessages;
 use crate::sessions::Sessions;
 use crate::shared::Groups;
@@ -31,6 +32,10 @@ pub struct Broker {
     pub(crate) durable: Position,
     /// Sessions whose next message must not leave before a record is durable, by that record.
     pub(crate) awaiting: VecDeque<(Position, Slot)>,
+    /// Retained topics that may still be looked at in this turn.
+    pub(crate) visits: usize,
+    /// Sessions whose search among them goes on in the next turn.
+    pub(crate) searching: VecDeque<Slot>,
     pub(crate) next_session: u64,
     /// Client identifiers that were assigned.
     pub(crate) assigned: u64,
@@ -52,6 +57,8 @@ impl Broker {
             timers: Timers::default(),
             durable: Position(0),
             awaiting: VecDeque::new(),
+            visits: VISITS,
+            searching: VecDeque::new(),
             next_session: 1,
             assigned: 0,
             fanout: Fanout::default(),

@@ -8,9 +8,12 @@ use crate::ids::Slot;
 use crate::log::{bury, replace};
 use crate::message::{decode_body, encode_body};
 use crate::publish::{Passing, aged};
-use crate::retained::Retained;
-use crate::session::Subscription;
+use crate::retained::{Retained, Search, just_behind};
+use crate::session::{Replay, Subscription};
 use crate::{Broker, Deadline, Dropped, Full, Keep, Message, Now, Position, Record, Sink};
+
+/// Retained topics that may be looked at in one turn, for all sessions together.
+pub(crate) const VISITS: usize = 4_096;
 
 impl Broker {
     /// Retains the message where it asks for it; after what that is safe.
@@ -133,25 +136,44 @@ impl Broker {
         }
     }
 
-    /// A new subscription is to be given the retained messages that it matches.
-    pub(crate) fn begin_replay(&mut self, slot: Slot, subscription: &Subscription) {
-        let replay = crate::session::Replay {
-            filter: subscription.filter.clone(),
-            qos: subscription.options.qos,
-            id: subscription.id,
-            after: None,
-        };
-        self.end_replay(slot, &subscription.filter);
-        let replays = &mut self.sessions.get_mut(slot).replays;
-        replays.reserve_exact(1);
-        replays.push(replay);
+    /// A new subscription is to be given the retained messages that it matches, from the first on.
+    pub(crate) fn begin_replay(&mut self, slot: Slot, at: usize) {
+        let session = self.sessions.get_mut(slot);
+        let subscription = &mut session.subscriptions[at];
+        session.owed_replays += usize::from(!subscription.owes_retained);
+        subscription.owes_retained = true;
+        match &mut session.replay {
+            Some(replay) if replay.filter != subscription.filter => {}
+            replay => *replay = Some(Replay::of(&subscription.filter)),
+        }
     }
 
-    pub(crate) fn end_replay(&mut self, slot: Slot, filter: &str) {
-        self.sessions
-            .get_mut(slot)
-            .replays
-            .retain(|replay| &*replay.filter != filter);
+    /// A subscription is gone.
+    pub(crate) fn end_replay(&mut self, slot: Slot, subscription: &Subscription) {
+        let session = self.sessions.get_mut(slot);
+        session.owed_replays -= usize::from(subscription.owes_retained);
+        if session
+            .replay
+            .as_ref()
+            .is_some_and(|replay| replay.filter == subscription.filter)
+        {
+            session.replay = session.next_replay(&subscription.filter);
+        }
+    }
+
+    /// Goes on for those whose search was too long for one turn, as far as one more goes.
+    pub(crate) fn go_on_searching(&mut self, now: Now, out: &mut dyn Sink) {
+        self.visits = VISITS;
+        for _ in 0..self.searching.len() {
+            if self.visits == 0 {
+                return;
+            }
+            let Some(slot) = self.searching.pop_front() else { return };
+            if self.sessions.try_get(slot).is_some() {
+                self.sessions.get_mut(slot).is_searching = false;
+                self.flush(now, slot, out);
+            }
+        }
     }
 
     /// Gives retained messages as far as the connection takes them.
@@ -161,15 +183,31 @@ impl Broker {
 
     /// Gives the next retained message; false if there is none, or it has to wait.
     fn replay_next(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> bool {
-        let session = self.sessions.get(slot);
+        let Broker {
+            sessions,
+            retained,
+            visits,
+            ..
+        } = self;
+        let session = sessions.get(slot);
         let has_room = session.live.as_ref().is_some_and(|live| out.has_room(live.conn));
-        let Some(replay) = session.replays.first().filter(|_| has_room) else {
+        let Some(replay) = session.replay.as_ref().filter(|_| has_room) else {
             return false;
         };
-        let (most, id) = (replay.qos, replay.id);
-        let Some((topic, retained)) = self.retained.next_match(&replay.filter, replay.after.as_deref()) else {
-            self.finish_replay(slot);
-            return true;
+        let Ok(at) = session.subscription(&replay.filter) else {
+            return false;
+        };
+        let (most, id) = (session.subscriptions[at].options.qos, session.subscriptions[at].id);
+        let (topic, retained) = match retained.next_match(&replay.filter, replay.from.as_deref(), visits) {
+            Search::Found(topic, retained) => (topic, retained),
+            Search::Over => {
+                self.finish_replay(slot, at);
+                return true;
+            }
+            Search::Paused(from) => {
+                self.pause_replay(slot, from);
+                return false;
+            }
         };
         let qos = most.min(retained.qos);
         let is_open = session.takes_now(session.outgoing.next_seq(), |conn| out.has_room(conn));
@@ -180,16 +218,30 @@ impl Broker {
             crate::deliver::load(&mut self.held, retained.held, slot, out);
             return false;
         }
-        let topic = topic.into();
-        self.sessions.get_mut(slot).replays[0].after = Some(topic);
+        let from = just_behind(topic).into();
+        if let Some(replay) = &mut self.sessions.get_mut(slot).replay {
+            replay.from = Some(from);
+        }
         self.give(now, retained, Fanout::to(slot, qos, true, id, None), out);
         true
     }
 
-    fn finish_replay(&mut self, slot: Slot) {
-        let replays = &mut self.sessions.get_mut(slot).replays;
-        replays.remove(0);
-        replays.shrink_to_fit();
+    /// The search goes on in the next turn.
+    fn pause_replay(&mut self, slot: Slot, from: Box<str>) {
+        let session = self.sessions.get_mut(slot);
+        if let Some(replay) = &mut session.replay {
+            replay.from = Some(from);
+        }
+        if !std::mem::replace(&mut session.is_searching, true) {
+            self.searching.push_back(slot);
+        }
+    }
+
+    fn finish_replay(&mut self, slot: Slot, at: usize) {
+        let session = self.sessions.get_mut(slot);
+        session.subscriptions[at].owes_retained = false;
+        session.owed_replays -= 1;
+        session.replay = session.next_replay(&session.subscriptions[at].filter);
     }
 
     /// Gives a retained message that is in memory to one session.

@@ -1,5 +1,6 @@
 //! Retained messages, section 3.3.1.3: the last one of each topic.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -75,20 +76,86 @@ impl RetainedMessages {
         self.by_topic.keys().next().cloned()
     }
 
-    /// The first topic behind `after` that matches `filter`.
-    pub(crate) fn next_match(&self, filter: &str, after: Option<&str>) -> Option<(&str, Retained)> {
+    /// Looks for the first topic that matches `filter`, of those not before `from`. Each topic that is looked at takes
+    /// one of `visits`.
+    pub(crate) fn next_match(&self, filter: &str, from: Option<&str>, visits: &mut usize) -> Search<'_> {
         let prefix = literal_prefix(filter);
-        if prefix.len() == filter.len() {
-            let found = self.by_topic.get_key_value(filter).filter(|_| after.is_none());
-            return found.map(|(topic, retained)| (&**topic, *retained));
+        let mut from: Cow<'_, str> = from.unwrap_or(prefix).into();
+        loop {
+            let Some(left) = visits.checked_sub(1) else {
+                return Search::Paused(from.into());
+            };
+            *visits = left;
+            let next = self
+                .by_topic
+                .range::<str, _>((Bound::Included(&*from), Bound::Unbounded))
+                .next();
+            let Some((topic, retained)) = next.filter(|(topic, _)| !is_behind_all(filter, prefix, topic)) else {
+                return Search::Over;
+            };
+            if mqtt::topic::matches(filter, topic) {
+                return Search::Found(topic, *retained);
+            }
+            from = leap_over(filter, topic).unwrap_or_else(|| just_behind(topic)).into();
         }
-        let start = after.map_or(Bound::Included(prefix), Bound::Excluded);
-        self.by_topic
-            .range::<str, _>((start, Bound::Unbounded))
-            .take_while(|(topic, _)| topic.starts_with(prefix))
-            .find(|(topic, _)| mqtt::topic::matches(filter, topic))
-            .map(|(topic, retained)| (&**topic, *retained))
     }
+}
+
+/// The least string that is no topic up to this one: none has a null character (MQTT-1.5.4-2).
+pub(crate) fn just_behind(topic: &str) -> String {
+    format!("{topic}\0")
+}
+
+/// What came of a search.
+#[derive(Debug)]
+pub(crate) enum Search<'a> {
+    /// A topic that matches, and its message.
+    Found(&'a str, Retained),
+    /// No further topic matches.
+    Over,
+    /// The visits are used up; no topic before this string matches.
+    Paused(Box<str>),
+}
+
+/// A string that lies between a topic that does not match and the next one that can, where levels tell.
+fn leap_over(filter: &str, topic: &str) -> Option<String> {
+    // MQTT-4.7.2-1
+    if topic.starts_with('$') && !filter.starts_with('$') {
+        return Some("%".into());
+    }
+    let mut start = 0;
+    let mut wanted = filter.split('/');
+    for level in topic.split('/') {
+        match wanted.next() {
+            Some(want) if want == "+" || want == level => start += level.len() + 1,
+            Some(want) => return leap_to(&topic[..start], want, topic),
+            None => return Some(behind_all_below(&topic[..start])),
+        }
+    }
+    None
+}
+
+/// As [`leap_over`], where below `parent` the topic should have the level `want` and has another one.
+fn leap_to(parent: &str, want: &str, topic: &str) -> Option<String> {
+    let itself = format!("{parent}{want}");
+    let below = format!("{itself}/");
+    [itself, below]
+        .into_iter()
+        .find(|least| topic < least.as_str())
+        .or_else(|| (!parent.is_empty()).then(|| behind_all_below(parent)))
+}
+
+/// What comes after all topics that start with `parent`, which ends with a slash: '0' is the character after it.
+fn behind_all_below(parent: &str) -> String {
+    format!("{}0", &parent[..parent.len() - 1])
+}
+
+/// Whether this topic and all behind it are none that start with `prefix`, the levels of `filter` before its first
+/// wildcard.
+fn is_behind_all(filter: &str, prefix: &str, topic: &str) -> bool {
+    let is_exact = prefix.len() == filter.len();
+    let next = topic.as_bytes().get(prefix.len());
+    !topic.starts_with(prefix) || is_exact && next.is_some() || !prefix.is_empty() && next > Some(&b'/')
 }
 
 /// What every topic that matches starts with: the levels before the first wildcard. (`a/#` matches `a` as well.)
@@ -122,20 +189,53 @@ mod tests {
 
     #[test]
     fn a_walk_meets_every_match_once_and_in_order() {
-        let topics = ["$SYS/a", "/", "a", "a/", "a/b", "a/b/c", "ab", "b/b", "b/b/c"];
+        let topics = [
+            "$SYS/a", "/", "/b", "a", "a ", "a /b", "a/", "a/ ", "a/b", "a/b ", "a/b /c", "a/b/c", "a/b/c/d", "a/b0",
+            "a/c", "a0/b", "ab", "b/b", "b/b/c",
+        ];
         let store = store(&topics);
         for filter in [
-            "#", "+", "a/#", "a/+", "+/b", "+/b/#", "a/b", "/#", "/+", "$SYS/#", "a/b/c/d",
+            "#", "+", "a/#", "a/+", "+/b", "+/b/#", "a/b", "/#", "/+", "$SYS/#", "a/b/c/d", "a/+/c", "+/b/c", "+/+",
+            "+/+/c", "+/", "a/+/+/d", "a", "c", "a/+/c/#",
         ] {
             let mut met: Vec<&str> = Vec::new();
-            while let Some((topic, _)) = store.next_match(filter, met.last().copied()) {
-                met.push(topic);
+            let mut from: Option<Box<str>> = None;
+            loop {
+                // Each call may look at one topic alone, and goes on where the one before gave up.
+                match store.next_match(filter, from.as_deref(), &mut 1) {
+                    Search::Found(topic, _) => {
+                        met.push(topic);
+                        from = Some(just_behind(topic).into());
+                    }
+                    Search::Paused(topic) => from = Some(topic),
+                    Search::Over => break,
+                }
             }
             let expected: Vec<_> = topics
                 .into_iter()
                 .filter(|topic| mqtt::topic::matches(filter, topic))
                 .collect();
             assert_eq!(met, expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn a_walk_leaps_over_what_cannot_match() {
+        let below = |first: &str| {
+            (0..100)
+                .map(|number| format!("{first}/{number}/level/temp"))
+                .collect::<Vec<_>>()
+        };
+        let topics = [below("a"), below("b"), below("$c"), below("ab")].concat();
+        let store = store(&topics.iter().map(String::as_str).collect::<Vec<_>>());
+        for filter in ["+/x", "+/x/+", "a/x/#", "+", "a/+x/y", "b/1000/+", "c/+", "a/+"] {
+            let mut visits = 1_000;
+            let search = store.next_match(filter, None, &mut visits);
+            assert!(matches!(search, Search::Over), "{filter}: {search:?}");
+            assert!(
+                visits >= if filter == "a/+" { 890 } else { 990 },
+                "{filter}: {visits} are left"
+            );
         }
     }
 

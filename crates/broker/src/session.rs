@@ -1,6 +1,6 @@
 //! One session, section 4.1: what the broker knows of a client, connected or not.
 
-use mqtt::{QoS, SubscriptionOptions, Version};
+use mqtt::{SubscriptionOptions, Version};
 
 use crate::aliases::{IncomingAliases, OutgoingAliases};
 use crate::ids::{GroupId, Slot};
@@ -37,8 +37,12 @@ pub(crate) struct Session {
     pub(crate) ended_at_ms: i64,
     /// The deadline that the timers have of it.
     pub(crate) armed_ms: Option<u64>,
-    /// Retained messages that it has still to be given, filter by filter.
-    pub(crate) replays: Vec<Replay>,
+    /// The subscription whose retained messages it is being given.
+    pub(crate) replay: Option<Box<Replay>>,
+    /// How many subscriptions have retained messages to come.
+    pub(crate) owed_replays: usize,
+    /// It is among those that the broker goes on searching retained messages for.
+    pub(crate) is_searching: bool,
     /// The last fan-out that met it, and its place in there.
     pub(crate) met: (u64, u32),
 }
@@ -55,6 +59,8 @@ pub(crate) struct Subscription {
     pub(crate) group: Option<GroupId>,
     /// Its record; zero if it has none.
     pub(crate) record: Position,
+    /// Retained messages are still to be given for it.
+    pub(crate) owes_retained: bool,
 }
 
 impl Subscription {
@@ -127,10 +133,15 @@ impl Will {
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) filter: Box<str>,
-    pub(crate) qos: QoS,
-    pub(crate) id: u32,
-    /// The last topic that was given.
-    pub(crate) after: Option<Box<str>>,
+    /// All topics before this string have been looked at.
+    pub(crate) from: Option<Box<str>>,
+}
+
+impl Replay {
+    pub(crate) fn of(filter: &str) -> Box<Replay> {
+        let filter = filter.into();
+        Box::new(Replay { filter, from: None })
+    }
 }
 
 impl Session {
@@ -148,7 +159,9 @@ impl Session {
             will: None,
             ended_at_ms: 0,
             armed_ms: None,
-            replays: Vec::new(),
+            replay: None,
+            owed_replays: 0,
+            is_searching: false,
             met: (0, 0),
         }
     }
@@ -186,6 +199,20 @@ impl Session {
     pub(crate) fn subscription(&self, filter: &str) -> Result<usize, usize> {
         self.subscriptions
             .binary_search_by(|subscription| (*subscription.filter).cmp(filter))
+    }
+
+    /// The subscription whose turn it is to be given retained messages after that with this filter.
+    pub(crate) fn next_replay(&self, filter: &str) -> Option<Box<Replay>> {
+        if self.owed_replays == 0 {
+            return None;
+        }
+        let start = self.subscription(filter).unwrap_or_else(|at| at);
+        let (before, behind) = self.subscriptions.split_at(start);
+        let next = behind
+            .iter()
+            .chain(before)
+            .find(|subscription| subscription.owes_retained);
+        next.map(|subscription| Replay::of(&subscription.filter))
     }
 
     /// The next thing to happen without an event: keep-alive, will or end, on the monotonic clock.

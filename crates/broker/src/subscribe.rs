@@ -96,16 +96,25 @@ impl Broker {
             RetainHandling::SendIfNew => found.is_err(),
             RetainHandling::DoNotSend => false,
         };
-        if wants_retained && subscription.group.is_none() {
-            self.begin_replay(slot, &subscription);
-        }
-        self.sessions.change(slot, |session| match found {
-            Ok(at) => session.subscriptions[at] = subscription,
+        let begins_replay = wants_retained && subscription.group.is_none();
+        let at = self.sessions.change(slot, |session| match found {
+            Ok(at) => {
+                let owes_retained = session.subscriptions[at].owes_retained;
+                session.subscriptions[at] = Subscription {
+                    owes_retained,
+                    ..subscription
+                };
+                at
+            }
             Err(at) => {
                 reserve(&mut session.subscriptions);
                 session.subscriptions.insert(at, subscription);
+                at
             }
         });
+        if begins_replay {
+            self.begin_replay(slot, at);
+        }
         Ok(record)
     }
 
@@ -137,6 +146,7 @@ impl Broker {
             id,
             group,
             record,
+            owes_retained: false,
         };
         self.subscriptions.insert(matched, subscription.target(slot));
         subscription
@@ -186,7 +196,7 @@ impl Broker {
         let after = bury(&gone, session.subscriptions[at].record, out)?;
         let subscription = self.sessions.change(slot, |session| session.subscriptions.remove(at));
         self.unlink(slot, &subscription);
-        self.end_replay(slot, filter);
+        self.end_replay(slot, &subscription);
         Ok(Some(after))
     }
 }

@@ -6,17 +6,19 @@ use crate::ids::Slot;
 use crate::{Broker, Now, Sink};
 
 impl Broker {
-    /// Does what is due: keep-alive (1.5 times, MQTT-3.1.2-22), wills, session and retained expiry.
+    /// Does what is due: retained messages whose search was too long for the turn before, keep-alive (1.5 times, MQTT-3.1.2-22), wills, session and retained expiry.
     pub fn tick(&mut self, now: Now, out: &mut dyn Sink) {
         while let Some(slot) = self.timers.first_due(now.monotonic_ms) {
             self.due(now, slot, out);
         }
         self.expire_retained(now, out);
+        self.go_on_searching(now, out);
     }
 
     /// When [`Broker::tick`] has something to do, on the monotonic clock in milliseconds.
     pub fn next_deadline(&self) -> Option<u64> {
-        [self.timers.next(), self.retained.next_expiry()]
+        let searching = (!self.searching.is_empty()).then_some(0);
+        [searching, self.timers.next(), self.retained.next_expiry()]
             .into_iter()
             .flatten()
             .min()

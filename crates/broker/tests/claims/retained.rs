@@ -1,7 +1,7 @@
 //! Retained messages, sections 3.3.1.3 and 3.8.3.1.
 
-use broker::{Dropped, Keep, Limits};
-use mqtt::{Connect, PublishProperties, RetainHandling, SubscriptionOptions};
+use broker::{ConnId, Dropped, Keep, Limits};
+use mqtt::{Connect, PublishProperties, RetainHandling, Subscribe, SubscriptionOptions};
 
 use crate::world::{World, clean, id, lasting, message, retained};
 
@@ -179,4 +179,60 @@ fn a_message_to_nobody_is_told_so() {
     let mut world = world(&[]);
     let published = world.publish(1, &message("nobody", "x", 1));
     assert_eq!(published.reason(), mqtt::ReasonCode::NoMatchingSubscribers);
+}
+
+/// A hundred subscriptions in one SUBSCRIBE of client 2 that match nothing, and none of whose levels can be leapt over.
+fn search_for_nothing(world: &mut World) {
+    let filters: Vec<String> = (0..100).map(|number| format!("+/x{number}")).collect();
+    let filters = filters.iter().map(|filter| (&**filter, SubscriptionOptions::default()));
+    let subscribe = Subscribe::new(id(1), filters.collect());
+    let (now, conn) = (world.now, ConnId(2));
+    world
+        .broker
+        .subscribe(now, conn, &subscribe, &mut |_| true, &mut world.out);
+    assert!(world.got(2)[0].starts_with("SUBACK"));
+}
+
+#[test]
+fn a_long_search_for_retained_messages_goes_on_turn_by_turn_and_lets_others_go_between() {
+    let topics: Vec<String> = (0..3_000).map(|number| format!("{number}/temp")).collect();
+    let mut world = world(&topics.iter().map(String::as_str).collect::<Vec<_>>());
+    world.connect(3, &clean("other"));
+    search_for_nothing(&mut world);
+    world.subscribe(2, "+/temp", 0);
+    assert_eq!(
+        world.broker.next_deadline(),
+        Some(0),
+        "it goes on at once, but not in this turn"
+    );
+    world.got(3);
+    world.subscribe(3, "7/temp", 0);
+    world.pass(0);
+    world.pass(0);
+    assert_eq!(world.got(3).last().map(String::as_str), Some("7/temp=x retain"));
+    let turns = (0..1_000).take_while(|_| {
+        world.broker.next_deadline() == Some(0) && {
+            world.pass(0);
+            true
+        }
+    });
+    let turns = turns.count();
+    // Each of 3,000 topics is looked at a hundred times, 4,096 in a turn.
+    assert!((65..100).contains(&turns), "{turns}");
+    assert_eq!(world.got(2).len(), 1 + 3_000);
+}
+
+#[test]
+fn a_search_that_is_not_over_ends_with_its_subscription() {
+    let topics: Vec<String> = (0..5_000).map(|number| format!("{number}/temp")).collect();
+    let mut world = world(&topics.iter().map(String::as_str).collect::<Vec<_>>());
+    search_for_nothing(&mut world);
+    world.subscribe(2, "1/temp", 0);
+    world.got(2);
+    for number in 0..100 {
+        world.unsubscribe(2, &format!("+/x{number}"));
+    }
+    world.pass(0);
+    assert_eq!(world.got(2).last().map(String::as_str), Some("1/temp=x retain"));
+    assert_ne!(world.broker.next_deadline(), Some(0));
 }
