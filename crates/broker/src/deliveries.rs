@@ -1,6 +1,6 @@
 //! To whom a logged message goes: the list in its record, read without allocating.
 
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 
 use mqtt::QoS;
 
@@ -70,7 +70,7 @@ impl<'a> Delivered<'a> {
         let (retain, grouped) = (if retain { RETAIN } else { 0 }, group.map_or(0, |_| GROUP));
         out.push(qos as u8 | retain | grouped);
         if let Some(group) = group {
-            wire::put(out, group.0.get().into());
+            wire::put(out, group.0.get());
         }
         wire::put(out, ids.len() as u64);
         ids.iter().for_each(|id| wire::put(out, u64::from(*id)));
@@ -80,7 +80,7 @@ impl<'a> Delivered<'a> {
         let (session, seq, flags) = (SessionId(from.u64()?), from.u64()?, from.u8()?);
         let group = match flags & GROUP {
             0 => None,
-            _ => Some(GroupId(NonZeroU32::new(from.u32()?).ok_or(Damaged)?)),
+            _ => Some(GroupId(NonZeroU64::new(from.u64()?).ok_or(Damaged)?)),
         };
         let ids_len = from.u32()?;
         let ids = *from;
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_list_comes_back_as_it_went() {
         let mut bytes = Vec::new();
-        let group = NonZeroU32::new(300).map(GroupId);
+        let group = NonZeroU64::new(1 << 40).map(GroupId);
         let (once, twice) = ((QoS::AtLeastOnce, true), (QoS::ExactlyOnce, false));
         Delivered::put(&mut bytes, SessionId(1), 1 << 40, once, None, &[]);
         let first_len = bytes.len();
@@ -189,7 +189,7 @@ mod tests {
             retain: true,
         };
         assert_eq!(meta(0, 1, None, &[]), Some(plain));
-        let group = NonZeroU32::new(1).map(GroupId);
+        let group = NonZeroU64::new(1).map(GroupId);
         let others = [
             meta(9, 1, None, &[]),
             meta(0, 0, None, &[]),

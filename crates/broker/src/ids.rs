@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// A session's place in the table of sessions; used again once that session has ended.
 pub(crate) type Slot = u32;
@@ -11,9 +11,10 @@ pub(crate) type Slot = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct HeldId(pub(crate) NonZeroU32);
 
-/// A group of a shared subscription; never used again, over restarts too.
+/// A group of a shared subscription; never used again, over restarts too: a client that founds a million in a second
+/// has numbers for half a million years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct GroupId(pub(crate) NonZeroU32);
+pub(crate) struct GroupId(pub(crate) NonZeroU64);
 
 /// A map whose keys no client chooses, so that a cheap hash cannot be attacked.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;

@@ -1,6 +1,6 @@
 //! What must outlast a restart, as records of a log; the last record of a key wins.
 
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 
 use mqtt::{PacketId, QoS, SubscriptionOptions};
 
@@ -100,7 +100,7 @@ pub enum Record<'a> {
         /// Its Subscription Identifier.
         subscription_id: Option<u32>,
         /// Number of its group, if it is a shared one; messages that wait name the group by it.
-        group: Option<NonZeroU32>,
+        group: Option<NonZeroU64>,
     },
     /// A subscription is no more.
     SubscriptionGone {

@@ -1,6 +1,6 @@
 //! Records as bytes: a kind, then numbers and strings. What is in the meta alone suffices to rebuild queues.
 
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 
 use mqtt::{PacketId, QoS, RetainHandling, SubscriptionOptions};
 
@@ -50,7 +50,7 @@ impl<'a> Record<'a> {
             } => {
                 put_ids(meta, SUBSCRIPTION, session, subscription_id.unwrap_or(0).into());
                 meta.push(options_byte(options));
-                wire::put(meta, group.map_or(0, NonZeroU32::get).into());
+                wire::put(meta, group.map_or(0, NonZeroU64::get));
                 wire::put_str(meta, filter);
             }
             Record::SubscriptionGone { session, filter } => {
@@ -196,7 +196,7 @@ impl<'a> Record<'a> {
             session: session(from)?,
             subscription_id: Some(from.u32()?).filter(|id| *id != 0),
             options: options(from.u8()?)?,
-            group: NonZeroU32::new(from.u32()?),
+            group: NonZeroU64::new(from.u64()?),
             filter: from.str()?,
         })
     }
@@ -335,7 +335,7 @@ mod tests {
                 filter: "$share/g/a/#",
                 options,
                 subscription_id: Some(268_435_455),
-                group: NonZeroU32::new(1 << 20),
+                group: NonZeroU64::new(1 << 40),
             },
             Record::Subscription {
                 session,

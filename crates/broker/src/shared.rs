@@ -1,7 +1,7 @@
 //! Shared subscriptions, section 4.8.2: each message goes to one member of the group.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 
 use mqtt::SubscriptionOptions;
 
@@ -40,9 +40,9 @@ struct Group {
 /// All groups, by their whole filter `$share/{group}/{filter}`.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    groups: IdMap<NonZeroU32, Group>,
+    groups: IdMap<NonZeroU64, Group>,
     by_filter: HashMap<Box<str>, GroupId>,
-    last: u32,
+    last: u64,
 }
 
 impl Groups {
@@ -64,10 +64,7 @@ impl Groups {
 
     /// The number that the group has, or would get now.
     pub(crate) fn number(&self, filter: &str) -> GroupId {
-        let next = || {
-            let next = self.last.checked_add(1).expect("fewer than 2^32 groups are ever made");
-            GroupId(NonZeroU32::new(next).expect("counts from one"))
-        };
+        let next = || GroupId(NonZeroU64::MIN.saturating_add(self.last));
         self.by_filter.get(filter).copied().unwrap_or_else(next)
     }
 
@@ -172,6 +169,17 @@ mod tests {
         let turns: Vec<_> = (0..4).filter_map(|_| chosen(&mut groups, id, &[1, 3])).collect();
         assert_eq!(turns, [1, 3, 1, 3]);
         assert!(chosen(&mut groups, id, &[]).is_some(), "else one that is away keeps it");
+    }
+
+    #[test]
+    fn there_are_numbers_for_more_groups_than_can_come_and_go() {
+        let (mut groups, first) = group_of(&[1]);
+        groups.skip(GroupId(NonZeroU64::new(u32::MAX.into()).expect("not zero")));
+        let next = groups.number("$share/h/a");
+        assert_eq!(next.0.get(), 1 << 32);
+        groups.restore("$share/h/a", next);
+        assert_eq!(groups.number("$share/h/a"), next);
+        assert_eq!(groups.number("$share/g/a"), first);
     }
 
     #[test]
