@@ -174,7 +174,8 @@ def test_an_app_asks_devices_but_reports_for_none(own, client):
     app = client(to=own, **add(own, "app", "dashboard").login())
     assert app.publish("devices/pump-7/twin/reported", b"{}").value == 0x87
     assert app.publish("devices/pump-7/telemetry", b"{}").value == 0x87
-    assert app.publish("apps/other/x", b"{}").value == 0x87
+    for topic in ("apps/other/x", "apps/other", "apps", "devices/pump-7", "devices"):
+        assert app.publish(topic, b"{}").value == 0x87, topic
     app.subscribe("devices/pump-7/methods/+/+/result")
     app.publish("devices/pump-7/methods/stop/1", b"{}")
     assert json.loads(app.receive().payload)["status"] == 404

@@ -5,7 +5,12 @@ import time
 
 import pytest
 
+import wire
+from credentials import add
+from wire import Kind
+
 pytestmark = pytest.mark.contract
+NOT_AUTHORIZED = 0x87
 
 
 def call(app, device: str, number: str, payload: object = b"{}", **extra: object) -> None:
@@ -127,3 +132,120 @@ def test_a_call_works_from_3_1_1_to_3_1_1(client, name):
     call(one, name, "1")
     other.publish(f"{other.receive().topic}/result", b'{"status": 200}')
     assert json.loads(one.receive().payload) == {"status": 200}
+
+
+@pytest.fixture
+def guarded(start):
+    """A broker that lets nobody in without credentials."""
+    return start(anonymous=False)
+
+
+@pytest.fixture
+def enter(guarded, dial):
+    """Opens a connection of a device or app that is made for it."""
+
+    def enter_one(kind: str, name: str):
+        account = add(guarded, kind, name)
+        return dial(to=guarded).open(name, user=account.user, password=account.password.encode())
+
+    return enter_one
+
+
+FORBIDDEN = [
+    "apps/other/alarm",
+    "apps/other",
+    "$SYS/broker/version",
+    "devices/p7/telemetry",
+    "devices/p7/twin/desired",
+    "devices/p7/methods/start/1",
+]
+
+
+@pytest.mark.parametrize("request_topic", ["methods/stop/1", "twin/get", "twin/desired/set"])
+def test_an_app_is_not_answered_where_it_may_not_publish(enter, request_topic):
+    """Contract of access: a Response Topic gives nobody a right that it has not."""
+    app, device, watcher = enter("app", "dash"), enter("device", "p7"), enter("app", "watcher")
+    device.subscribe([("devices/p7/methods/+/+", 1)])
+    watcher.subscribe([("apps/#", 1), ("devices/p7/telemetry", 1), ("devices/p7/twin/desired", 1)])
+    for packet_id, topic in enumerate(FORBIDDEN, 1):
+        wanted = [("response_topic", topic)]
+        app.publish(f"devices/p7/{request_topic}", b"{}", qos=1, packet_id=packet_id, properties=wanted)
+        assert app.expect(Kind.PUBACK).reason == NOT_AUTHORIZED, topic
+    device.ping()
+    watcher.ping()
+
+
+@pytest.mark.parametrize("topic", ["devices/p7/twin/desired", "devices/p7/twin/desired/set/result", "$SYS/x"])
+def test_nobody_at_all_is_answered_where_the_hub_alone_speaks(dial, topic):
+    """Not even where no credentials are asked for."""
+    one = dial().open("")
+    one.publish("devices/p7/methods/stop/1", b"", qos=1, packet_id=1, properties=[("response_topic", topic)])
+    assert one.expect(Kind.PUBACK).reason == NOT_AUTHORIZED
+
+
+def test_the_call_says_where_its_result_belongs(app, device, client, name):
+    """Section 4.10: the device finds the result's topic as Response Topic, whatever the caller's own is."""
+    for number, extra in [("1", {}), ("2", {"ResponseTopic": f"apps/{name}/answers", "CorrelationData": b"\x07"})]:
+        call(app, name, number, **extra)
+        got = device.receive()
+        assert got.properties.ResponseTopic == f"devices/{name}/methods/stop/{number}/result"
+        assert getattr(got.properties, "CorrelationData", b"") == extra.get("CorrelationData", b"")
+        device.publish(got.properties.ResponseTopic, b'{"status": 200}')
+        assert json.loads(app.receive().payload)["status"] == 200
+
+
+def test_a_caller_may_name_the_result_topic_as_its_response_topic(enter):
+    """It is answered there anyway, and once."""
+    app, device = enter("app", "dash"), enter("device", "p7")
+    app.subscribe([("devices/p7/methods/+/+/result", 0)])
+    device.subscribe([("devices/p7/methods/+/+", 0)])
+    topic = "devices/p7/methods/stop/1"
+    app.publish(topic, properties=[("response_topic", f"{topic}/result")])
+    device.expect(Kind.PUBLISH)
+    device.publish(f"{topic}/result", b"{}")
+    assert app.expect(Kind.PUBLISH).topic == f"{topic}/result"
+    app.ping()
+
+
+def test_a_device_that_does_not_listen_is_not_called_absent(enter):
+    """The 404 says which of the two it is."""
+    app = enter("app", "dash")
+    app.subscribe([("devices/p7/methods/+/+/result", 0)])
+
+    def why() -> str:
+        app.publish("devices/p7/methods/stop/1")
+        answer = json.loads(app.expect(Kind.PUBLISH).payload)
+        assert answer["status"] == 404
+        return answer["payload"]["message"]
+
+    assert why() == "p7 is not connected"
+    device = enter("device", "p7")
+    assert why() == "p7 is connected but has not subscribed to devices/p7/methods/+/+"
+    device.leave()
+    assert why() == "p7 is not connected"
+
+
+def test_a_watcher_with_credentials_is_not_taken_for_the_device(start, dial):
+    """Where devices may come without credentials, an app that hears the calls is none."""
+    own = start()
+    account = add(own, "app", "watcher")
+    watcher = dial(to=own).open("w", user=account.user, password=account.password.encode())
+    watcher.subscribe([("devices/#", 0)])
+    caller = dial(to=own).open("")
+    caller.subscribe([("devices/p7/methods/+/+/result", 0)])
+    caller.publish("devices/p7/methods/stop/1")
+    assert json.loads(caller.expect(Kind.PUBLISH).payload)["status"] == 404
+
+
+def test_a_call_beyond_the_limit_says_so_on_the_command_line_too(guarded, enter):
+    """429 with the limit, not a hub without an answer."""
+    app, device = enter("app", "dash"), enter("device", "p7")
+    device.subscribe([("devices/p7/methods/+/+", 0)])
+    longer = [("message_expiry_interval", 600)]
+    for round_ in range(100):
+        calls = (f"devices/p7/methods/stop/{round_}-{number}" for number in range(100))
+        app.send(*(wire.publish(topic, properties=longer) for topic in calls)).ping()
+        for _ in range(100):
+            device.expect(Kind.PUBLISH)
+    one_more = guarded.run("call", "p7", "stop", check=False)
+    assert one_more.returncode == 1 and "10000 calls are waiting" in one_more.stderr

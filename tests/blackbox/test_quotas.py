@@ -252,9 +252,11 @@ def test_a_device_too_many_is_refused(own):
 
 def test_a_twin_too_many_is_refused_and_a_refused_patch_makes_none(own, inside):
     """As many as devices may be; what cannot be understood leaves nothing behind."""
-    own.run("tenant", "set", "a", "--devices", "1")
     dash = inside("a", "dash")
     expected = {"ghost": (b"no JSON", 0), "pump-7": (b'{"on": true}', 0), "pump-8": (b'{"on": true}', 0x97)}
+    for device in expected:
+        add(own, "device", device, tenant="a")
+    own.run("tenant", "set", "a", "--devices", "1")
     for number, (device, (patch, reason)) in enumerate(expected.items(), 1):
         dash.publish(f"devices/{device}/twin/desired/set", patch, qos=1, packet_id=number)
         assert dash.expect(Kind.PUBACK).reason == reason, device

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from credentials import add
+from test_operation import get
 from wire import Kind
 
 pytestmark = pytest.mark.contract
@@ -152,3 +154,79 @@ def test_a_result_cannot_be_kept_as_if_it_were_the_state(dial, twin, name):
     one.publish(f"devices/{name}/twin/desired", b'{"a": 666}', qos=1, packet_id=1, retain=True)
     one.expect(Kind.PUBACK)
     assert plain(twin.get()["desired"]) == {"a": 1}
+
+
+def test_an_answer_comes_on_the_response_topic_as_well(client, name):
+    """Section 4.10, for both requests."""
+    asking = client()
+    asking.subscribe(f"apps/{name}/answers")
+    wanted = {"ResponseTopic": f"apps/{name}/answers", "CorrelationData": b"\x07"}
+    asking.publish(f"devices/{name}/twin/desired/set", b'{"a": 1}', **wanted)
+    asking.publish(f"devices/{name}/twin/get", b"", **wanted)
+    for expected in ("version", "desired"):
+        answer = asking.receive()
+        assert answer.properties.CorrelationData == b"\x07" and expected in json.loads(answer.payload)
+
+
+def test_the_desired_state_is_up_to_date_where_no_client_may_retain_any_more(start, client, name):
+    """A bound on what clients retain is not one on the state that a device finds."""
+    own = start(configuration="[limits]\nretained_messages = 2\n")
+    twin, writer = Twin(client(to=own), name), client(to=own)
+    twin.set({"a": 1})
+    for number in range(4):
+        writer.publish(f"full/{number}", b"x", retain=True)
+    version = twin.set({"a": 2})["version"]
+    device = client(name, to=own)
+    device.subscribe(f"devices/{name}/twin/desired")
+    assert json.loads(device.receive().payload) == {"$version": version, "a": 2}
+    device.subscribe("full/#")
+    assert device.payloads(2) == [b"x", b"x"]
+    device.nothing_arrives()
+
+
+def gauge(own, name: str) -> int:
+    """A figure of the default tenant."""
+    start = f'selvedge_{name}{{tenant="default"}} '
+    return next(int(line.split()[-1]) for line in get(own, "/metrics")[1].splitlines() if line.startswith(start))
+
+
+@pytest.fixture
+def guarded(start):
+    """A broker that lets nobody in without credentials."""
+    return start(anonymous=False, http=True)
+
+
+@pytest.fixture
+def app(guarded, client):
+    """An app of it."""
+    return client(to=guarded, **add(guarded, "app", "dash").login())
+
+
+def test_a_device_that_is_not_registered_gets_no_twin(guarded, app):
+    """404, and nothing is kept that nobody would remove."""
+    ghost = Twin(app, "ghost").set({"a": 1})
+    assert ghost["status"] == 404 and "ghost" in ghost["message"]
+    assert (gauge(guarded, "twins"), gauge(guarded, "twin_bytes")) == (0, 0)
+    add(guarded, "device", "pump-7")
+    assert Twin(app, "pump-7").set({"a": 1})["status"] == 200
+    assert gauge(guarded, "twins") == 1 and gauge(guarded, "twin_bytes") > 100
+    guarded.run("device", "remove", "pump-7")
+    assert (gauge(guarded, "twins"), gauge(guarded, "twin_bytes")) == (0, 0)
+
+
+def test_twins_count_into_what_a_tenant_may_store(guarded, app):
+    """429 with what is the matter; a smaller state is always taken, and room that was made is room."""
+    for name in ("pump-1", "pump-2"):
+        add(guarded, "device", name)
+    guarded.run("tenant", "set", "default", "--bytes", "60000")
+    one, other = Twin(app, "pump-1"), Twin(app, "pump-2")
+    assert one.set({"a": "x" * 20_000})["status"] == 200
+    refused = other.set({"a": "x" * 30_000})
+    assert refused["status"] == 429 and "store" in refused["message"]
+    assert one.set({"a": 1})["status"] == 200
+    assert other.set({"a": "x" * 20_000})["status"] == 200
+    said = guarded.run("twin", "set", "pump-1", json.dumps({"a": "y" * 30_000}), check=False)
+    assert said.returncode == 1 and "store" in said.stderr
+    guarded.kill()
+    guarded.start()
+    assert gauge(guarded, "twins") == 2 and gauge(guarded, "twin_bytes") > 20_000

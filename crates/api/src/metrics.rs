@@ -203,7 +203,7 @@ fn write_of_shards(page: &mut MetricsPage, shards: &[Observation], of: OfLog) {
 type OfTenant = fn(&TenantFigures) -> u64;
 
 /// What is said of each tenant at the moment.
-const TENANTS: [(&str, &str, OfTenant); 12] = [
+const TENANTS: [(&str, &str, OfTenant); 14] = [
     ("sessions", "Sessions, connected or not.", |s| s.broker.sessions as u64),
     ("sessions_connected", "Sessions with a connection.", |s| {
         s.broker.connected as u64
@@ -240,6 +240,12 @@ const TENANTS: [(&str, &str, OfTenant); 12] = [
         "stored_bytes",
         "Bytes of messages that wait or are retained, in memory or in the log, each counted once.",
         |s| s.broker.kept_bytes,
+    ),
+    ("twins", "Twins of devices.", |s| s.twins as u64),
+    (
+        "twin_bytes",
+        "Bytes of memory that twins count as; with stored_bytes, for the tenant's quota of stored bytes.",
+        |s| s.twin_bytes,
     ),
     (
         "connections_paused",

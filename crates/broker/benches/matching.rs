@@ -102,7 +102,7 @@ fn queued(sessions: u64, each: usize) -> Nowhere {
             let message = Message {
                 publish: &publish,
                 from: None,
-                addressee: None,
+                addressees: &[],
                 keep: Keep::Always,
             };
             broker.publish(NOW, &message, &mut out);
@@ -188,7 +188,7 @@ fn round(broker: &mut Broker, topics: &[String], out: &mut Nowhere) -> u64 {
         let message = Message {
             publish: &publish,
             from: None,
-            addressee: None,
+            addressees: &[],
             keep: Keep::Memory,
         };
         black_box(broker.publish(NOW, &message, out));

@@ -74,6 +74,11 @@ impl Broker {
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
+
+    /// Another [`Limits::kept_bytes`] from now on.
+    pub fn set_kept_bytes(&mut self, kept_bytes: u64) {
+        self.limits.kept_bytes = kept_bytes;
+    }
 }
 
 impl Default for Limits {

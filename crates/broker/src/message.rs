@@ -15,8 +15,8 @@ pub struct Message<'a> {
     pub publish: &'a Publish<'a>,
     /// The connection that published it, for No Local; `None` for the hub itself, and wills.
     pub from: Option<ConnId>,
-    /// Owner of whom [`Published::addressee_reached`] is to tell.
-    pub addressee: Option<&'a str>,
+    /// Owners of whom [`Published::addressee_reached`] is to tell.
+    pub addressees: &'a [&'a str],
     /// How long it is kept where it cannot be delivered at once.
     pub keep: Keep,
 }
@@ -41,7 +41,7 @@ pub enum Keep {
 pub struct Published {
     /// Sessions that get it, now or later.
     pub sessions: usize,
-    /// Whether one of them is connected and belongs to [`Message::addressee`].
+    /// Whether one of them is connected and belongs to one of [`Message::addressees`].
     pub addressee_reached: bool,
     /// What must be durable before the publisher is told that it is safe; zero if nothing was promised.
     pub after: Position,

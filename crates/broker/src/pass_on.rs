@@ -137,7 +137,7 @@ impl Broker {
         let message = Message {
             publish: &publish,
             from: None,
-            addressee: None,
+            addressees: &[],
             keep,
         };
         let qos = delivery.qos.min(heir.options.qos);

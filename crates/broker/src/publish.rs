@@ -130,9 +130,8 @@ impl Broker {
     }
 
     fn is_addressee(&self, message: &Message<'_>, slot: Slot) -> bool {
-        message
-            .addressee
-            .is_some_and(|owner| owner == &*self.sessions.get(slot).owner)
+        let is_owner = |owner: &&str| **owner == *self.sessions.get(slot).owner;
+        message.addressees.iter().any(is_owner)
     }
 
     /// Every delivery of QoS 1 and 2 gets its number in its session, unless that cannot take it; those that the log

@@ -221,6 +221,8 @@ impl Recovery {
                 qos,
                 len,
                 expires_at_ms,
+                // What the hub itself retains is not in the log.
+                is_of_client: true,
             },
         );
         self.forget_retained(old);

@@ -44,6 +44,7 @@ impl Broker {
             qos: publish.qos,
             len,
             expires_at_ms: passing.expires_at_ms,
+            is_of_client: passing.message.keep == Keep::Always,
         };
         if let Some(old) = self.retained.insert(publish.topic, retained) {
             self.held.let_go(old.held);
@@ -51,18 +52,22 @@ impl Broker {
         Ok(position)
     }
 
+    /// Whether a client may retain this. What the caller itself says is bounded by the caller: a bound on what clients
+    /// retain must not leave it with a state that is no longer so.
     fn check_room_to_retain(&self, passing: &Passing<'_>, len: usize) -> Result<(), Dropped> {
-        let (count, bytes) = (self.retained.len(), self.retained.bytes());
+        if passing.message.keep != Keep::Always {
+            return Ok(());
+        }
+        let kept = self.retained.of_clients();
         let old = self.retained.get(passing.message.publish.topic);
+        let old = old.filter(|old| old.is_of_client);
         let (old_count, old_bytes) = old.map_or((0, 0), |old| (1, u64::from(old.len)));
-        if count - old_count >= self.limits.retained_messages
-            || bytes - old_bytes + len as u64 > self.limits.retained_bytes
+        if kept.messages - old_count >= self.limits.retained_messages
+            || kept.bytes - old_bytes + len as u64 > self.limits.retained_bytes
         {
             return Err(Dropped::RetainedFull);
         }
-        // What the caller itself says is bounded by the caller.
-        let is_from_client = passing.message.keep == Keep::Always;
-        if is_from_client && self.held.bytes() - old_bytes + len as u64 > self.limits.kept_bytes {
+        if self.held.bytes() - old_bytes + len as u64 > self.limits.kept_bytes {
             return Err(Dropped::TenantFull);
         }
         Ok(())
@@ -263,7 +268,7 @@ impl Broker {
         let message = Message {
             publish: &publish,
             from: None,
-            addressee: None,
+            addressees: &[],
             keep,
         };
         self.dispatch(now, &message, held.expires_at_ms, &mut fanout, out);

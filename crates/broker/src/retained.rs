@@ -15,6 +15,15 @@ pub(crate) struct Retained {
     pub(crate) qos: QoS,
     pub(crate) len: u32,
     pub(crate) expires_at_ms: u64,
+    /// It counts against the bounds on what clients retain.
+    pub(crate) is_of_client: bool,
+}
+
+/// What counts against the bounds on what clients retain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OfClients {
+    pub(crate) messages: usize,
+    pub(crate) bytes: u64,
 }
 
 /// All retained messages by topic, so that a subscriber can be given them step by step, in an order that is known.
@@ -23,6 +32,7 @@ pub(crate) struct RetainedMessages {
     by_topic: BTreeMap<Box<str>, Retained>,
     expiring: BTreeSet<(u64, Box<str>)>,
     bytes: u64,
+    of_clients: OfClients,
 }
 
 impl RetainedMessages {
@@ -34,6 +44,10 @@ impl RetainedMessages {
         self.bytes
     }
 
+    pub(crate) fn of_clients(&self) -> OfClients {
+        self.of_clients
+    }
+
     pub(crate) fn get(&self, topic: &str) -> Option<&Retained> {
         self.by_topic.get(topic)
     }
@@ -42,6 +56,10 @@ impl RetainedMessages {
     pub(crate) fn insert(&mut self, topic: &str, retained: Retained) -> Option<Retained> {
         let old = self.remove(topic);
         self.bytes += u64::from(retained.len);
+        if retained.is_of_client {
+            self.of_clients.messages += 1;
+            self.of_clients.bytes += u64::from(retained.len);
+        }
         if retained.expires_at_ms != crate::held::NEVER_MS {
             self.expiring.insert((retained.expires_at_ms, topic.into()));
         }
@@ -52,6 +70,10 @@ impl RetainedMessages {
     pub(crate) fn remove(&mut self, topic: &str) -> Option<Retained> {
         let (topic, old) = self.by_topic.remove_entry(topic)?;
         self.bytes -= u64::from(old.len);
+        if old.is_of_client {
+            self.of_clients.messages -= 1;
+            self.of_clients.bytes -= u64::from(old.len);
+        }
         if old.expires_at_ms != crate::held::NEVER_MS {
             self.expiring.remove(&(old.expires_at_ms, topic));
         }
@@ -181,6 +203,7 @@ mod tests {
                     qos: QoS::AtMostOnce,
                     len: 2,
                     expires_at_ms: 5,
+                    is_of_client: true,
                 },
             );
         }
@@ -248,5 +271,6 @@ mod tests {
         store.remove("a");
         store.remove("b");
         assert_eq!((store.len(), store.bytes(), store.next_expiry()), (0, 0, None));
+        assert_eq!(store.of_clients(), OfClients::default());
     }
 }

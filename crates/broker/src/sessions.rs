@@ -1,5 +1,6 @@
 //! All sessions: by slot, by (owner, client identifier), by connection, and by their key in the log.
 
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
@@ -38,6 +39,8 @@ pub(crate) struct Sessions {
     hasher: RandomState,
     by_id: IdMap<u64, Slot>,
     by_conn: IdMap<u64, Slot>,
+    /// How many connections each owner has, by its keyed hash.
+    by_owner: IdMap<u64, u32>,
     totals: Totals,
     departed: usize,
 }
@@ -156,10 +159,26 @@ impl Sessions {
 
     pub(crate) fn connect(&mut self, conn: ConnId, slot: Slot) {
         self.by_conn.insert(conn.0, slot);
+        let owner = self.hasher.hash_one(&*self.get(slot).owner);
+        *self.by_owner.entry(owner).or_default() += 1;
     }
 
     pub(crate) fn disconnect(&mut self, conn: ConnId) {
-        self.by_conn.remove(&conn.0);
+        let Some(slot) = self.by_conn.remove(&conn.0) else {
+            return;
+        };
+        let owner = self.hasher.hash_one(&*self.get(slot).owner);
+        if let Entry::Occupied(mut connections) = self.by_owner.entry(owner) {
+            *connections.get_mut() -= 1;
+            if *connections.get() == 0 {
+                connections.remove();
+            }
+        }
+    }
+
+    /// Whether a session of this owner has a connection.
+    pub(crate) fn is_owner_connected(&self, owner: &str) -> bool {
+        self.by_owner.contains_key(&self.hasher.hash_one(owner))
     }
 
     pub(crate) fn get(&self, slot: Slot) -> &Session {

@@ -87,6 +87,11 @@ impl Broker {
         found.is_some_and(|slot| self.sessions.get(slot).live.is_some())
     }
 
+    /// Whether any session of this owner has a connection.
+    pub fn is_owner_connected(&self, owner: &str) -> bool {
+        self.sessions.is_owner_connected(owner)
+    }
+
     /// The subscriptions of a session, by filter.
     pub fn subscriptions(&self, owner: &str, client_id: &str) -> impl Iterator<Item = SubscriptionView<'_>> {
         let session = self.sessions.find(owner, client_id).map(|slot| self.sessions.get(slot));

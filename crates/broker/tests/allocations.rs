@@ -116,7 +116,7 @@ fn pass(broker: &mut Broker, out: &mut Taking, qos: QoS) {
     let message = Message {
         publish: &publish,
         from: Some(PUBLISHER),
-        addressee: Some("plant"),
+        addressees: &["plant"],
         keep: Keep::Always,
     };
     let published = broker.publish(NOW, &message, out);

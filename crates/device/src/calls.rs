@@ -33,6 +33,15 @@ pub enum StartError {
     },
 }
 
+/// A call that was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotStarted<C> {
+    /// Why.
+    pub why: StartError,
+    /// Whose it is.
+    pub caller: C,
+}
+
 /// What a result belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished<C> {
@@ -110,19 +119,26 @@ impl<C> Calls<C> {
     ///
     /// # Errors
     /// The id waits already, or too many calls do.
-    pub fn start(&mut self, id: CallId<'_>, caller: C, deadline_ms: u64) -> Result<(), StartError> {
+    pub fn start(&mut self, id: CallId<'_>, caller: C, deadline_ms: u64) -> Result<(), NotStarted<C>> {
         let hash = self.hash(id);
-        if self.find(hash, id).is_some() {
-            return Err(StartError::InUse);
-        }
-        if self.len() >= self.limit {
-            return Err(StartError::Full { limit: self.limit });
+        if let Err(why) = self.check(hash, id) {
+            return Err(NotStarted { why, caller });
         }
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         self.slots[slot as usize].fill(id, hash, caller);
         self.by_id
             .insert_unique(hash, slot, |slot| self.slots[*slot as usize].hash);
         self.deadlines.insert(slot, deadline_ms);
+        Ok(())
+    }
+
+    fn check(&self, hash: u64, id: CallId<'_>) -> Result<(), StartError> {
+        if self.find(hash, id).is_some() {
+            return Err(StartError::InUse);
+        }
+        if self.len() >= self.limit {
+            return Err(StartError::Full { limit: self.limit });
+        }
         Ok(())
     }
 
@@ -218,7 +234,7 @@ impl<C> Slot<C> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CallId, Calls, Finished, StartError, Timeout};
+    use super::{CallId, Calls, Finished, NotStarted, StartError, Timeout};
 
     fn id<'a>(name: &'a str, call: &'a str) -> CallId<'a> {
         CallId {
@@ -251,7 +267,8 @@ mod tests {
     fn an_id_may_be_used_again_once_it_is_answered_and_not_before() {
         let mut calls = Calls::new(10);
         calls.start(id("stop", "1"), 'a', 5000).unwrap();
-        assert_eq!(calls.start(id("stop", "1"), 'b', 5000), Err(StartError::InUse));
+        let (why, caller) = (StartError::InUse, 'b');
+        assert_eq!(calls.start(id("stop", "1"), 'b', 5000), Err(NotStarted { why, caller }));
         assert_eq!(calls.finish(id("stop", "1")), Finished::Answered('a'));
         assert_eq!(calls.start(id("stop", "1"), 'c', 5000), Ok(()));
         assert_eq!(calls.finish(id("stop", "1")), Finished::Answered('c'));
@@ -298,7 +315,8 @@ mod tests {
         let mut calls = Calls::new(2);
         calls.start(id("stop", "1"), 'a', 1).unwrap();
         calls.start(id("stop", "2"), 'b', 2).unwrap();
-        assert_eq!(calls.start(id("stop", "3"), 'c', 3), Err(StartError::Full { limit: 2 }));
+        let (why, caller) = (StartError::Full { limit: 2 }, 'c');
+        assert_eq!(calls.start(id("stop", "3"), 'c', 3), Err(NotStarted { why, caller }));
         calls.finish(id("stop", "1"));
         assert_eq!(calls.start(id("stop", "3"), 'c', 3), Ok(()));
     }

@@ -9,6 +9,8 @@ use crate::calls::{CallId, StartError};
 pub enum CallFailure {
     /// No session of the device is connected.
     Away,
+    /// A session of the device is connected, but has not subscribed to its calls.
+    Deaf,
     /// No result came in time.
     TimedOut {
         /// How long it waited.
@@ -23,7 +25,7 @@ impl CallFailure {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            CallFailure::Away => 404,
+            CallFailure::Away | CallFailure::Deaf => 404,
             CallFailure::TimedOut { .. } => 504,
             CallFailure::NotStarted(StartError::InUse) => 409,
             CallFailure::NotStarted(StartError::Full { .. }) => 429,
@@ -36,6 +38,9 @@ impl CallFailure {
         let CallId { device, name, call } = id;
         match self {
             CallFailure::Away => format!("{device} is not connected"),
+            CallFailure::Deaf => {
+                format!("{device} is connected but has not subscribed to devices/{device}/methods/+/+")
+            }
             CallFailure::TimedOut { timeout_ms } => {
                 format!("{device} did not answer \"{name}\" within {timeout_ms} ms")
             }
@@ -67,6 +72,10 @@ mod tests {
             (
                 CallFailure::Away,
                 r#"{"status":404,"payload":{"message":"pump-7 is not connected"}}"#,
+            ),
+            (
+                CallFailure::Deaf,
+                r#"{"status":404,"payload":{"message":"pump-7 is connected but has not subscribed to devices/pump-7/methods/+/+"}}"#,
             ),
             (
                 CallFailure::TimedOut { timeout_ms: 5000 },

@@ -13,11 +13,12 @@ mod deadlines;
 mod document;
 mod failure;
 mod limits;
+mod memory;
 mod merge;
 mod patch;
 mod twin;
 
-pub use calls::{CallId, Calls, Finished, StartError, Timeout};
+pub use calls::{CallId, Calls, Finished, NotStarted, StartError, Timeout};
 pub use codec::DecodeError;
 pub use document::{Document, Seen, Side, Stamp};
 pub use failure::CallFailure;

@@ -25,8 +25,16 @@ pub(crate) fn may_publish(who: &Principal, topic: &str, parsed: Option<&DeviceTo
 pub(crate) fn may_subscribe(who: &Principal, filter: &str) -> bool {
     match who.kind {
         PrincipalKind::Anonymous | PrincipalKind::App => true,
-        PrincipalKind::Device => tree_of(filter, "devices/").is_some_and(|id| id == &*who.id),
+        PrincipalKind::Device => tree_of(filter, "devices") == Some(&*who.id),
     }
+}
+
+/// Whether the hub may answer `who` on `topic`, the Response Topic of a request: where `who` may publish, but for what
+/// only the device or the hub says there.
+pub(crate) fn may_be_answered_on(who: &Principal, topic: &str) -> bool {
+    let parsed = DeviceTopic::parse(topic);
+    let is_plain = parsed.is_none_or(|parsed| matches!(parsed.channel, Channel::Telemetry | Channel::Other));
+    is_plain && may_publish(who, topic, parsed.as_ref())
 }
 
 fn device_may_publish(own_id: &str, topic: &DeviceTopic<'_>) -> bool {
@@ -42,7 +50,7 @@ fn device_may_publish(own_id: &str, topic: &DeviceTopic<'_>) -> bool {
 }
 
 fn app_may_publish(own_name: &str, topic: &str, parsed: Option<&DeviceTopic<'_>>) -> bool {
-    if let Some(name) = tree_of(topic, "apps/") {
+    if let Some(name) = tree_of(topic, "apps") {
         return name == own_name;
     }
     match parsed {
@@ -52,14 +60,17 @@ fn app_may_publish(own_name: &str, topic: &str, parsed: Option<&DeviceTopic<'_>>
                 Channel::MethodCall { .. } | Channel::TwinGet | Channel::TwinDesiredSet
             )
         }
-        None => !topic.starts_with("devices/"),
+        None => tree_of(topic, "devices").is_none(),
     }
 }
 
-/// The second level of `path`, if `tree` is the first and something follows.
+/// Whose part of `tree` a topic or filter is in; nobody's, "", if it is its root alone. `apps/dash` is part of what
+/// `apps/dash/#` names.
 fn tree_of<'a>(path: &'a str, tree: &str) -> Option<&'a str> {
-    let (name, _) = path.strip_prefix(tree)?.split_once('/')?;
-    Some(name)
+    let below = path.strip_prefix(tree)?;
+    let name = below.strip_prefix('/').unwrap_or(below);
+    let is_tree = below.is_empty() || below.len() > name.len();
+    is_tree.then(|| name.split_once('/').map_or(name, |(name, _)| name))
 }
 
 #[cfg(test)]
@@ -112,14 +123,21 @@ mod tests {
 
     #[test]
     fn a_device_subscribes_only_under_its_own_tree() {
-        let yes = ["devices/p7/#", "devices/p7/methods/+/+", "devices/p7/twin/desired"];
+        let yes = [
+            "devices/p7/#",
+            "devices/p7/methods/+/+",
+            "devices/p7/twin/desired",
+            "devices/p7",
+        ];
         let no = [
             "#",
             "devices/#",
             "devices/+/telemetry",
             "devices/p8/#",
             "+/p7/telemetry",
-            "devices/p7",
+            "devices",
+            "devices/+",
+            "devicesp7/x",
             "$SYS/#",
         ];
         check(PrincipalKind::Device, "p7", &yes, &no, may_subscribe);
@@ -132,6 +150,8 @@ mod tests {
             "devices/p7/twin/get",
             "devices/p7/twin/desired/set",
             "apps/dash/alarms",
+            "apps/dash",
+            "application/x",
             "plant/hall-1",
         ];
         let no = [
@@ -140,7 +160,12 @@ mod tests {
             "devices/p7/twin/desired",
             "devices/p7/methods/stop/1/result",
             "devices/p7",
+            "devices",
+            "devices/",
             "apps/other/alarms",
+            "apps/other",
+            "apps",
+            "apps/",
             "$SYS/broker",
         ];
         check(PrincipalKind::App, "dash", &yes, &no, may_publish_to);
@@ -161,6 +186,42 @@ mod tests {
             &["a", "devices/p7/telemetry", "apps/x/y"],
             &["$SYS/x"],
             may_publish_to,
+        );
+    }
+
+    #[test]
+    fn an_answer_goes_where_its_caller_may_publish_and_the_hub_does_not() {
+        let reserved = [
+            "devices/p7/twin/desired",
+            "devices/p7/twin/reported",
+            "devices/p7/twin/desired/set",
+            "devices/p7/twin/get/result",
+            "devices/p7/methods/stop/1",
+            "devices/p7/methods/stop/1/result",
+            "$SYS/broker/version",
+        ];
+        let of_others = ["apps/other/answers", "devices/p8/telemetry"];
+        let no = [&reserved[..], &of_others[..]].concat();
+        check(
+            PrincipalKind::App,
+            "dash",
+            &["apps/dash/answers", "answers"],
+            &no,
+            may_be_answered_on,
+        );
+        check(
+            PrincipalKind::Device,
+            "p7",
+            &["devices/p7/answers"],
+            &no,
+            may_be_answered_on,
+        );
+        check(
+            PrincipalKind::Anonymous,
+            "",
+            &["answers", "apps/x/y"],
+            &reserved,
+            may_be_answered_on,
         );
     }
 }

@@ -2,18 +2,23 @@
 
 use broker::{ConnId, Keep, Message};
 use device::topic::{Channel, DeviceTopic};
-use device::{CallFailure, CallId, Finished};
+use device::{CallFailure, CallId, Finished, NotStarted};
 use mqtt::{Publish, QoS, ReasonCode};
 use tokio::sync::oneshot;
 
 use crate::pipeline::{self, Outcome};
-use crate::shard::tenant::{Caller, ReplyTo, Tenant, Waits};
+use crate::reply::ReplyTo;
+use crate::shard::tenant::{Caller, Tenant, Waits};
 use crate::shard::turn::Turn;
 
 /// Time in milliseconds that a device has to answer a call, unless the call's Message Expiry Interval says otherwise.
 pub(crate) const TIMEOUT_MS: u64 = 5_000;
 
-/// A call: to the device if it is there, else answered 404 at once.
+/// Owner of the sessions of clients without credentials.
+const ANONYMOUS: &str = "";
+
+/// A call: to the device if it is there, else answered 404 at once. One that is to be answered where its caller may not
+/// publish is refused as such a PUBLISH would be.
 pub(crate) fn start(
     tenant: &mut Tenant,
     turn: &mut Turn<'_>,
@@ -21,6 +26,9 @@ pub(crate) fn start(
     id: CallId<'_>,
     publish: &Publish<'_>,
 ) -> Outcome {
+    let Ok(reply_to) = ReplyTo::of(publish, from, turn) else {
+        return Outcome::now(ReasonCode::NotAuthorized);
+    };
     note(tenant, turn, from, id);
     let timeout_ms = publish
         .properties
@@ -29,15 +37,20 @@ pub(crate) fn start(
     let until_ms = turn.now.monotonic_ms + timeout_ms;
     let caller = Caller {
         timeout_ms,
-        waits: reply_to(publish),
+        waits: reply_to.map_or(Waits::OnResultTopic, Waits::OnTopic),
     };
-    if let Err(error) = tenant.calls.start(id, caller, until_ms) {
-        turn.counters.refused_calls += 1;
-        answer(tenant, turn, id, CallFailure::NotStarted(error), reply_to(publish));
+    if let Err(not_started) = tenant.calls.start(id, caller, until_ms) {
+        refuse(tenant, turn, id, not_started);
         return Outcome::now(ReasonCode::QuotaExceeded);
     }
     deliver(tenant, turn, from, id, publish, until_ms);
     Outcome::now(ReasonCode::Success)
+}
+
+fn refuse(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, not_started: NotStarted<Caller>) {
+    turn.counters.refused_calls += 1;
+    let failure = CallFailure::NotStarted(not_started.why);
+    answer(tenant, turn, id, failure, not_started.caller.waits);
 }
 
 fn note(tenant: &Tenant, turn: &mut Turn<'_>, from: Option<ConnId>, id: CallId<'_>) {
@@ -97,10 +110,8 @@ pub(crate) fn start_unattended(tenant: &mut Tenant, turn: &mut Turn<'_>, device:
 
 fn begin(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, payload: &[u8], caller: Caller) {
     let until_ms = turn.now.monotonic_ms + caller.timeout_ms;
-    if let Err(error) = tenant.calls.start(id, caller, until_ms) {
-        turn.counters.refused_calls += 1;
-        // The caller learns from the closed channel, which is all that is left of it.
-        return tracing::warn!(?error, device = id.device, "a call could not start");
+    if let Err(not_started) = tenant.calls.start(id, caller, until_ms) {
+        return refuse(tenant, turn, id, not_started);
     }
     let topic = DeviceTopic {
         device: id.device,
@@ -114,7 +125,8 @@ fn begin(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, payload: &[u8
     deliver(tenant, turn, None, id, &publish, until_ms);
 }
 
-/// Sends a call that has started to its device, or answers it 404.
+/// Sends a call that has started to its device, with where the result belongs, or answers it 404. Where devices need no
+/// credentials, an anonymous session may be any device.
 fn deliver(
     tenant: &mut Tenant,
     turn: &mut Turn<'_>,
@@ -123,21 +135,38 @@ fn deliver(
     publish: &Publish<'_>,
     until_ms: u64,
 ) {
+    let mut result_topic = std::mem::take(&mut tenant.result_topic);
+    result_topic.clear();
+    result_topic.push_str(publish.topic);
+    result_topic.push_str("/result");
     let mut call = publish.clone();
     call.retain = false;
-    call.properties.response_topic = None;
+    call.properties.response_topic = Some(&result_topic);
     call.properties.message_expiry_interval_s = None;
+    let owners = [id.device, ANONYMOUS];
     let message = Message {
         publish: &call,
         from,
-        addressee: Some(id.device),
+        addressees: if tenant.is_open { &owners } else { &owners[..1] },
         keep: Keep::Never { until_ms },
     };
     let published = tenant.broker.publish(turn.now, &message, turn);
-    let is_reached = published.addressee_reached || (tenant.is_open && published.sessions > 0);
-    if !is_reached && let Finished::Answered(caller) = tenant.calls.finish(id) {
+    tenant.result_topic = result_topic;
+    if !published.addressee_reached
+        && let Finished::Answered(caller) = tenant.calls.finish(id)
+    {
         turn.counters.calls_away += 1;
-        answer(tenant, turn, id, CallFailure::Away, caller.waits);
+        let failure = why_unreached(tenant, id.device);
+        answer(tenant, turn, id, failure, caller.waits);
+    }
+}
+
+/// Why nobody got a call of this device.
+fn why_unreached(tenant: &Tenant, device: &str) -> CallFailure {
+    let broker = &tenant.broker;
+    match broker.is_owner_connected(device) || tenant.is_open && broker.is_connected(ANONYMOUS, device) {
+        true => CallFailure::Deaf,
+        false => CallFailure::Away,
     }
 }
 
@@ -193,22 +222,6 @@ fn reply(tenant: &mut Tenant, turn: &mut Turn<'_>, waits: Waits, payload: &[u8],
         Waits::OnResultTopic => {}
         // Whoever asked may have given up.
         Waits::Inside(answer) => drop(answer.send(payload.to_vec())),
-        Waits::OnTopic(to) => {
-            let mut publish = pipeline::plain(&to.topic, payload, qos, false);
-            publish.properties.correlation_data = to.correlation_data.as_deref();
-            pipeline::forward(tenant, turn, None, &publish);
-        }
+        Waits::OnTopic(to) => to.send(tenant, turn, payload, qos),
     }
-}
-
-/// Where an application of MQTT 5 wants its answer.
-fn reply_to(publish: &Publish<'_>) -> Waits {
-    let Some(topic) = publish.properties.response_topic else {
-        return Waits::OnResultTopic;
-    };
-    let correlation_data = publish.properties.correlation_data.map(Into::into);
-    Waits::OnTopic(Box::new(ReplyTo {
-        topic: topic.into(),
-        correlation_data,
-    }))
 }

@@ -15,6 +15,7 @@ mod hub;
 mod pace;
 mod pipeline;
 mod refused;
+mod reply;
 mod routing;
 mod shard;
 mod sys;

@@ -95,8 +95,8 @@ fn dispatch(
     match topic.channel {
         Channel::Telemetry | Channel::Other => forward(tenant, turn, from, publish),
         Channel::TwinReported => twins::report(tenant, turn, from, topic.device, publish),
-        Channel::TwinGet => twins::get(tenant, turn, topic.device, publish),
-        Channel::TwinDesiredSet => twins::set_desired(tenant, turn, topic.device, publish),
+        Channel::TwinGet => twins::get(tenant, turn, from, topic.device, publish),
+        Channel::TwinDesiredSet => twins::set_desired(tenant, turn, from, topic.device, publish),
         Channel::MethodCall { name, call } => calls::start(
             tenant,
             turn,
@@ -148,7 +148,7 @@ pub(crate) fn deliver(
     let message = Message {
         publish,
         from,
-        addressee: None,
+        addressees: &[],
         keep: Keep::Always,
     };
     let published = tenant.broker.publish(turn.now, &message, turn);
@@ -164,7 +164,7 @@ pub(crate) fn announce(tenant: &mut Tenant, turn: &mut Turn<'_>, topic: &str, pa
     let message = Message {
         publish: &publish,
         from: None,
-        addressee: None,
+        addressees: &[],
         keep: Keep::Memory,
     };
     tenant.broker.publish(turn.now, &message, turn);

@@ -17,7 +17,7 @@ use crate::shard::turn::Turn;
 /// Copies that one message may become in all; more are dropped and counted.
 const COPIES_MAX: usize = 1_024;
 
-/// The labels of all devices and the quotas of all tenants, as of the last refresh; read without a lock.
+/// All devices, their labels and the quotas of all tenants, as of the last refresh; read without a lock.
 #[derive(Clone)]
 pub(crate) struct LabelSource {
     identity: Arc<Identity>,
@@ -41,6 +41,11 @@ impl LabelSource {
     /// What a tenant may use.
     pub(crate) fn quotas(&self, tenant: &str) -> Quotas {
         self.snapshot.load().quotas(tenant).copied().unwrap_or_default()
+    }
+
+    /// Whether a device is registered.
+    pub(crate) fn has_device(&self, tenant: &str, device: &str) -> bool {
+        self.snapshot.load().has_device(tenant, device)
     }
 
     /// Whether a credential of `who` was revoked after change number `seen` of the registry, or may have been.

@@ -4,9 +4,11 @@ use broker::{ConnId, Position};
 use device::topic::{Channel, DeviceTopic};
 use device::{Limits, SetOutcome, Side, Twin};
 use mqtt::{Publish, QoS, ReasonCode};
+use serde_json::json;
 use store::Kind;
 
 use crate::pipeline::{self, Outcome};
+use crate::reply::ReplyTo;
 use crate::shard::journal::Entry;
 use crate::shard::tenant::{StoredTwin, Tenant};
 use crate::shard::turn::Turn;
@@ -14,6 +16,58 @@ use crate::shard::turn::Turn;
 /// Twins of a tenant that may exist, unless its quota of devices is tighter; a change to one more is refused with Quota
 /// exceeded.
 const TWINS_MAX: u64 = 100_000;
+
+/// Why a twin was not changed, whatever the patch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No device can have this id.
+    Name,
+    /// No such device is registered: what nobody removes is not made.
+    Unknown,
+    /// The tenant has as many twins as it may.
+    Twins {
+        /// How many.
+        limit: u64,
+    },
+    /// What the tenant stores would be more than its quota.
+    Bytes,
+    /// The log has no room, is behind, or has stopped.
+    Log,
+}
+
+impl Refusal {
+    fn status(self) -> u16 {
+        match self {
+            Refusal::Name => 400,
+            Refusal::Unknown => 404,
+            Refusal::Twins { .. } | Refusal::Bytes => 429,
+            Refusal::Log => 507,
+        }
+    }
+
+    fn reason(self) -> ReasonCode {
+        match self {
+            Refusal::Name | Refusal::Unknown => ReasonCode::TopicNameInvalid,
+            Refusal::Twins { .. } | Refusal::Bytes | Refusal::Log => ReasonCode::QuotaExceeded,
+        }
+    }
+
+    fn message(self, device: &str) -> String {
+        match self {
+            Refusal::Name => format!("no device can have the id \"{device}\""),
+            Refusal::Unknown => format!("no device \"{device}\" is registered"),
+            Refusal::Twins { limit } => format!("the tenant has {limit} twins, which is its limit"),
+            Refusal::Bytes => "the twins and messages of the tenant take as many bytes as it may store".to_owned(),
+            Refusal::Log => "the log takes no change now: it is full, behind, or has stopped".to_owned(),
+        }
+    }
+
+    /// The payload of `devices/{id}/twin/desired/set/result`.
+    pub(crate) fn payload(self, device: &str) -> Vec<u8> {
+        let answer = json!({"status": self.status(), "message": self.message(device)});
+        answer.to_string().into_bytes()
+    }
+}
 
 /// A merge patch of the reported state.
 pub(crate) fn report(
@@ -25,7 +79,7 @@ pub(crate) fn report(
 ) -> Outcome {
     let change = |twin: &mut Twin| twin.report(publish.payload, Side::Edge, &Limits::default());
     match update(tenant, turn, device, change) {
-        Err(reason) => Outcome::now(reason),
+        Err(refusal) => Outcome::now(refusal.reason()),
         Ok((Err(_), _)) => {
             turn.counters.refused_twins += 1;
             Outcome::now(ReasonCode::PayloadFormatInvalid)
@@ -41,9 +95,24 @@ pub(crate) fn report(
 }
 
 /// A question for both states, answered on `twin/get/result`.
-pub(crate) fn get(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, publish: &Publish<'_>) -> Outcome {
+pub(crate) fn get(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    from: Option<ConnId>,
+    device: &str,
+    publish: &Publish<'_>,
+) -> Outcome {
+    let Ok(reply_to) = ReplyTo::of(publish, from, turn) else {
+        return Outcome::now(ReasonCode::NotAuthorized);
+    };
     let payload = read(tenant, device);
-    answer(tenant, turn, device, Channel::TwinGetResult, &payload, publish);
+    let request = Request {
+        device,
+        channel: Channel::TwinGetResult,
+        publish,
+        reply_to,
+    };
+    request.answer(tenant, turn, &payload);
     Outcome::now(ReasonCode::Success)
 }
 
@@ -56,11 +125,29 @@ pub(crate) fn read(tenant: &Tenant, device: &str) -> Vec<u8> {
 }
 
 /// A merge patch of the desired state, answered on `twin/desired/set/result`.
-pub(crate) fn set_desired(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, publish: &Publish<'_>) -> Outcome {
+pub(crate) fn set_desired(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    from: Option<ConnId>,
+    device: &str,
+    publish: &Publish<'_>,
+) -> Outcome {
+    let Ok(reply_to) = ReplyTo::of(publish, from, turn) else {
+        return Outcome::now(ReasonCode::NotAuthorized);
+    };
+    let request = Request {
+        device,
+        channel: Channel::TwinDesiredSetResult,
+        publish,
+        reply_to,
+    };
     match patch_desired(tenant, turn, device, publish.payload) {
-        Err(reason) => Outcome::now(reason),
+        Err(refusal) => {
+            request.answer(tenant, turn, &refusal.payload(device));
+            Outcome::now(refusal.reason())
+        }
         Ok((result, after)) => {
-            answer(tenant, turn, device, Channel::TwinDesiredSetResult, &result, publish);
+            request.answer(tenant, turn, &result);
             Outcome {
                 reason: ReasonCode::Success,
                 after,
@@ -76,7 +163,7 @@ pub(crate) fn patch_desired(
     turn: &mut Turn<'_>,
     device: &str,
     patch: &[u8],
-) -> Result<(Vec<u8>, Position), ReasonCode> {
+) -> Result<(Vec<u8>, Position), Refusal> {
     let change = |twin: &mut Twin| {
         let outcome = twin.set_desired(patch, Side::Edge, &Limits::default());
         (twin.set_payload(&outcome), twin.desired_payload(), outcome)
@@ -102,7 +189,7 @@ pub(crate) fn announce_desired(tenant: &mut Tenant, turn: &mut Turn<'_>, device:
 
 /// Forgets the twin of a device that was removed: one of the same id that is added later begins anew.
 pub(crate) fn forget(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str) {
-    let Some(stored) = tenant.twins.remove(device) else {
+    let Some(stored) = tenant.remove_twin(device) else {
         return;
     };
     if stored.position > Position::default() {
@@ -124,7 +211,7 @@ fn update<R>(
     turn: &mut Turn<'_>,
     device: &str,
     change: impl FnOnce(&mut Twin) -> R,
-) -> Result<(R, Position), ReasonCode> {
+) -> Result<(R, Position), Refusal> {
     let updated = try_update(tenant, turn, device, change);
     turn.counters.refused_twins += u64::from(updated.is_err());
     updated
@@ -135,46 +222,65 @@ fn try_update<R>(
     turn: &mut Turn<'_>,
     device: &str,
     change: impl FnOnce(&mut Twin) -> R,
-) -> Result<(R, Position), ReasonCode> {
-    if device::topic::validate_id(device).is_err() {
-        return Err(ReasonCode::TopicNameInvalid);
-    }
-    let stored = tenant.twins.get(device);
-    let twins_max = tenant.quotas.devices.unwrap_or(TWINS_MAX).min(TWINS_MAX);
-    if stored.is_none() && tenant.twins.len() as u64 >= twins_max {
-        return Err(ReasonCode::QuotaExceeded);
-    }
-    let (before, position) = stored.map_or((Twin::default(), Position::default()), |stored| {
-        (stored.twin.clone(), stored.position)
-    });
+) -> Result<(R, Position), Refusal> {
+    let (before, position) = match tenant.twins.get(device) {
+        Some(stored) => (stored.twin.clone(), stored.position),
+        None => (make(tenant, turn, device)?, Position::default()),
+    };
     let mut twin = before.clone();
     let result = change(&mut twin);
     if twin == before {
         return Ok((result, position));
     }
+    let is_new = position == Position::default();
+    let old_bytes = if is_new { 0 } else { before.memory_bytes() };
+    if !tenant.has_room_for_twin(old_bytes, twin.memory_bytes()) {
+        return Err(Refusal::Bytes);
+    }
     let body = twin.encode();
     let position = turn
         .journal
         .append(turn.tenant, Kind::Value, Entry::Twin(device), &body)
-        .map_err(|_| ReasonCode::QuotaExceeded)?;
-    let old = tenant.twins.insert(device.into(), StoredTwin { twin, position });
+        .map_err(|_| Refusal::Log)?;
+    let old = tenant.put_twin(device, StoredTwin { twin, position });
     if let Some(old) = old.filter(|old| old.position > Position::default()) {
         turn.journal.release(old.position);
     }
     Ok((result, position))
 }
 
-/// Answers a request on its result topic, and where a client of MQTT 5 asked for the answer.
-fn answer(
-    tenant: &mut Tenant,
-    turn: &mut Turn<'_>,
-    device: &str,
-    channel: Channel<'_>,
-    payload: &[u8],
-    request: &Publish<'_>,
-) {
-    let topic = DeviceTopic { device, channel }.to_string();
-    let mut publish = pipeline::plain(&topic, payload, request.qos, false);
-    publish.properties.correlation_data = request.properties.correlation_data;
-    pipeline::forward(tenant, turn, None, &publish);
+/// The twin of a device that has none yet.
+fn make(tenant: &Tenant, turn: &Turn<'_>, device: &str) -> Result<Twin, Refusal> {
+    if device::topic::validate_id(device).is_err() {
+        return Err(Refusal::Name);
+    }
+    if !tenant.is_open && !turn.labels.has_device(&tenant.name, device) {
+        return Err(Refusal::Unknown);
+    }
+    let limit = tenant.quotas.devices.unwrap_or(TWINS_MAX).min(TWINS_MAX);
+    if tenant.twins.len() as u64 >= limit {
+        return Err(Refusal::Twins { limit });
+    }
+    Ok(Twin::default())
+}
+
+/// A request, and where its answer goes.
+struct Request<'a> {
+    device: &'a str,
+    channel: Channel<'a>,
+    publish: &'a Publish<'a>,
+    reply_to: Option<Box<ReplyTo>>,
+}
+
+impl Request<'_> {
+    fn answer(&self, tenant: &mut Tenant, turn: &mut Turn<'_>, payload: &[u8]) {
+        let (device, channel) = (self.device, self.channel);
+        let topic = DeviceTopic { device, channel }.to_string();
+        let mut publish = pipeline::plain(&topic, payload, self.publish.qos, false);
+        publish.properties.correlation_data = self.publish.properties.correlation_data;
+        pipeline::forward(tenant, turn, None, &publish);
+        if let Some(reply_to) = &self.reply_to {
+            reply_to.send(tenant, turn, payload, self.publish.qos);
+        }
+    }
 }

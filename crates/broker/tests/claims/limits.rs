@@ -343,7 +343,7 @@ fn whether_the_addressee_was_reached_is_told() {
         let message = broker::Message {
             publish: &publish,
             from: None,
-            addressee: Some(owner),
+            addressees: &["nobody", owner],
             keep,
         };
         let published = world.broker.publish(world.now, &message, &mut world.out);

@@ -148,6 +148,37 @@ fn over_the_bound_a_message_is_delivered_but_not_retained() {
 }
 
 #[test]
+fn what_the_hub_retains_is_its_own_matter_and_takes_no_room_of_the_clients() {
+    for limits in [
+        Limits {
+            retained_messages: 1,
+            ..Limits::default()
+        },
+        Limits {
+            retained_bytes: 8,
+            ..Limits::default()
+        },
+        Limits {
+            kept_bytes: 8,
+            ..Limits::default()
+        },
+    ] {
+        let mut world = World::with(limits);
+        world.connect(1, &clean("publisher"));
+        for state in ["1", "2"] {
+            world.send(None, &retained("h", state, 1), Keep::Memory);
+        }
+        world.publish(1, &retained("h", "", 1));
+        world.publish(1, &retained("a", "3", 1));
+        world.send(None, &retained("h", "4", 1), Keep::Memory);
+        world.got(1);
+        world.subscribe(1, "#", 0);
+        assert_eq!(world.got(1), ["SUBACK [Success]", "a=3 retain", "h=4 retain"]);
+        assert_eq!(world.drops(), []);
+    }
+}
+
+#[test]
 fn retained_messages_outlast_a_restart_but_those_of_memory_do_not() {
     let mut world = world(&["a", "b"]);
     world.publish(1, &retained("b", "", 1));

@@ -312,3 +312,15 @@ fn what_an_older_owner_of_a_session_asks_for_changes_nothing() {
         "what it was promised before is not told to it any more"
     );
 }
+
+#[test]
+fn an_owner_is_connected_while_any_session_of_it_is() {
+    let mut world = World::default();
+    world.connect_as(1, "pump", &clean("one"));
+    world.connect_as(2, "pump", &lasting("two"));
+    assert!(world.broker.is_owner_connected("pump") && !world.broker.is_owner_connected("other"));
+    world.cut(1);
+    assert!(world.broker.is_owner_connected("pump"));
+    world.cut(2);
+    assert!(!world.broker.is_owner_connected("pump"));
+}

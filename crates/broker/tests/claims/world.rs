@@ -152,7 +152,7 @@ impl World {
         let message = Message {
             publish,
             from: conn.map(ConnId),
-            addressee: None,
+            addressees: &[],
             keep,
         };
         self.broker.publish(self.now, &message, &mut self.out)

@@ -94,7 +94,7 @@ impl Run {
         let passing = broker::Message {
             publish: &publish,
             from,
-            addressee: None,
+            addressees: &[],
             keep,
         };
         let published = self.broker.publish(self.now, &passing, &mut self.out);

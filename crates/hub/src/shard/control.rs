@@ -108,9 +108,8 @@ impl Shard {
                 let set = self.with_tenant(now, number, |tenant, turn| {
                     twins::patch_desired(tenant, turn, &device, &patch)
                 });
-                if let Ok((result, after)) = set {
-                    self.answer_after(after, result, answer);
-                }
+                let (result, after) = set.unwrap_or_else(|refusal| (refusal.payload(&device), Position::default()));
+                self.answer_after(after, result, answer);
             }
             Ask::Call {
                 device,

@@ -81,6 +81,10 @@ pub struct TenantFigures {
     pub name: Arc<str>,
     /// Of its sessions and messages.
     pub broker: broker::Statistics,
+    /// Twins of devices.
+    pub twins: usize,
+    /// Bytes of memory that they count as.
+    pub twin_bytes: u64,
     /// Connections that wait until the tenant may publish again.
     pub paused: usize,
     /// How often one had to, since the start.

@@ -101,7 +101,7 @@ impl Shard {
                 twin: Twin::default(),
                 position,
             };
-            self.tenants[number as usize].twins.insert(device, twin);
+            self.tenants[number as usize].put_twin(&device, twin);
         }
     }
 
@@ -149,10 +149,10 @@ impl Shard {
         };
         self.with_tenant(self.clock.now(), number, |tenant, turn| {
             let desired = twin.desired_payload();
-            let Some(stored) = tenant.twins.get_mut(device) else {
+            if !tenant.twins.contains_key(device) {
                 return;
-            };
-            stored.twin = twin;
+            }
+            tenant.put_twin(device, StoredTwin { twin, position });
             twins::announce_desired(tenant, turn, device, &desired);
         });
     }

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::TenantFigures;
 use super::rate::Rate;
+use crate::reply::ReplyTo;
 use crate::routing::Routing;
 
 /// Method calls of a tenant that may wait for their results; one more is answered 429.
@@ -35,7 +36,13 @@ pub(crate) struct Tenant {
     /// Connections refused because as many were open as may be.
     pub(crate) refused_connections: u64,
     pub(crate) twins: HashMap<Box<str>, StoredTwin>,
+    /// Bytes of memory that the twins count as.
+    pub(crate) twin_bytes: u64,
+    /// Bytes that messages and twins may take together.
+    stored_bytes_max: u64,
     pub(crate) calls: Calls<Caller>,
+    /// Room for the result topic of a call that is being delivered.
+    pub(crate) result_topic: String,
     pub(crate) routing: Routing,
     /// Numbers the calls that routes make.
     pub(crate) route_calls: u64,
@@ -63,17 +70,10 @@ pub(crate) struct Caller {
 pub(crate) enum Waits {
     /// On the result topic alone.
     OnResultTopic,
-    /// On a topic of its own as well: Response Topic and Correlation Data of MQTT 5.
+    /// On a topic of its own as well.
     OnTopic(Box<ReplyTo>),
     /// Inside the program.
     Inside(oneshot::Sender<Vec<u8>>),
-}
-
-/// Response Topic and Correlation Data of a call.
-#[derive(Debug)]
-pub(crate) struct ReplyTo {
-    pub(crate) topic: Box<str>,
-    pub(crate) correlation_data: Option<Box<[u8]>>,
 }
 
 impl Tenant {
@@ -90,7 +90,10 @@ impl Tenant {
             pauses: 0,
             refused_connections: 0,
             twins: HashMap::new(),
+            twin_bytes: 0,
+            stored_bytes_max: u64::MAX,
             calls: Calls::new(CALLS_MAX),
+            result_topic: String::new(),
             routing: Routing::default(),
             route_calls: 0,
             reports_at_ms: 0,
@@ -106,18 +109,47 @@ impl Tenant {
         }
         let tighter = |bound: u64, quota: Option<u64>| bound.min(quota.unwrap_or(u64::MAX));
         let sessions = quotas.sessions.and_then(|sessions| usize::try_from(sessions).ok());
+        self.stored_bytes_max = tighter(limits.kept_bytes, quotas.stored_bytes);
         self.broker.set_limits(broker::Limits {
             sessions: limits.sessions.min(sessions.unwrap_or(usize::MAX)),
             subscription_bytes: tighter(limits.subscription_bytes, quotas.subscription_bytes),
-            kept_bytes: tighter(limits.kept_bytes, quotas.stored_bytes),
+            kept_bytes: self.stored_bytes_max.saturating_sub(self.twin_bytes),
             ..limits.clone()
         });
+    }
+
+    /// Whether a twin may come to take `bytes` in place of `old_bytes`. One that becomes smaller always may.
+    pub(crate) fn has_room_for_twin(&self, old_bytes: u64, bytes: u64) -> bool {
+        let stored_bytes = self.broker.statistics().kept_bytes + self.twin_bytes - old_bytes + bytes;
+        bytes <= old_bytes || stored_bytes <= self.stored_bytes_max
+    }
+
+    /// Puts a twin in place of the one before, which is returned; messages have the room that is left.
+    pub(crate) fn put_twin(&mut self, device: &str, stored: StoredTwin) -> Option<StoredTwin> {
+        self.twin_bytes += stored.twin.memory_bytes();
+        let old = self.twins.insert(device.into(), stored);
+        self.count_out(old.as_ref());
+        old
+    }
+
+    pub(crate) fn remove_twin(&mut self, device: &str) -> Option<StoredTwin> {
+        let old = self.twins.remove(device);
+        self.count_out(old.as_ref());
+        old
+    }
+
+    fn count_out(&mut self, old: Option<&StoredTwin>) {
+        self.twin_bytes -= old.map_or(0, |old| old.twin.memory_bytes());
+        let left_bytes = self.stored_bytes_max.saturating_sub(self.twin_bytes);
+        self.broker.set_kept_bytes(left_bytes);
     }
 
     pub(crate) fn figures(&self) -> TenantFigures {
         TenantFigures {
             name: Arc::clone(&self.name),
             broker: self.broker.statistics(),
+            twins: self.twins.len(),
+            twin_bytes: self.twin_bytes,
             paused: self.paused.len(),
             pauses: self.pauses,
             refused_connections: self.refused_connections,

@@ -1,6 +1,6 @@
 //! What the way of a message needs to know of the registry, in memory and without locks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -9,7 +9,7 @@ use super::labels::Labels;
 use super::{Registry, RegistryError, lock, tenants};
 use crate::quotas::Quotas;
 
-/// Quotas and labels as they were after one change. Shared and never modified: a loop keeps its `Arc` and fetches
+/// Quotas, labels and devices as they were after one change. Shared and never modified: a loop keeps its `Arc` and fetches
 /// another when [`Registry::last_change`] has moved on.
 #[derive(Debug, Default)]
 pub struct Snapshot {
@@ -21,6 +21,7 @@ pub struct Snapshot {
 struct InTenant {
     quotas: Quotas,
     labels: HashMap<String, Arc<Labels>>,
+    devices: HashSet<String>,
 }
 
 impl Snapshot {
@@ -37,6 +38,11 @@ impl Snapshot {
     /// Labels of a client; `None` if it has none.
     pub fn labels(&self, tenant: &str, id: &str) -> Option<&Arc<Labels>> {
         self.tenants.get(tenant)?.labels.get(id)
+    }
+
+    /// Whether a device is registered.
+    pub fn has_device(&self, tenant: &str, id: &str) -> bool {
+        self.tenants.get(tenant).is_some_and(|found| found.devices.contains(id))
     }
 }
 
@@ -61,6 +67,7 @@ pub(super) fn read(connection: &Connection, change: u64) -> rusqlite::Result<Sna
     let in_tenant = |quotas| InTenant {
         quotas,
         labels: HashMap::new(),
+        devices: HashSet::new(),
     };
     let mut tenants: HashMap<_, _> = tenants::all(connection)?
         .into_iter()
@@ -74,6 +81,13 @@ pub(super) fn read(connection: &Connection, change: u64) -> rusqlite::Result<Sna
         };
         let labels = tenant.labels.entry(row.get(1)?).or_default();
         Arc::make_mut(labels).insert(row.get(2)?, row.get(3)?);
+    }
+    let mut statement = connection.prepare_cached("SELECT tenant, id FROM clients WHERE kind = 'device'")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(tenant) = tenants.get_mut(row.get_ref(0)?.as_str()?) {
+            tenant.devices.insert(row.get(1)?);
+        }
     }
     Ok(Snapshot { change, tenants })
 }

@@ -63,11 +63,12 @@ impl Call {
     fn failure(&self, device: &ClientName, status: u64, payload: &Value) -> String {
         let (method, id) = (&self.method, device.id());
         match status {
-            404 if payload["message"].is_string() => {
-                format!("{device} is not connected, so \"{method}\" was not called")
+            404 | 429 if payload["message"].is_string() => {
+                let why = payload["message"].as_str().unwrap_or_default();
+                format!("{why}, so \"{method}\" was not called")
             }
             504 => format!(
-                "{device} did not answer \"{method}\" within {} s: it is connected, but no result came on \
+                "{device} did not answer \"{method}\" within {} s: the call was delivered, but no result came on \
                  devices/{id}/methods/{method}/…/result",
                 self.timeout.as_secs_f64()
             ),

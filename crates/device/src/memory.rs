@@ -1,0 +1,69 @@
+//! What twins take of memory, for the bound on all of them.
+
+use serde_json::Value;
+
+use crate::document::Document;
+use crate::twin::Twin;
+
+/// Bytes of a twin without leaves, with its place among the others.
+const TWIN_BYTES: u64 = 512;
+
+/// Bytes of the node that the first leaf of a document needs; it has room for eleven.
+const NODE_BYTES: u64 = 1_024;
+
+/// Bytes for the place of a leaf or member in nodes that are half full.
+const PLACE_BYTES: u64 = 192;
+
+/// Bytes for the place of an element of an array.
+const ELEMENT_BYTES: u64 = 48;
+
+impl Twin {
+    /// Bytes of memory that it counts as: at least what it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        TWIN_BYTES + self.desired.memory_bytes() + self.reported.memory_bytes()
+    }
+}
+
+impl Document {
+    fn memory_bytes(&self) -> u64 {
+        let leaves = self.leaves.iter();
+        let leaves = leaves.map(|(pointer, leaf)| member_bytes(pointer) + leaf.value.as_ref().map_or(0, value_bytes));
+        NODE_BYTES * u64::from(!self.leaves.is_empty()) + leaves.sum::<u64>()
+    }
+}
+
+fn member_bytes(name: &str) -> u64 {
+    PLACE_BYTES + name.len() as u64
+}
+
+fn value_bytes(value: &Value) -> u64 {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len() as u64,
+        Value::Array(elements) => elements.iter().map(|one| ELEMENT_BYTES + value_bytes(one)).sum(),
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, one)| member_bytes(name) + value_bytes(one));
+            NODE_BYTES + members.sum::<u64>()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::Side;
+    use crate::limits::Limits;
+    use crate::twin::Twin;
+
+    #[test]
+    fn a_twin_counts_as_more_than_its_json() {
+        let values = ["1", r#""text""#, "[1,2,[3,{}]]", r#"{"b":{"c":null,"d":{}}}"#];
+        let mut twin = Twin::default();
+        for (number, value) in values.iter().enumerate() {
+            let before = twin.memory_bytes();
+            let patch = format!(r#"{{"name-{number}":{value}}}"#);
+            assert!(twin.report(patch.as_bytes(), Side::Edge, &Limits::default()).unwrap());
+            assert!(twin.memory_bytes() - before >= patch.len() as u64, "{patch}");
+        }
+    }
+}
