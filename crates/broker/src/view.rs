@@ -71,11 +71,6 @@ impl Broker {
         self.sessions.iter().map(view)
     }
 
-    /// The session of a connection.
-    pub fn session(&self, conn: ConnId) -> Option<SessionView<'_>> {
-        self.sessions.by_conn(conn).map(|slot| view(self.sessions.get(slot)))
-    }
-
     /// Sessions with a connection.
     pub fn connected(&self) -> usize {
         self.sessions.connected()
