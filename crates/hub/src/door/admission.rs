@@ -284,10 +284,16 @@ impl Doorman {
         password: Option<Vec<u8>>,
         certificate: Option<CertificateIdentity>,
     ) -> Result<Principal, Refusal> {
-        let login_checks = self.login_checks.load_full();
-        let _permit = login_checks.acquire().await.expect("never closed");
+        let permit = self
+            .login_checks
+            .load_full()
+            .acquire_owned()
+            .await
+            .expect("never closed");
         let identity = Arc::clone(&self.identity);
         let checking = tokio::task::spawn_blocking(move || {
+            // The thread goes on where the client is given up meanwhile, and its memory counts until it is done.
+            let _permit = permit;
             let presented = Presented {
                 user_name: Some(&user_name).filter(|name| !name.is_empty()).map(String::as_str),
                 password: password.as_deref(),
@@ -352,5 +358,26 @@ mod tests {
         change(1, 1);
         drop(under_way);
         assert_eq!(doorman.login_checks.load().available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_given_up_keeps_its_place_among_the_checks_until_its_hash_is_done() {
+        let directory = tempfile::tempdir().unwrap();
+        let identity = Identity::open(directory.path(), IdentityOptions::default(), 0).unwrap();
+        let audit = Audit::open(directory.path(), AuditOptions::default()).unwrap();
+        let limits = Limits {
+            login_checks: 1,
+            ..Limits::default()
+        };
+        let doorman = Arc::new(Doorman::new(limits, identity.into(), audit.into(), Vec::new()));
+        let login_checks = doorman.login_checks.load_full();
+        let given_up = tokio::spawn(async move { doorman.check("nobody".into(), Some(b"a guess".into()), None).await });
+        while login_checks.available_permits() == 1 {
+            tokio::task::yield_now().await;
+        }
+        given_up.abort();
+        assert!(given_up.await.unwrap_err().is_cancelled());
+        assert_eq!(login_checks.available_permits(), 0);
+        assert!(login_checks.acquire().await.is_ok());
     }
 }
