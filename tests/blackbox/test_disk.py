@@ -2,6 +2,7 @@
 cannot be kept."""
 
 import contextlib
+import json
 import subprocess
 import time
 from pathlib import Path
@@ -228,3 +229,24 @@ def test_a_disk_that_hangs_delays_only_those_who_wait_for_it(start, dial, client
         waiting.ping()  # Or it would take the edge for gone.
         assert waiting.expect(Kind.PUBACK, 30).reason == 0
     takes_up_what_was_promised(dial, own, 1)
+
+
+@pytest.mark.machine("attach")
+def test_nothing_is_said_of_a_twin_before_the_disk_has_it(start, dial):
+    """Neither a result, nor the desired state, nor an answer with it: a crash could take the version back."""
+    own = start(arguments=["--shards", "1"])
+    twin = "devices/p7/twin"
+    device, app = dial(to=own).open("p7"), dial(to=own).open("app")
+    device.subscribe([(f"{twin}/desired", 1)])
+    app.subscribe([(f"{twin}/desired/set/result", 0), (f"{twin}/get/result", 0)])
+    with injected(own, "fdatasync", "delay_enter=3000000"):
+        app.publish(f"{twin}/desired/set", b'{"interval_s": 10}')
+        app.publish(f"{twin}/get")
+        for waiting in (app, device):
+            with pytest.raises(TimeoutError):
+                waiting.receive(0.5)
+            waiting.ping()
+        results = [app.expect(Kind.PUBLISH, 30) for _ in range(2)]
+        assert [got.topic for got in results] == [f"{twin}/desired/set/result", f"{twin}/get/result"]
+        assert json.loads(results[0].payload)["version"] == 1
+        assert json.loads(device.expect(Kind.PUBLISH, 30).payload) == {"interval_s": 10, "$version": 1}

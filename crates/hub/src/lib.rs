@@ -5,6 +5,7 @@
 //! by a message. Knows nothing of containers or of the cloud.
 
 mod acl;
+mod announcements;
 mod call_log;
 mod calls;
 mod config;

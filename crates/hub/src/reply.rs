@@ -4,6 +4,7 @@ use broker::ConnId;
 use mqtt::{Publish, QoS};
 
 use crate::acl;
+use crate::announcements::Announcement;
 use crate::pipeline;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
@@ -45,6 +46,17 @@ impl ReplyTo {
             topic: topic.into(),
             correlation_data: request.properties.correlation_data.map(Into::into),
         })))
+    }
+
+    /// The answer, as it is to be announced.
+    pub(crate) fn announcement<'a>(&'a self, payload: &'a [u8], qos: QoS) -> Announcement<'a> {
+        Announcement {
+            topic: &self.topic,
+            payload,
+            qos,
+            correlation_data: self.correlation_data.as_deref(),
+            retain: false,
+        }
     }
 
     /// Sends the answer.

@@ -7,6 +7,7 @@ use mqtt::{Publish, QoS, ReasonCode};
 use serde_json::json;
 use store::Kind;
 
+use crate::announcements::{self, Announcement};
 use crate::pipeline::{self, Outcome};
 use crate::reply::ReplyTo;
 use crate::shard::journal::Entry;
@@ -105,22 +106,25 @@ pub(crate) fn get(
     let Ok(reply_to) = ReplyTo::of(publish, from, turn) else {
         return Outcome::now(ReasonCode::NotAuthorized);
     };
-    let payload = read(tenant, device);
+    if !tenant.announcements.has_room() {
+        return Outcome::now(ReasonCode::QuotaExceeded);
+    }
+    let (payload, after) = read(tenant, device);
     let request = Request {
         device,
         channel: Channel::TwinGetResult,
         publish,
         reply_to,
     };
-    request.answer(tenant, turn, &payload);
+    request.answer(tenant, turn, after, &payload);
     Outcome::now(ReasonCode::Success)
 }
 
-/// Both states of a device, whole, with their versions.
-pub(crate) fn read(tenant: &Tenant, device: &str) -> Vec<u8> {
+/// Both states of a device, whole, with their versions; they hold once the position is durable.
+pub(crate) fn read(tenant: &Tenant, device: &str) -> (Vec<u8>, Position) {
     match tenant.twins.get(device) {
-        Some(stored) => stored.twin.get_payload(),
-        None => Twin::default().get_payload(),
+        Some(stored) => (stored.twin.get_payload(), stored.position),
+        None => (Twin::default().get_payload(), Position::default()),
     }
 }
 
@@ -143,11 +147,11 @@ pub(crate) fn set_desired(
     };
     match patch_desired(tenant, turn, device, publish.payload) {
         Err(refusal) => {
-            request.answer(tenant, turn, &refusal.payload(device));
+            request.answer(tenant, turn, Position::default(), &refusal.payload(device));
             Outcome::now(refusal.reason())
         }
         Ok((result, after)) => {
-            request.answer(tenant, turn, &result);
+            request.answer(tenant, turn, after, &result);
             Outcome {
                 reason: ReasonCode::Success,
                 after,
@@ -170,21 +174,34 @@ pub(crate) fn patch_desired(
     };
     let ((result, desired, outcome), after) = update(tenant, turn, device, change)?;
     match outcome {
-        SetOutcome::Accepted { changed: true, .. } => announce_desired(tenant, turn, device, &desired),
+        SetOutcome::Accepted { changed: true, .. } => announce_desired(tenant, turn, device, after, &desired),
         SetOutcome::Refused(_) => turn.counters.refused_twins += 1,
         SetOutcome::Accepted { .. } | SetOutcome::Conflict { .. } => {}
     }
     Ok((result, after))
 }
 
-/// Tells the device, now and whenever it subscribes, what is desired of it.
-pub(crate) fn announce_desired(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, desired: &[u8]) {
+/// Tells the device, once all up to `after` is durable and whenever it subscribes, what is desired of it.
+pub(crate) fn announce_desired(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    device: &str,
+    after: Position,
+    desired: &[u8],
+) {
     let topic = DeviceTopic {
         device,
         channel: Channel::TwinDesired,
     }
     .to_string();
-    pipeline::announce(tenant, turn, &topic, desired, QoS::AtLeastOnce, true);
+    let announcement = Announcement {
+        topic: &topic,
+        payload: desired,
+        qos: QoS::AtLeastOnce,
+        correlation_data: None,
+        retain: true,
+    };
+    announcements::send_after(tenant, turn, after, &announcement);
 }
 
 /// Forgets the twin of a device that was removed: one of the same id that is added later begins anew.
@@ -202,7 +219,7 @@ pub(crate) fn forget(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str) {
         }
     }
     // Without payload: what was retained is no more (MQTT-3.3.1-6).
-    announce_desired(tenant, turn, device, b"");
+    announce_desired(tenant, turn, device, Position::default(), b"");
 }
 
 /// Changes a twin and has the log keep it; what `change` returned and the position that makes it safe.
@@ -236,6 +253,9 @@ fn try_update<R>(
     let old_bytes = if is_new { 0 } else { before.memory_bytes() };
     if !tenant.has_room_for_twin(old_bytes, twin.memory_bytes()) {
         return Err(Refusal::Bytes);
+    }
+    if !tenant.announcements.has_room() {
+        return Err(Refusal::Log);
     }
     let body = twin.encode();
     let position = turn
@@ -273,14 +293,20 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    fn answer(&self, tenant: &mut Tenant, turn: &mut Turn<'_>, payload: &[u8]) {
+    /// Answers once all up to `after` is durable.
+    fn answer(&self, tenant: &mut Tenant, turn: &mut Turn<'_>, after: Position, payload: &[u8]) {
         let (device, channel) = (self.device, self.channel);
         let topic = DeviceTopic { device, channel }.to_string();
-        let mut publish = pipeline::plain(&topic, payload, self.publish.qos, false);
-        publish.properties.correlation_data = self.publish.properties.correlation_data;
-        pipeline::forward(tenant, turn, None, &publish);
+        let answer = Announcement {
+            topic: &topic,
+            payload,
+            qos: self.publish.qos,
+            correlation_data: self.publish.properties.correlation_data,
+            retain: false,
+        };
+        announcements::send_after(tenant, turn, after, &answer);
         if let Some(reply_to) = &self.reply_to {
-            reply_to.send(tenant, turn, payload, self.publish.qos);
+            announcements::send_after(tenant, turn, after, &reply_to.announcement(payload, self.publish.qos));
         }
     }
 }

@@ -101,8 +101,8 @@ impl Shard {
         };
         match request.ask {
             Ask::TwinGet { device, answer } => {
-                let twin = self.with_tenant(now, number, |tenant, _| twins::read(tenant, &device));
-                drop(answer.send(twin));
+                let (twin, after) = self.with_tenant(now, number, |tenant, _| twins::read(tenant, &device));
+                self.answer_after(after, twin, answer);
             }
             Ask::TwinSet { device, patch, answer } => {
                 let set = self.with_tenant(now, number, |tenant, turn| {

@@ -41,7 +41,7 @@ use crate::call_log::CallLog;
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::routing::LabelSource;
-use crate::{calls, pipeline, sys};
+use crate::{announcements, calls, pipeline, sys};
 
 /// What other threads ask of a shard.
 pub(crate) enum Order {
@@ -332,7 +332,10 @@ impl Shard {
         let durable = self.journal.durable();
         self.connections.advance(durable);
         for number in 0..self.tenants.len() as u32 {
-            self.with_tenant(now, number, |tenant, turn| tenant.broker.durable(now, durable, turn));
+            self.with_tenant(now, number, |tenant, turn| {
+                tenant.broker.durable(now, durable, turn);
+                announcements::go_on(tenant, turn, durable);
+            });
         }
         self.send_answers();
         let mut events = std::mem::take(&mut self.log_events);

@@ -153,7 +153,7 @@ impl Shard {
                 return;
             }
             tenant.put_twin(device, StoredTwin { twin, position });
-            twins::announce_desired(tenant, turn, device, &desired);
+            twins::announce_desired(tenant, turn, device, Position::default(), &desired);
         });
     }
 

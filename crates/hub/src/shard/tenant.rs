@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::TenantFigures;
 use super::rate::Rate;
+use crate::announcements::Announcements;
 use crate::reply::ReplyTo;
 use crate::routing::Routing;
 
@@ -40,6 +41,8 @@ pub(crate) struct Tenant {
     pub(crate) twin_bytes: u64,
     /// Bytes that messages and twins may take together.
     stored_bytes_max: u64,
+    /// What the hub has to say once the log has it.
+    pub(crate) announcements: Announcements,
     pub(crate) calls: Calls<Caller>,
     /// Room for the result topic of a call that is being delivered.
     pub(crate) result_topic: String,
@@ -92,6 +95,7 @@ impl Tenant {
             twins: HashMap::new(),
             twin_bytes: 0,
             stored_bytes_max: u64::MAX,
+            announcements: Announcements::default(),
             calls: Calls::new(CALLS_MAX),
             result_topic: String::new(),
             routing: Routing::default(),
