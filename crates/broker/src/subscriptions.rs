@@ -1,11 +1,12 @@
 //! Who subscribed to what: a tree with one node for each level of a filter. Finding the subscribers of a topic visits
 //! only nodes that match it, however many subscriptions there are.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 use mqtt::SubscriptionOptions;
 use mqtt::topic::split_level;
+use siphasher::sip::SipHasher13;
 
 use crate::ids::{GroupId, Slot};
 
@@ -56,7 +57,7 @@ pub(crate) struct SubscriptionTree {
     free: Vec<NodeId>,
     /// Children by parent and level, in one table for all nodes. Levels are chosen by clients: keyed hash.
     edges: HashTable<NodeId>,
-    hasher: RandomState,
+    hasher: SipHasher13,
 }
 
 /// Which of a node's two lists a filter ends in.
@@ -72,7 +73,7 @@ impl SubscriptionTree {
             nodes: vec![Node::default()],
             free: Vec::new(),
             edges: HashTable::new(),
-            hasher: RandomState::new(),
+            hasher: SipHasher13::new_with_keys(random(), random()),
         }
     }
 
@@ -143,11 +144,8 @@ impl SubscriptionTree {
             .copied()
     }
 
-    /// Without the byte that `str` puts behind itself: there is nothing else to tell it from.
     fn hash(&self, level: &str) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(level.as_bytes());
-        hasher.finish()
+        self.hasher.hash(level.as_bytes())
     }
 
     fn find(&self, filter: &str) -> Option<(NodeId, End)> {
@@ -248,6 +246,11 @@ impl SubscriptionTree {
             &mut node.beneath
         }
     }
+}
+
+/// Chosen anew by the standard library for each of its tables.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 fn edge_hash(parent: NodeId, level_hash: u64) -> u64 {

@@ -127,10 +127,10 @@ pub fn matches(filter: &str, name: &str) -> bool {
 
 /// The first level of a topic name or filter, and all below it if there is more (section 4.7.1.1).
 ///
-/// Byte by byte: levels are short, and `str::split` costs several times as much for them.
+/// Levels are short: `str::split` costs several times as much for them.
 #[inline]
 pub fn split_level(topic: &str) -> (&str, Option<&str>) {
-    match topic.bytes().position(|byte| byte == b'/') {
+    match position(topic, b'/') {
         Some(at) => (&topic[..at], Some(&topic[at + 1..])),
         None => (topic, None),
     }
@@ -156,23 +156,33 @@ fn has_any<const N: usize>(text: &str, wanted: [u8; N]) -> bool {
     let Some(last) = bytes.last_chunk() else {
         return bytes.iter().any(|byte| wanted.contains(byte));
     };
-    bytes
-        .as_chunks()
-        .0
-        .iter()
-        .chain([last])
-        .any(|word| word_has_any(*word, wanted))
+    let words = bytes.as_chunks().0.iter().chain([last]);
+    words
+        .copied()
+        .any(|word| wanted.iter().fold(0, |found, byte| found | places(word, *byte)) != 0)
 }
 
-/// A byte of `x` is zero exactly when `(x - 0x01…01) & !x & 0x80…80` is not.
+/// Where an ASCII byte is first in `text`, eight bytes at a time.
 #[inline]
-fn word_has_any<const N: usize>(word: [u8; 8], wanted: [u8; N]) -> bool {
-    let word = u64::from_ne_bytes(word);
-    let found = wanted.iter().fold(0, |found, &byte| {
-        let differs = word ^ u64::from_ne_bytes([byte; 8]);
-        found | (differs.wrapping_sub(u64::from_ne_bytes([0x01; 8])) & !differs)
-    });
-    found & u64::from_ne_bytes([0x80; 8]) != 0
+fn position(text: &str, wanted: u8) -> Option<usize> {
+    let (words, rest) = text.as_bytes().as_chunks();
+    for (number, word) in words.iter().enumerate() {
+        let places = places(*word, wanted);
+        if places != 0 {
+            return Some(number * 8 + places.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|byte| *byte == wanted)?;
+    Some(words.len() * 8 + at)
+}
+
+/// The highest bit of each byte that is `wanted`, and perhaps of some behind the first such.
+///
+/// A byte of `x` is zero, or one behind a zero, where `(x - 0x01…01) & !x & 0x80…80` has a bit.
+#[inline]
+fn places(word: [u8; 8], wanted: u8) -> u64 {
+    let differs = u64::from_le_bytes(word) ^ u64::from_le_bytes([wanted; 8]);
+    differs.wrapping_sub(u64::from_le_bytes([0x01; 8])) & !differs & u64::from_le_bytes([0x80; 8])
 }
 
 #[cold]

@@ -1,6 +1,6 @@
 //! Sections 4.7 and 4.8.2: which filter matches which name, and how filters are taken apart.
 
-use mqtt::topic::{check_filter, check_name, check_subscription, matches, split_shared};
+use mqtt::topic::{check_filter, check_name, check_subscription, matches, split_level, split_shared};
 use proptest::prelude::*;
 
 /// Filter, name, and whether they match.
@@ -139,6 +139,12 @@ proptest! {
     fn a_well_formed_name_is_a_filter_that_matches_itself(name in "[^\u{0}+#]{1,20}") {
         prop_assert!(check_name(&name).is_ok() && check_filter(&name).is_ok());
         prop_assert!(matches(&name, &name));
+    }
+
+    #[test]
+    fn the_first_level_ends_at_the_first_slash(topic in "[./0a\u{af}é]{0,40}") {
+        let expected = topic.split_once('/').map_or((&*topic, None), |(level, below)| (level, Some(below)));
+        prop_assert_eq!(split_level(&topic), expected);
     }
 
     #[test]
