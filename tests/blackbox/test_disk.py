@@ -17,7 +17,7 @@ from wire import Kind
 
 pytestmark = pytest.mark.contract
 AWAY = ["away-1", "away-2", "away-3"]
-# Two of them are there from the start, so that the disks of these tests can be small.
+# Four of them are there from the start, so that the disks of these tests can be small.
 SMALL_SEGMENTS = "[store]\nsegment_bytes = 4194304\npending_bytes = 2097152\n"
 
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::index::entry_len;
 use crate::live::Live;
 use crate::log::Kind;
 use crate::position::Position;
@@ -23,6 +24,8 @@ pub(crate) struct Batch {
     records: usize,
     /// Values neither cancelled nor released.
     live: Live,
+    /// Bytes that the records take in the index of their segment.
+    index_bytes: u64,
     group_is_open: bool,
     /// Where in `bytes` the open group's last record begins.
     group_last: Option<usize>,
@@ -64,6 +67,10 @@ impl Batch {
         self.live
     }
 
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.index_bytes
+    }
+
     /// Whether nothing in it need be written.
     pub(crate) fn is_idle(&self) -> bool {
         self.records == 0
@@ -97,6 +104,7 @@ impl Batch {
         self.bytes.extend_from_slice(body);
         self.bytes.resize(next, 0);
         self.records += 1;
+        self.index_bytes += entry_len(meta.len()) as u64;
         if tag == Tag::Value {
             self.live.add(position);
         }
@@ -113,6 +121,7 @@ impl Batch {
             let pad = Header::pad(header.record_len(), header.flags);
             self.bytes[at..at + HEADER_BYTES].copy_from_slice(&pad.encode());
             self.records -= 1;
+            self.index_bytes -= entry_len(header.meta_len) as u64;
         }
         if header.tag == Tag::Value {
             self.live.subtract(position);

@@ -10,7 +10,7 @@ use crate::disk::{Disk, File, is_full};
 use crate::error::stopped;
 use crate::record::{HEADER_BYTES, Header, STARTS_BATCH, Seed, put_sums};
 use crate::schedule;
-use crate::segment::{self, SPARE, SegmentHeader};
+use crate::segment::{self, SegmentHeader, SpareFile};
 use crate::shared::{Note, Shared};
 use crate::{Durability, Stopped};
 
@@ -20,10 +20,18 @@ const SPACE_RETRY: Duration = Duration::from_millis(100);
 /// What the commit thread is to do, in this order.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// Take the spare as this segment first.
-    pub(crate) roll: Option<SegmentHeader>,
+    /// Begin a segment first.
+    pub(crate) roll: Option<Roll>,
     /// Write these records to the newest segment.
     pub(crate) batch: Batch,
+}
+
+/// A segment that begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Roll {
+    pub(crate) header: SegmentHeader,
+    /// The file that becomes it.
+    pub(crate) from: SpareFile,
 }
 
 /// Runs orders until the log ends or an order fails.
@@ -105,15 +113,14 @@ impl Committer {
     pub(crate) fn carry_out(&mut self, order: Order, shared: &Shared) -> Result<(), Stopped> {
         let Order { roll, mut batch } = order;
         let before = self.newest.as_ref().map(|before| (before.header.number, before.end));
-        let rolled = roll.is_some();
-        if let Some(header) = roll {
-            self.begin_segment(header)?;
+        if let Some(roll) = roll {
+            self.begin_segment(roll)?;
         }
         self.write(&mut batch, shared)?;
         self.sync()?;
-        if rolled {
-            self.name_segment()?;
-            shared.note(Note::Rolled { sealable: before });
+        if let Some(Roll { from, .. }) = roll {
+            self.name_segment(from)?;
+            shared.note(Note::Rolled { from, sealable: before });
         }
         shared.done(batch.end(), batch.into_buffer());
         if shared.has_order() {
@@ -123,17 +130,18 @@ impl Committer {
         }
     }
 
-    /// Writes the header into the spare. It keeps its name until the first batch is safe, so that no crash leaves a
+    /// Writes the header into the file. It keeps its name until the first batch is safe, so that no crash leaves a
     /// segment without a whole header.
-    fn begin_segment(&mut self, header: SegmentHeader) -> Result<(), Stopped> {
-        let file = self.disk.open(SPARE).map_err(stopped(SPARE, "open"))?;
-        file.write_at(&header.encode(), 0).map_err(stopped(SPARE, "write"))?;
-        let name = SPARE.to_owned();
+    fn begin_segment(&mut self, roll: Roll) -> Result<(), Stopped> {
+        let Roll { header, from } = roll;
+        let name = from.name();
+        let file = self.disk.open(name).map_err(stopped(name, "open"))?;
+        file.write_at(&header.encode(), 0).map_err(stopped(name, "write"))?;
         self.newest = Some(Newest {
             header,
             seed: header.seed(),
             file,
-            name,
+            name: name.to_owned(),
             end: header.base,
             is_torn: false,
         });
@@ -168,12 +176,12 @@ impl Committer {
         }
     }
 
-    fn name_segment(&mut self) -> Result<(), Stopped> {
+    fn name_segment(&mut self, from: SpareFile) -> Result<(), Stopped> {
         let newest = self.newest.as_mut().expect("a segment was just begun");
         newest.name = segment::name(newest.header.number);
         self.disk
-            .rename(SPARE, &newest.name)
-            .map_err(stopped(SPARE, "rename"))?;
+            .rename(from.name(), &newest.name)
+            .map_err(stopped(from.name(), "rename"))?;
         self.durability.sync_directory(self.disk.as_ref())
     }
 

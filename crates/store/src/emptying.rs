@@ -3,7 +3,7 @@
 //! What cannot be read is not gone: a segment goes only after all of its records were offered or told as lost. One
 //! that cannot be opened, or whose index can be had neither from its end nor from its records, stays, and is tried
 //! again for as long as it takes, since nobody could say which records went with it. The files behind it stay as well
-//! then, and at its limit the log is full.
+//! then, and at its limit the log is full. Once it can be read, the reserve has room for what is live in it.
 
 use std::io;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ pub enum Event {
         body: Vec<u8>,
     },
     /// A record of the oldest segment, which is to be deleted. If the owner still needs what this very position
-    /// holds, it appends the present value again as a [`Kind::Replacement`](crate::Kind) and releases this one,
+    /// holds, it appends the present value again as a [`Kind::Moved`](crate::Kind) and releases this one,
     /// before its next call of [`Log::submit`](crate::Log::submit). Otherwise it does nothing. A tombstone is never
     /// offered: all that it could undo is older, and gone.
     ///

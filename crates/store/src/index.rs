@@ -14,6 +14,11 @@ use crate::segment::{FOOTER_BYTES, Footer, SegmentHeader};
 
 const ENTRY_BYTES: usize = 12;
 
+/// Bytes that a record with a meta of so many bytes takes in the index.
+pub(crate) fn entry_len(meta_len: usize) -> usize {
+    ENTRY_BYTES + meta_len
+}
+
 /// The index of a segment, in memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {

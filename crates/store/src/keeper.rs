@@ -1,4 +1,5 @@
-//! The keeper thread: reads bodies, seals segments, reads what is left of the oldest, and keeps a spare.
+//! The keeper thread: reads bodies, seals segments, reads what is left of the oldest, and makes the files of segments
+//! to come.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +13,7 @@ use crate::error::stopped;
 use crate::reader::{Reader, lost};
 use crate::retries::{Retries, is_given_up};
 use crate::scan::{End, scan};
-use crate::segment::{self, SPARE};
+use crate::segment::{self, SpareFile};
 use crate::shared::{Note, Shared, lock};
 use crate::{DamageKind, Durability, Event, Fault, Position, Stopped};
 
@@ -30,13 +31,22 @@ pub(crate) enum Job {
     Seal { number: u64, end: u64 },
     /// Read values of a segment that is being emptied.
     Offer(Offer),
-    /// Make a spare.
-    Spare,
-    /// Remove the file of segment `number`.
-    Remove { number: u64 },
+    /// Make this file, or try until there is space for it or another is asked for.
+    Spare(SpareFile),
+    /// Remove a file.
+    Remove(Removal),
 }
 
-/// The keeper's jobs. Bounded by what asks for them: loads have a limit, of all else there is one at a time.
+/// The file of a segment that nobody needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removal {
+    pub(crate) number: u64,
+    /// As the log's owner counted them.
+    pub(crate) file_bytes: u64,
+}
+
+/// The keeper's jobs. Bounded by what asks for them: loads have a limit, of all else there is one at a time, or one for
+/// each segment.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     queue: Mutex<VecDeque<Job>>,
@@ -92,8 +102,8 @@ pub(crate) struct Keeper {
     emptying: Option<Emptying>,
     /// What could not be read.
     retries: Retries,
-    /// Whether a spare was refused and is to be tried again.
-    spare_is_due: bool,
+    /// The file for which there was no space.
+    spare_due: Option<SpareFile>,
 }
 
 impl Keeper {
@@ -106,7 +116,7 @@ impl Keeper {
             open: VecDeque::new(),
             emptying: None,
             retries: Retries::default(),
-            spare_is_due: false,
+            spare_due: None,
         }
     }
 
@@ -131,7 +141,7 @@ impl Keeper {
 
     /// How long the next job is waited for, at most.
     fn patience(&self) -> Option<Duration> {
-        let spare = self.spare_is_due.then_some(SPARE_RETRY);
+        let spare = self.spare_due.map(|_| SPARE_RETRY);
         [spare, self.retries.wait()].into_iter().flatten().min()
     }
 
@@ -139,7 +149,7 @@ impl Keeper {
         if let Some((job, failures)) = self.retries.take_due() {
             self.work(job, failures)?;
         }
-        if self.spare_is_due { self.make_spare() } else { Ok(()) }
+        self.make_due_spare()
     }
 
     /// Does a job that has failed so often so far.
@@ -148,8 +158,8 @@ impl Keeper {
             Job::Load { position, number } => self.load_or_put_off(position, number, failures),
             Job::Seal { number, end } => return self.seal(number, end),
             Job::Offer(offer) => self.offer(offer, failures),
-            Job::Spare => return self.make_spare(),
-            Job::Remove { number } => return self.remove(number),
+            Job::Spare(file) => return self.make_spare(file),
+            Job::Remove(removal) => return self.remove(removal),
         }
         Ok(())
     }
@@ -245,25 +255,33 @@ impl Keeper {
         self.emptying.insert(emptying).read(offer, failures)
     }
 
-    /// Each removal is safe before the next: a segment must not outlive the tombstones behind it.
-    fn remove(&mut self, number: u64) -> Result<(), Stopped> {
+    /// Each removal is safe before the next: a segment must not outlive the tombstones behind it. What was to be read
+    /// of it is tried a last time.
+    fn remove(&mut self, removal: Removal) -> Result<(), Stopped> {
+        let Removal { number, file_bytes } = removal;
+        for (position, failures) in self.retries.take_those_of(number) {
+            self.load_or_put_off(position, number, failures);
+        }
         self.open.retain(|reader| reader.header.number != number);
         self.emptying.take_if(|emptying| emptying.number() == number);
-        self.retries.forget_offer(number);
         let name = segment::name(number);
         self.disk.remove(&name).map_err(stopped(&name, "remove"))?;
         self.durability.sync_directory(self.disk.as_ref())?;
-        self.shared.note(Note::Removed);
-        Ok(())
+        self.shared.note(Note::Removed { file_bytes });
+        self.make_due_spare()
     }
 
-    fn make_spare(&mut self) -> Result<(), Stopped> {
-        let made = self.disk.create(SPARE, self.segment_bytes);
-        self.spare_is_due = matches!(&made, Err(error) if is_full(error));
+    fn make_due_spare(&mut self) -> Result<(), Stopped> {
+        self.spare_due.take().map_or(Ok(()), |file| self.make_spare(file))
+    }
+
+    fn make_spare(&mut self, file: SpareFile) -> Result<(), Stopped> {
+        let made = self.disk.create(file.name(), self.segment_bytes);
+        self.spare_due = matches!(&made, Err(error) if is_full(error)).then_some(file);
         match made {
-            Ok(_) => self.shared.note(Note::SpareReady),
-            Err(_) if self.spare_is_due => self.shared.note(Note::SpareRefused),
-            Err(error) => return Err(stopped(SPARE, "create")(error)),
+            Ok(_) => self.shared.note(Note::SpareReady(file)),
+            Err(_) if self.spare_due.is_some() => self.shared.note(Note::SpareRefused),
+            Err(error) => return Err(stopped(file.name(), "create")(error)),
         }
         Ok(())
     }

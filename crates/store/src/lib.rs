@@ -7,7 +7,7 @@
 //! A record is a small `meta`, enough to rebuild the owner's state, and a `body` that need not be read for that. The
 //! owner says which records nothing needs any more ([`Log::release`]); the oldest segment is emptied by offering what
 //! is left of it to the owner, which appends it again ([`Event::Relocate`]), so files stay bounded however long one
-//! record lives.
+//! record lives. Room for that is kept in reserve: a log that is full of garbage never stays full.
 
 mod batch;
 mod commit;

@@ -5,6 +5,8 @@ mod collect;
 mod hand_over;
 mod notes;
 mod open;
+mod room;
+mod spares;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -13,11 +15,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use self::collect::Collection;
+use self::spares::Spares;
 use crate::batch::{Batch, appended_len};
 use crate::directory::{self, Lock};
 use crate::disk::{Disk, RealDisk};
 use crate::error::io_error;
-use crate::keeper::Jobs;
+use crate::index::entry_len;
+use crate::keeper::{Jobs, Removal};
 use crate::record::META_BYTES_MAX;
 use crate::shared::Shared;
 use crate::space::Space;
@@ -34,18 +38,23 @@ const COMMIT_THREAD: usize = 0;
 pub enum Kind {
     /// Something that must be found again until it is released. Refused when the log is full.
     Value,
-    /// A value that takes the place of one at least as large, which is then released. May use the reserve.
+    /// A value that takes the place of one at least as large, which is then released. A full log takes it while the
+    /// newest segment has room.
     Replacement,
-    /// Undoes earlier values and is never released itself: it goes with its segment. May use the reserve.
+    /// Undoes earlier values and is never released itself: it goes with its segment. A full log takes it while the
+    /// newest segment has room.
     Tombstone,
+    /// The answer to [`Event::Relocate`]: the present value of what was offered, about as large. It alone may use the
+    /// reserve.
+    Moved,
 }
 
 /// What a log holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Segment files, the one in reserve not counted.
+    /// Segment files; the spare and the reserve are not counted.
     pub segments: usize,
-    /// Bytes in them.
+    /// Bytes of their files, and of files about to be removed.
     pub total_bytes: u64,
     /// Bytes of values not yet released, rounded down by less than 2 %.
     pub live_bytes: u64,
@@ -57,16 +66,6 @@ pub struct Usage {
     pub faults: u64,
 }
 
-/// The file that becomes the next segment. While it is not there, the newest segment's rest is the reserve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spare {
-    Ready,
-    /// The keeper is making it.
-    Coming,
-    /// There is no space for it.
-    Refused,
-}
-
 /// An append-only log, open for appending by one thread.
 #[derive(Debug)]
 pub struct Log {
@@ -75,14 +74,14 @@ pub struct Log {
     jobs: Arc<Jobs>,
     space: Space,
     batch: Batch,
-    spare: Spare,
+    spares: Spares,
     collection: Collection,
-    /// Segments to be removed, each once the position with it is durable.
-    removals: VecDeque<(Position, u64)>,
+    /// Files to be removed, each once the position with it is durable.
+    removals: VecDeque<(Position, Removal)>,
     /// Number of the next segment. No number is used twice while files of that name may yet be removed.
     next_number: u64,
-    /// Replacements refused so far.
-    replacements_refused: u64,
+    /// Values of [`Kind::Moved`] refused so far.
+    moves_refused: u64,
     /// Whether the newest segment was begun by this process, and is written to.
     newest_is_open: bool,
     /// Start of the batch that the commit thread has: all before it is durable.
@@ -122,10 +121,10 @@ impl Log {
         if meta.len() > META_BYTES_MAX {
             return Err(Refused::TooLarge);
         }
-        match self.room(kind, appended_len(meta, body)) {
+        match self.room(kind, appended_len(meta, body), entry_len(meta.len())) {
             Ok(()) => Ok(self.batch.append(kind, meta, body)),
             Err(refused) => {
-                self.replacements_refused += u64::from(kind == Kind::Replacement);
+                self.moves_refused += u64::from(kind == Kind::Moved);
                 Err(refused)
             }
         }
@@ -223,7 +222,7 @@ impl Log {
             total_bytes: self.space.total_bytes(),
             live_bytes: self.space.live_bytes() + self.batch.live().bytes,
             pending_bytes: self.batch.len(),
-            full: self.spare == Spare::Refused,
+            full: self.spares.is_full,
             faults: self.faults,
         }
     }

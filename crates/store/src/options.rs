@@ -29,12 +29,14 @@ impl Durability {
 pub struct Options {
     /// When a record counts as durable.
     pub durability: Durability,
-    /// Bytes of a segment file, allocated when it is created. One more is kept in reserve, so an idle log holds two.
+    /// Bytes of a segment file, allocated when it is created. Beside the newest there are a spare, which becomes the next
+    /// one, and two in reserve for what is moved out of the oldest: an idle log holds four.
     pub segment_bytes: u64,
     /// Bytes that may wait in memory for the commit thread, beside as many that it is writing. Also bounds a record;
     /// at most half of `segment_bytes`.
     pub pending_bytes: usize,
-    /// Bytes that all files of the log may take; at least four segments. At the bound the log is
+    /// Bytes that all files of the log may take, the spare and the reserve among them; at least four segments. At the
+    /// bound the log is
     /// [`Full`](crate::Refused::Full).
     pub limit_bytes: u64,
     /// Garbage is collected once the log takes more than this and twice its live bytes.

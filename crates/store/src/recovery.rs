@@ -63,6 +63,15 @@ enum Entries {
     Read(Vec<u8>),
 }
 
+impl Entries {
+    fn len(&self) -> u64 {
+        match self {
+            Entries::InFile(footer) => footer.index_len,
+            Entries::Read(entries) => entries.len() as u64,
+        }
+    }
+}
+
 /// Where the first record of a new log stands: not at zero, which is before all records.
 const FIRST_OFFSET: u64 = 4096;
 
@@ -224,6 +233,7 @@ impl Found {
                 base,
                 end,
                 live: Live::default(),
+                index_bytes: 0,
                 file_bytes,
             });
             return Ok(());
@@ -232,11 +242,13 @@ impl Found {
             Some(footer) => (Entries::InFile(footer), footer.live, footer.end),
             None => self.scan(file.as_ref(), &header, next_header)?,
         };
+        let index_bytes = entries.len();
         self.segments.push(Segment {
             number,
             base: header.base,
             end,
             live,
+            index_bytes,
             file_bytes,
         });
         self.recovery.sources.push(Source { header, end, entries });
@@ -256,11 +268,8 @@ impl Found {
             header: *header,
             end: found.end,
         });
-        Ok((
-            Entries::Read(found.index.entries().to_vec()),
-            found.index.live(),
-            found.end,
-        ))
+        let live = found.index.live();
+        Ok((Entries::Read(found.index.into_entries()), live, found.end))
     }
 
     fn name_missing(&mut self, number: u64) {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::Position;
 use crate::keeper::Job;
 
 /// How long after its first failure a read is tried again; each failure doubles it.
@@ -54,9 +55,18 @@ impl Retries {
         Some((job, failures))
     }
 
-    /// Gives up emptying segment `number`, which is removed.
-    pub(crate) fn forget_offer(&mut self, number: u64) {
-        self.waiting
-            .retain(|retry| !matches!(retry.job, Job::Offer(offer) if offer.number == number));
+    /// Gives up emptying segment `number`, which is removed, and returns what else was to be read of it, each with how
+    /// often it has failed.
+    pub(crate) fn take_those_of(&mut self, number: u64) -> Vec<(Position, u32)> {
+        let of_it = self.waiting.extract_if(.., |retry| match retry.job {
+            Job::Load { number: of, .. } => of == number,
+            Job::Offer(offer) => offer.number == number,
+            _ => false,
+        });
+        let loads = of_it.filter_map(|retry| match retry.job {
+            Job::Load { position, .. } => Some((position, retry.failures)),
+            _ => None,
+        });
+        loads.collect()
     }
 }

@@ -11,8 +11,29 @@ use crate::record::Seed;
 
 /// Where the records of a segment begin in its file.
 pub(crate) const RECORDS_AT: u64 = 4096;
-/// The file that becomes the next segment.
-pub(crate) const SPARE: &str = "spare";
+/// A file that becomes a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpareFile {
+    /// One for what is moved out of the oldest segment of a full log.
+    Reserve,
+    /// Another one.
+    SecondReserve,
+    /// The next segment, whatever is written to it.
+    Next,
+}
+
+impl SpareFile {
+    /// In the order in which they are made.
+    pub(crate) const ALL: [SpareFile; 3] = [SpareFile::Reserve, SpareFile::SecondReserve, SpareFile::Next];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SpareFile::Reserve => "reserve-1",
+            SpareFile::SecondReserve => "reserve-2",
+            SpareFile::Next => "spare",
+        }
+    }
+}
 
 const HEADER_MAGIC: [u8; 8] = *b"SELVLOG1";
 /// A footer of an older form counts as none: the records are read, and the index is written anew.

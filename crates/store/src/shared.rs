@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use crate::commit::Order;
+use crate::segment::SpareFile;
 use crate::{Event, Fault, Stopped};
 
 /// What one of the log's threads reports.
@@ -25,13 +26,16 @@ pub(crate) enum Note {
     },
     /// The segment has its index and this length.
     Sealed { number: u64, file_bytes: u64 },
-    /// The commit thread begins a new segment: the one before is to be sealed and a spare to be made.
-    Rolled { sealable: Option<(u64, u64)> },
-    /// A segment was removed.
-    Removed,
-    /// The spare is there.
-    SpareReady,
-    /// There is no space for a spare, for now.
+    /// The commit thread made `from` a new segment: the one before is to be sealed, and another spare to be made.
+    Rolled {
+        from: SpareFile,
+        sealable: Option<(u64, u64)>,
+    },
+    /// A segment's file of so many bytes was removed.
+    Removed { file_bytes: u64 },
+    /// The file is there.
+    SpareReady(SpareFile),
+    /// There is no space for the file that was asked for, for now.
     SpareRefused,
     /// The log has stopped.
     Stopped(Stopped),

@@ -15,6 +15,8 @@ pub(crate) struct Segment {
     pub(crate) end: u64,
     /// Its values that are not released.
     pub(crate) live: Live,
+    /// Bytes of its index, which lies behind its records once it is sealed.
+    pub(crate) index_bytes: u64,
     /// Bytes that its file takes.
     pub(crate) file_bytes: u64,
 }
@@ -23,12 +25,15 @@ pub(crate) struct Segment {
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     segments: VecDeque<Segment>,
+    /// Bytes of files whose segments are no more, but which are not removed yet.
+    leaving_bytes: u64,
 }
 
 impl Space {
     pub(crate) fn new(segments: Vec<Segment>) -> Space {
         Space {
             segments: segments.into(),
+            leaving_bytes: 0,
         }
     }
 
@@ -52,8 +57,16 @@ impl Space {
         self.segments.push_back(segment);
     }
 
+    /// Forgets the oldest segment; its file still counts until it is removed.
     pub(crate) fn remove_oldest(&mut self) -> Option<Segment> {
-        self.segments.pop_front()
+        let oldest = self.segments.pop_front()?;
+        self.leaving_bytes += oldest.file_bytes;
+        Some(oldest)
+    }
+
+    /// A file of so many bytes is removed.
+    pub(crate) fn removed(&mut self, file_bytes: u64) {
+        self.leaving_bytes -= file_bytes;
     }
 
     /// The segment that holds the record at `position`.
@@ -76,7 +89,7 @@ impl Space {
 
     /// Bytes that the files take.
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.file_bytes).sum()
+        self.leaving_bytes + self.segments.iter().map(|segment| segment.file_bytes).sum::<u64>()
     }
 
     /// Bytes of records, whether needed or not.

@@ -5,4 +5,5 @@ mod damage;
 mod emptying;
 mod failure;
 mod owner;
+mod reserve;
 mod space;

@@ -138,7 +138,7 @@ impl Operations {
             Event::Relocate { position, meta, body } => {
                 let (key, _) = parse(&meta);
                 if self.current.get(&key) == Some(&position)
-                    && let Ok(moved) = self.log.append(Kind::Replacement, &meta, &body)
+                    && let Ok(moved) = self.log.append(Kind::Moved, &meta, &body)
                 {
                     self.log.release(position);
                     self.current.insert(key, moved);

@@ -1,6 +1,6 @@
 //! The shard's log: which tenant a record is of and what kind it is, around what the broker and the twins write.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 
 use broker::{Full, Position, Record};
@@ -56,7 +56,9 @@ pub(crate) struct Journal {
     loading: HashMap<Position, u32>,
     /// Reads that wait until the log takes more.
     to_load: VecDeque<Position>,
-    /// While a record moves to the head of the log, what takes its place may use the log's reserve.
+    /// Tenants with something that waits until more of the log is durable.
+    awaiting_commit: BTreeSet<u32>,
+    /// While a record moves to the head of the log, what takes its place has the log's reserve.
     is_relocating: bool,
 }
 
@@ -67,6 +69,7 @@ impl Journal {
             meta: Vec::new(),
             loading: HashMap::new(),
             to_load: VecDeque::new(),
+            awaiting_commit: BTreeSet::new(),
             is_relocating: false,
         }
     }
@@ -105,7 +108,7 @@ impl Journal {
     pub(crate) fn append_record(&mut self, tenant: u32, record: &Record<'_>) -> Result<Position, Full> {
         let kind = if record.is_tombstone() {
             Kind::Tombstone
-        } else if record.frees_space() || self.is_relocating {
+        } else if record.frees_space() {
             Kind::Replacement
         } else {
             Kind::Value
@@ -141,6 +144,10 @@ impl Journal {
     }
 
     fn commit(&mut self, kind: Kind, body: &[u8]) -> Result<Position, Full> {
+        let kind = match kind {
+            Kind::Value | Kind::Replacement if self.is_relocating => Kind::Moved,
+            kind => kind,
+        };
         match self.log.append(kind, &self.meta, body) {
             Ok(position) => Ok(Position(position.0)),
             Err(Refused::Full | Refused::Behind | Refused::TooLarge | Refused::Stopped) => Err(Full),
@@ -153,6 +160,16 @@ impl Journal {
 
     pub(crate) fn release(&mut self, position: Position) {
         self.log.release(store::Position(position.0));
+    }
+
+    /// The tenant is to go on at the next commit.
+    pub(crate) fn await_commit(&mut self, tenant: u32) {
+        self.awaiting_commit.insert(tenant);
+    }
+
+    /// The tenants that are to go on now. What has to wait on says so again.
+    pub(crate) fn take_awaiting_commit(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.awaiting_commit)
     }
 
     /// Has a body read back for a tenant.

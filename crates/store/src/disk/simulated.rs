@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 
 use super::{Disk, File};
 use crate::Position;
+use crate::segment::{self, SpareFile};
 
 /// What a disk writes whole or not at all.
 const SECTOR_BYTES: u64 = 512;
@@ -90,6 +91,13 @@ impl SimulatedDisk {
     pub(crate) fn make_unreadable(&self, name: &str, bytes: Range<u64>) {
         let mut state = self.state();
         state.unreadable = Some((state.names[name], bytes));
+    }
+
+    /// Lets every read of the oldest segment fail, whichever that is by now.
+    pub(crate) fn make_oldest_unreadable(&self) {
+        let mut state = self.state();
+        let oldest = state.names.iter().find(|(name, _)| segment::number(name).is_some());
+        state.unreadable = oldest.map(|(_, file)| (*file, 0..u64::MAX));
     }
 
     /// Lets all be read again.
@@ -246,9 +254,11 @@ pub(crate) fn after_crash_of(before: &SimulatedDisk, changes: &[Change], mut cra
     }
 }
 
-/// After the first lost change of the directory nothing is known of the spare: it is not there.
+/// After the first lost change of the directory nothing is known of the files that become segments: they are not there.
 fn break_names(state: &mut State) {
-    state.names.remove(crate::segment::SPARE);
+    for file in SpareFile::ALL {
+        state.names.remove(file.name());
+    }
 }
 
 fn last(changes: &[Change], is: impl Fn(&Change) -> bool) -> Option<usize> {

@@ -2,10 +2,11 @@
 
 use rustix::event::Timespec;
 
-use super::{Log, Spare};
+use super::Log;
+use super::spares::State;
 use crate::Stopped;
 use crate::keeper::Job;
-use crate::segment::SPARE;
+use crate::segment::SpareFile;
 
 /// How often [`Log::close`] looks whether the disk has space.
 const CLOSE_POLL: Timespec = Timespec {
@@ -22,8 +23,8 @@ impl Log {
     pub fn close(mut self) -> Result<(), Stopped> {
         self.collection.disable();
         self.flush()?;
-        // On a full disk the rest of the newest segment is the reserve of the next run.
-        let is_closed = self.newest_is_open && self.spare == Spare::Ready;
+        // On a full disk the next run goes on in the rest of the newest segment.
+        let is_closed = self.newest_is_open && self.spares.get(SpareFile::Next) == State::Ready;
         if let Some(newest) = self.space.newest().filter(|_| is_closed) {
             self.jobs.push(Job::Seal {
                 number: newest.number,
@@ -48,10 +49,10 @@ impl Log {
             if self.batch.is_idle() && self.removals.is_empty() && self.shared.is_idle() {
                 return Ok(());
             }
-            if self.spare == Spare::Refused && self.shared.is_idle() {
+            if self.spares.is_full && self.shared.is_idle() {
                 let reason = format!("no space for {} bytes", self.batch.len());
                 return Err(Stopped {
-                    file: SPARE.to_owned(),
+                    file: SpareFile::Next.name().to_owned(),
                     doing: "flush",
                     reason,
                 });

@@ -6,10 +6,13 @@
 //! A segment in which nothing is live goes unread. One of which as many bytes were released as it held, but not each
 //! value once ([`Live`](crate::live::Live)), may hold what is needed: it is offered whole first, and named.
 
-use super::{Kind, Log, Spare};
+use super::Log;
+use super::spares::State;
 use crate::emptying::Offer;
-use crate::keeper::Job;
+use crate::keeper::{Job, Removal};
+use crate::segment::SpareFile;
 use crate::shared::Note;
+use crate::space::Segment;
 use crate::{Event, Fault, Position, segment};
 
 /// Bytes of values offered at once, at most.
@@ -60,7 +63,7 @@ impl Log {
                 let number = self.space.oldest().map_or(0, |oldest| oldest.number);
                 self.offer(number, 0);
             }
-            Collection::Paused { number, from } if self.batch.len() == 0 && self.spare == Spare::Ready => {
+            Collection::Paused { number, from } if self.batch.len() == 0 && self.oldest_can_move() => {
                 self.offer(number, from);
             }
             _ => {}
@@ -77,7 +80,7 @@ impl Log {
     ) {
         match self.collection {
             Collection::Reading { number: expected, from } if expected == number => {
-                let refused_before = self.replacements_refused;
+                let refused_before = self.moves_refused;
                 self.collection = Collection::Answering {
                     number,
                     from,
@@ -100,7 +103,7 @@ impl Log {
         else {
             return;
         };
-        if self.replacements_refused != refused_before {
+        if self.moves_refused != refused_before {
             self.collection = Collection::Paused { number, from };
         } else if let Some(next) = next {
             // Goes on at once if the batch has room for the next answers, else when the batch is written.
@@ -133,8 +136,9 @@ impl Log {
     /// What the segment's values were replaced by is safe before the file goes.
     fn remove_oldest(&mut self) {
         if let Some(oldest) = self.space.remove_oldest() {
+            let Segment { number, file_bytes, .. } = oldest;
             self.removals
-                .push_back((Position::before(self.batch.end()), oldest.number));
+                .push_back((Position::before(self.batch.end()), Removal { number, file_bytes }));
             if oldest.live.is_miscounted() {
                 let file = segment::name(oldest.number);
                 self.shared.note(Note::Fault(Fault::Miscounted { file }));
@@ -147,8 +151,8 @@ impl Log {
 
     pub(super) fn dispatch_removals(&mut self) {
         let durable = self.durable();
-        while let Some((_, number)) = self.removals.pop_front_if(|(after, _)| *after <= durable) {
-            self.jobs.push(Job::Remove { number });
+        while let Some((_, removal)) = self.removals.pop_front_if(|(after, _)| *after <= durable) {
+            self.jobs.push(Job::Remove(removal));
         }
     }
 
@@ -161,16 +165,42 @@ impl Log {
         let segments_needed = (held / self.options.segment_bytes) as usize;
         let is_wasteful = held > 2 * live + self.options.garbage_bytes;
         let is_scattered = self.space.count() > SEGMENTS_FREE + 2 * segments_needed;
-        is_miscounted || is_wasteful || is_scattered || self.frees_a_full_log(held.saturating_sub(live))
+        is_miscounted || is_wasteful || is_scattered || self.frees_a_full_log()
     }
 
-    /// Whether a log that is full has enough garbage for collection, and room for what is to be moved.
-    fn frees_a_full_log(&self, garbage: u64) -> bool {
-        let oldest_live = self.space.oldest().map_or(0, |oldest| oldest.live.bytes);
-        self.spare == Spare::Refused
-            && garbage > self.options.segment_bytes
-            && self.room(Kind::Replacement, 0).is_ok()
-            && oldest_live + oldest_live / 8 < self.free_bytes()
+    /// Whether a log that is full has enough garbage for collection, and room for what is to be moved. Where tombstones
+    /// find hardly any room, what they took and ended is enough, else nothing could ever free space; and where the
+    /// reserve is in use, collection goes on until it is whole again.
+    pub(super) fn frees_a_full_log(&self) -> bool {
+        if !self.spares.is_full || !self.oldest_can_move() {
+            return false;
+        }
+        let a_little = self.options.segment_bytes / 16;
+        let is_urgent = self.free_bytes() < a_little || !self.spares.reserve_is_whole();
+        let enough = if is_urgent {
+            a_little
+        } else {
+            self.options.segment_bytes
+        };
+        self.space.record_bytes() > self.space.live_bytes() + enough
+    }
+
+    /// Whether there is room for all that is live in the oldest segment.
+    fn oldest_can_move(&self) -> bool {
+        match self.spares.get(SpareFile::Next) {
+            State::Ready => true,
+            // It is on its way, and nothing need be taken from the reserve.
+            _ if !self.spares.is_full => false,
+            _ => self.spares.has_reserve() || self.moving_bytes() <= self.free_bytes(),
+        }
+    }
+
+    /// Bytes that the values of the oldest segment take in another one, with their index, about: they may have grown a
+    /// little.
+    pub(super) fn moving_bytes(&self) -> u64 {
+        let Some(oldest) = self.space.oldest() else { return 0 };
+        let (live, records) = (oldest.live.bytes, (oldest.end - oldest.base).max(1));
+        live + live * oldest.index_bytes / records + live / 8
     }
 
     fn oldest_is_closed(&self) -> bool {

@@ -1,6 +1,6 @@
 //! What the log's threads report, and what follows from it.
 
-use super::{Log, Spare};
+use super::Log;
 use crate::keeper::Job;
 use crate::shared::Note;
 use crate::{Damage, DamageKind, Event, Position};
@@ -17,46 +17,25 @@ impl Log {
             Note::Offered { number, records, next } => self.take_offer(number, records, next, events),
             Note::Sealed { number, file_bytes } => {
                 self.space.set_file_bytes(number, file_bytes);
-                self.retry_spare();
+                self.request_spares();
             }
-            Note::Rolled { sealable } => {
-                self.request_spare();
+            Note::Rolled { from, sealable } => {
+                self.spare_is_used(from);
                 if let Some((number, end)) = sealable {
                     self.jobs.push(Job::Seal { number, end });
                 }
             }
-            Note::Removed => self.retry_spare(),
-            Note::SpareReady => {
-                if self.spare == Spare::Refused {
-                    events.push(Event::Room);
-                }
-                self.spare = Spare::Ready;
+            Note::Removed { file_bytes } => {
+                self.space.removed(file_bytes);
+                self.request_spares();
             }
-            Note::SpareRefused => self.spare = Spare::Refused,
+            Note::SpareReady(file) => self.spare_is_ready(file, events),
+            Note::SpareRefused => self.spare_is_refused(),
             Note::Stopped(stopped) => {
                 events.push(Event::Stopped(stopped.clone()));
                 self.stopped.get_or_insert(stopped);
             }
         }
-    }
-
-    /// Asks again for a spare that the log's own limit refused; what the disk refused, the keeper tries by itself.
-    fn retry_spare(&mut self) {
-        if self.spare == Spare::Refused && self.spare_is_within_limit() {
-            self.jobs.push(Job::Spare);
-        }
-    }
-
-    fn request_spare(&mut self) {
-        if self.spare_is_within_limit() {
-            self.jobs.push(Job::Spare);
-        } else {
-            self.spare = Spare::Refused;
-        }
-    }
-
-    pub(super) fn spare_is_within_limit(&self) -> bool {
-        self.space.total_bytes() + self.options.segment_bytes <= self.options.limit_bytes
     }
 
     pub(super) fn dispatch_loads(&mut self) {

@@ -5,8 +5,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Log;
 use super::collect::Collection;
-use super::{Log, Spare};
+use super::spares::{Spares, State};
 use crate::batch::Batch;
 use crate::commit::{self, Committer, Resumed};
 use crate::directory::Lock;
@@ -16,7 +17,7 @@ use crate::keeper::{Job, Keeper};
 use crate::record::HEADER_BYTES;
 use crate::recovery::{self, Found, Unsealed};
 use crate::scan::used_to;
-use crate::segment::{self, SPARE};
+use crate::segment::{self, SpareFile};
 use crate::shared::Shared;
 use crate::space::Space;
 use crate::{OpenError, Options, Recovery};
@@ -38,12 +39,13 @@ impl Log {
         } = found;
         let space = Space::new(segments);
         let next_number = space.newest().map_or(1, |newest| newest.number + 1);
-        let spare = find_spare(disk.as_ref(), &options, &space);
-        let spare = spare.map_err(io_error(&dir.join(SPARE), "allocating a segment"))?;
+        let spares = find_spares(disk.as_ref(), &options, &space);
+        let spares = spares.map_err(io_error(dir, "allocating a segment"))?;
         let mut committer = Committer::new(Arc::clone(disk), options.durability, options.segment_bytes);
-        let resumed = match spare {
-            Spare::Refused => resume(disk.as_ref(), &options, &space, &mut unsealed),
-            _ => Ok(None),
+        let resumed = if spares.is_full {
+            resume(disk.as_ref(), &options, &space, &mut unsealed)
+        } else {
+            Ok(None)
         };
         let resumed = resumed.map_err(io_error(dir, "reading the newest segment"))?;
         if let Some(resumed) = resumed {
@@ -55,12 +57,12 @@ impl Log {
         let mut log = Log {
             batch: Batch::new(end),
             jobs: Arc::default(),
-            spare,
+            spares,
             collection: Collection::default(),
             removals: VecDeque::new(),
             next_number,
             space,
-            replacements_refused: 0,
+            moves_refused: 0,
             newest_is_open: resumed.is_some(),
             in_flight_from: end,
             changed: true,
@@ -79,9 +81,7 @@ impl Log {
                 end: segment.end,
             });
         }
-        if spare == Spare::Refused && log.spare_is_within_limit() {
-            log.jobs.push(Job::Spare);
-        }
+        log.request_spares();
         log.start_threads(committer, disk)
             .map_err(io_error(dir, "starting a thread"))?;
         Ok((log, recovery))
@@ -100,25 +100,32 @@ impl Log {
     }
 }
 
-/// The spare that the last run left, or a new one.
-fn find_spare(disk: &dyn Disk, options: &Options, space: &Space) -> io::Result<Spare> {
+/// The files that the last run left to become segments, or new ones; without the reserves no new spare.
+fn find_spares(disk: &dyn Disk, options: &Options, space: &Space) -> io::Result<Spares> {
     let bytes = options.segment_bytes;
-    let left = disk.open(SPARE).and_then(|file| file.len());
-    if left.is_ok_and(|len| len >= bytes) {
-        return Ok(Spare::Ready);
+    let mut spares = Spares::default();
+    for file in SpareFile::ALL {
+        let left = disk.open(file.name()).and_then(|file| file.len());
+        if left.is_ok_and(|len| len >= bytes) {
+            spares.set(file, State::Ready);
+        }
     }
-    if space.total_bytes() + bytes > options.limit_bytes {
-        return Ok(Spare::Refused);
+    while let Some(file) = spares.wanted() {
+        if !options.allow(space.total_bytes(), file) {
+            break;
+        }
+        match disk.create(file.name(), bytes) {
+            Ok(_) => spares.set(file, State::Ready),
+            Err(error) if is_full(&error) => break,
+            Err(error) => return Err(error),
+        }
     }
-    match disk.create(SPARE, bytes) {
-        Ok(_) => Ok(Spare::Ready),
-        Err(error) if is_full(&error) => Ok(Spare::Refused),
-        Err(error) => Err(error),
-    }
+    spares.is_full = spares.get(SpareFile::Next) != State::Ready;
+    Ok(spares)
 }
 
-/// Where no spare can be had, the rest of the newest segment is the reserve, over a restart as well: without it
-/// nothing could be appended that frees space. Takes that segment out of those that are to be sealed.
+/// Where no spare can be had, the log goes on in the rest of the newest segment, over a restart as well: without it
+/// no tombstone could be appended. Takes that segment out of those that are to be sealed.
 fn resume(
     disk: &dyn Disk,
     options: &Options,

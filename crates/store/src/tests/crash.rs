@@ -11,7 +11,7 @@ use super::owner::{Found, History, Owner, check, contents, small};
 use crate::disk::Disk;
 use crate::disk::simulated::{Change, Crash, SimulatedDisk, after_crash, after_crash_of};
 use crate::recovery::find;
-use crate::segment::SPARE;
+use crate::segment::SpareFile;
 use crate::{DamageKind, Durability, Kind, Options, Position};
 
 const TURNS: usize = 90;
@@ -150,7 +150,7 @@ fn a_power_cut_that_keeps_any_of_the_unsynced_sectors_loses_nothing_durable() {
 /// Lets the log find no room for another segment.
 fn fill(disk: &SimulatedDisk) {
     // It may have been used for a segment meanwhile.
-    _ = disk.remove(SPARE);
+    _ = disk.remove(SpareFile::Next.name());
     disk.set_capacity(Some(disk.used_bytes()));
 }
 

@@ -34,7 +34,7 @@ fn with_kept_keys(disk: &SimulatedDisk, options: Options, turns: usize, seed: u6
         owner.settle();
     }
     for key in KEPT_KEYS {
-        owner.put_key(key, KEPT_BYTES).unwrap();
+        owner.put_key_in_time(key, KEPT_BYTES);
     }
     owner.submit();
     owner

@@ -172,8 +172,26 @@ impl Owner {
         self.write(Kind::Value, key, body)
     }
 
+    /// Puts a value once the log has room for it.
+    pub(super) fn put_key_in_time(&mut self, key: u8, len: usize) -> Position {
+        let start = Instant::now();
+        loop {
+            match self.put_key(key, len) {
+                Err(Refused::Behind) if start.elapsed() < PATIENCE => {
+                    self.submit();
+                    wait_for_news(&self.log);
+                }
+                outcome => return outcome.unwrap(),
+            }
+        }
+    }
+
     pub(super) fn remove(&mut self) -> Result<Position, Refused> {
         let key = self.random.random_range(0..20);
+        self.remove_key(key)
+    }
+
+    pub(super) fn remove_key(&mut self, key: u8) -> Result<Position, Refused> {
         self.write(Kind::Tombstone, key, Vec::new())
     }
 
@@ -270,7 +288,7 @@ impl Owner {
             }
             return;
         }
-        if let Ok(moved) = self.log.append(Kind::Replacement, meta, body) {
+        if let Ok(moved) = self.log.append(Kind::Moved, meta, body) {
             self.log.release(position);
             self.current.insert(key, moved);
             let written = Written {
@@ -298,14 +316,7 @@ impl Owner {
                 return;
             }
             assert!(start.elapsed() < PATIENCE, "still not there: {:?}", self.log.usage());
-            let bell = self.log.event_fd();
-            let wait = Timespec {
-                tv_sec: 0,
-                tv_nsec: 2_000_000,
-            };
-            rustix::event::poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&wait)).unwrap();
-            // Empty if the time was up.
-            _ = rustix::io::read(bell, &mut [0; 8]);
+            wait_for_news(&self.log);
         }
     }
 
@@ -319,6 +330,18 @@ impl Owner {
     pub(super) fn has_stopped(&self) -> bool {
         self.events.iter().any(|event| matches!(event, Event::Stopped(_)))
     }
+}
+
+/// Waits until the log has news, 2 ms at most.
+pub(super) fn wait_for_news(log: &Log) {
+    let bell = log.event_fd();
+    let wait = Timespec {
+        tv_sec: 0,
+        tv_nsec: 2_000_000,
+    };
+    rustix::event::poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&wait)).unwrap();
+    // Empty if the time was up.
+    _ = rustix::io::read(bell, &mut [0; 8]);
 }
 
 /// The map after all of `history` up to `last`.

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use store::{Durability, Event, Kind, Log, Refused};
+use store::{Durability, Event, Kind, Log, Position, Refused};
 
-use crate::owner::{append, replay, small, wait_until};
+use crate::owner::{replay, small, wait_until};
 
 /// A mounted file system, until it is dropped.
 struct Mounted<'p>(&'p Path);
@@ -29,6 +29,19 @@ fn mount_tmpfs<'p>(at: &'p Path, options: &std::ffi::CStr) -> Option<Mounted<'p>
     }
 }
 
+/// Ends the need of `position`. The newest segment has room for many tombstones, and more once files of what is dead
+/// have gone.
+fn bury(log: &mut Log, position: Position, events: &mut Vec<Event>) {
+    let before = log.usage().segments;
+    while log.append(Kind::Tombstone, &[3; 20], b"") == Err(Refused::Full) {
+        events.extend(wait_until(log, |log, _| {
+            !log.usage().full || log.usage().segments < before
+        }));
+    }
+    log.release(position);
+    events.extend(wait_until(log, |_, _| true));
+}
+
 #[test]
 fn a_full_file_system_refuses_values_takes_tombstones_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
@@ -47,11 +60,7 @@ fn a_full_file_system_refuses_values_takes_tombstones_and_recovers() {
     assert!(live.len() > 200, "{} records were taken", live.len());
     let mut events = Vec::new();
     for position in live.drain(..) {
-        // The reserve takes it.
-        append(&mut log, Kind::Tombstone, &[3; 20], b"");
-        log.release(position);
-        // A turn each: what is dead goes before the reserve is used up.
-        events.extend(wait_until(&mut log, |_, _| true));
+        bury(&mut log, position, &mut events);
     }
     events.extend(wait_until(&mut log, |log, _| !log.usage().full));
     assert!(events.contains(&Event::Room));
