@@ -5,6 +5,7 @@ import json
 import pytest
 
 from test_operation import get
+from wire import Kind
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("apply")]
 
@@ -198,3 +199,23 @@ def test_a_route_survives_a_kill(own, client):
     app.subscribe("apps/#")
     pump.publish("devices/pump-7/telemetry", b'{"level": 0}')
     app.receive()
+
+
+def test_a_placeholder_never_makes_a_topic_of_twins_and_methods(start, dial):
+    """What a client puts into its topic would else be a call that nobody made, past all that a call is checked for."""
+    own = start(http=True)
+    apply(
+        own,
+        ALARM.replace("devices/+/telemetry", "in/#").replace("apps/dashboard/alarms/{device}", '"{2}/{3}/{4}/{5}/{6}"'),
+    )
+    pump, app = dial(to=own).open("p7"), dial(to=own).open("")
+    pump.subscribe([("devices/p7/#", 0)])
+    for topic in ("in/devices/p7/methods/stop/1", "in/devices/p7/twin/desired/set"):
+        app.publish(topic, b'{"level": 0}', qos=1, packet_id=1).expect(Kind.PUBACK)
+    pump.ping()
+    app.publish("in/devices/p7/alarms/water/low", b'{"level": 0}')
+    assert pump.expect(Kind.PUBLISH).topic == "devices/p7/alarms/water/low"
+    counted = 'selvedge_route_failed_total{tenant="default",route="water-alarm"} 2'
+    assert counted in get(own, "/metrics")[1].splitlines()
+    described = own.run("describe", "route", "water-alarm").stdout
+    assert "it gives a topic of twins and methods, which routes leave alone" in described

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use device::topic::{DeviceTopic, validate_id};
+use device::topic::{Channel, DeviceTopic, validate_id};
 
 use crate::compile::{CompiledRoute, Target};
 use crate::condition::{Lookup, Subject};
@@ -240,6 +240,8 @@ enum Unusable {
     LongTopic,
     #[error("it gives a topic that begins with \"$\"; those are the hub's own")]
     HubsTopic,
+    #[error("it gives a topic of twins and methods, which routes leave alone")]
+    TwinsAndMethods,
     #[error("what the topic gives is no device's id")]
     Device,
 }
@@ -298,7 +300,10 @@ fn check_topic(topic: &str) -> Result<(), Unusable> {
         "" => Err(Unusable::EmptyTopic),
         _ if topic.len() > usize::from(u16::MAX) => Err(Unusable::LongTopic),
         _ if topic.starts_with('$') => Err(Unusable::HubsTopic),
-        _ => Ok(()),
+        _ => match DeviceTopic::parse(topic).map(|topic| topic.channel) {
+            None | Some(Channel::Telemetry | Channel::Other) => Ok(()),
+            Some(_) => Err(Unusable::TwinsAndMethods),
+        },
     }
 }
 

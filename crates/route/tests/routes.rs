@@ -81,6 +81,29 @@ fn a_target_that_a_message_cannot_fill_fails_alone() {
 }
 
 #[test]
+fn what_is_filled_in_never_makes_a_topic_of_twins_and_methods() {
+    let mut routes = routes(&["{from: in/#, to: [{topic: \"{2}/{3}/{4}/{5}/{6}\"}]}"]);
+    let made = |routes: &mut Routes, topic: &str| deliveries(routes, &format!("in/{topic}"), "", 0).len();
+    let refused = ["devices/p7/methods/stop/1", "devices/p7/twin/desired/set"];
+    for topic in refused {
+        assert_eq!(made(&mut routes, topic), 0, "{topic}");
+        let (_, failure) = routes.status("r0").unwrap();
+        assert_eq!(
+            failure.unwrap().reason,
+            "spec.to[0]: it gives a topic of twins and methods, which routes leave alone"
+        );
+    }
+    for topic in [
+        "devices/p7/telemetry/motor/1",
+        "devices/p7/alarms/twin/get",
+        "apps/p7/methods/stop/1",
+    ] {
+        assert_eq!(made(&mut routes, topic), 1, "{topic}");
+    }
+    assert_eq!(routes.status("r0").unwrap().0.failed, 2);
+}
+
+#[test]
 fn routes_that_go_round_end_at_the_hop_limit() {
     let mut routes = routes(&["{from: a, to: [{topic: b}]}", "{from: b, to: [{topic: a}]}"]);
     let (mut topic, mut hops) = ("a".to_owned(), 0);
