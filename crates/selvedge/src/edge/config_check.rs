@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
 
 use super::config::Config;
+use super::flags::SHARDS_MAX;
 use super::logging::check_level;
 
 /// A value that cannot be.
@@ -19,7 +20,9 @@ pub(super) struct Mistake {
 const ANY: i64 = i64::MAX;
 
 /// What numbers may be.
-const RANGES: [(&str, RangeInclusive<i64>); 10] = [
+const RANGES: [(&str, RangeInclusive<i64>); 11] = [
+    // 0: as many as the logs say. Each takes a thread, and two segment files of its own.
+    ("shards", 0..=SHARDS_MAX as i64),
     ("limits.connections", 1..=ANY),
     ("limits.connects_per_s", 1..=ANY),
     ("limits.pending_connects", 1..=ANY),
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_number_that_would_lock_everybody_out_is_named_with_its_line_and_what_it_must_be() {
-        for (key, range) in &RANGES {
+        for (key, range) in &RANGES[1..] {
             let name = key.strip_prefix("limits.").unwrap();
             let (wrong, right) = (range.start() - 1, range.start());
             let end = match *range.end() {
@@ -128,6 +131,15 @@ mod tests {
             "limits.packet_bytes = 300_000_000",
             "edge.toml:1: limits.packet_bytes is 300000000; it must be from 128 to 268435460",
         );
+    }
+
+    #[test]
+    fn more_shards_than_a_machine_has_use_for_are_refused_with_their_line() {
+        check(
+            "low_latency = false\nshards = 257\n",
+            "edge.toml:2: shards is 257; it must be from 0 to 256",
+        );
+        Config::parse("edge.toml", "shards = 256\n").unwrap();
     }
 
     #[test]

@@ -5,8 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 
 use super::config::{Config, Durability, LogFormat};
+
+/// Most threads that serve clients: beyond the cores of the largest machines.
+pub(super) const SHARDS_MAX: u64 = 256;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Flags {
@@ -49,8 +53,8 @@ pub(crate) struct Flags {
     /// Let clients in without credentials; they have the whole tree of the default tenant
     #[arg(long)]
     allow_anonymous: bool,
-    /// Threads that serve clients; each tenant lives on one of them [default: as its logs say, else one a core]
-    #[arg(long, value_name = "N")]
+    /// Threads that serve clients, 1 to 256; each tenant lives on one of them [default: as its logs say, else one a core]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=SHARDS_MAX))]
     shards: Option<usize>,
     /// When an acknowledgement may leave: "disk" survives a power cut, "os" a crash of the program [default: disk]
     #[arg(long, value_name = "WHEN")]
@@ -168,6 +172,14 @@ mod tests {
         let both = config(&["--mqtts", "127.0.0.1:8883", "--mqtt", "127.0.0.1:1"]).listen;
         assert_eq!((both.mqtt.len(), both.mqtts.len()), (1, 1));
         assert_eq!(config(&["--http", "127.0.0.1:8080"]).listen.mqtt.len(), 1);
+    }
+
+    #[test]
+    fn a_number_of_shards_that_makes_no_sense_is_refused() {
+        for (shards, is_right) in [("0", false), ("1", true), ("256", true), ("257", false), ("-1", false)] {
+            let parsed = Cli::try_parse_from(["edge", "--shards", shards]);
+            assert_eq!(parsed.is_ok(), is_right, "{shards}");
+        }
     }
 
     #[test]
