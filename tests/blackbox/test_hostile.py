@@ -44,6 +44,16 @@ def test_a_topic_of_65535_bytes_is_delivered_or_refused(dial, client, heartbeat)
     heartbeat()
 
 
+@pytest.mark.parametrize("longest", ["devices/p7/methods/stop/{}", "devices/p7/methods/{}/1", "devices/{}/twin/get"])
+def test_a_request_whose_answer_would_have_a_longer_topic_than_there_is_harms_nobody(dial, heartbeat, longest):
+    """The answer's topic is the request's with /result behind it."""
+    topic = longest.format("x" * (65_535 - len(longest) + 2))
+    everything = dial().open("")
+    everything.subscribe([("devices/#", 0)])
+    dial().open("").publish(topic, qos=1, packet_id=1).expect(Kind.PUBACK)
+    heartbeat()
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_topic_of_1000_levels_is_delivered_or_refused(dial, name, heartbeat, version):
     """Section 4.7.3: no limit in the standard, so a broker may have its own, and says so."""

@@ -249,3 +249,80 @@ def test_a_call_beyond_the_limit_says_so_on_the_command_line_too(guarded, enter)
             device.expect(Kind.PUBLISH)
     one_more = guarded.run("call", "p7", "stop", check=False)
     assert one_more.returncode == 1 and "10000 calls are waiting" in one_more.stderr
+
+
+def refusal(app, device: str, call: str = "1", **options: object) -> tuple[int, dict]:
+    """What the PUBACK of a call says, and the answer."""
+    app.publish(f"devices/{device}/methods/stop/{call}", qos=1, packet_id=1, **options)
+    got = {one.kind: one for one in (app.receive(), app.receive())}
+    return got[Kind.PUBACK].reason, json.loads(got[Kind.PUBLISH].payload)
+
+
+def test_a_call_that_would_wait_too_long_is_refused(enter):
+    """600 s are the longest; the device does not hear of it."""
+    app, device = enter("app", "dash"), enter("device", "p7")
+    app.subscribe([("devices/p7/methods/+/+/result", 0)])
+    device.subscribe([("devices/p7/methods/+/+", 0)])
+    for seconds in (601, 0xFFFF_FFFF):
+        reason, answer = refusal(app, "p7", properties=[("message_expiry_interval", seconds)])
+        assert (reason, answer["status"]) == (0x83, 400)
+        assert answer["payload"]["message"] == f"the call would wait {seconds} s for its result; at most 600 s"
+    device.ping()
+    app.publish("devices/p7/methods/stop/1", properties=[("message_expiry_interval", 600)])
+    device.expect(Kind.PUBLISH)
+
+
+@pytest.mark.parametrize("call", ["no id", "größe", "-1", "x" * 129])
+def test_a_call_whose_id_is_none_is_refused(enter, call):
+    """Letters, digits and four others, 128 at most: what is kept of a call is bounded."""
+    app, device = enter("app", "dash"), enter("device", "p7")
+    app.subscribe([("devices/p7/methods/+/+/result", 0)])
+    device.subscribe([("devices/p7/methods/+/+", 0)])
+    reason, answer = refusal(app, "p7", call)
+    assert (reason, answer["status"]) == (0x90, 400)
+    assert answer["payload"]["message"].startswith("the id of the call: an id ")
+    device.ping()
+
+
+def test_a_call_with_too_much_correlation_data_is_refused(enter):
+    """1,024 bytes of it are kept until the result comes."""
+    app, device = enter("app", "dash"), enter("device", "p7")
+    app.subscribe([("devices/p7/methods/+/+/result", 0)])
+    device.subscribe([("devices/p7/methods/+/+", 0)])
+    reason, answer = refusal(app, "p7", properties=[("correlation_data", bytes(1_025))])
+    assert (reason, answer["status"]) == (0x83, 413)
+    device.ping()
+    app.publish("devices/p7/methods/stop/1", properties=[("correlation_data", bytes(1_024))])
+    device.expect(Kind.PUBLISH)
+
+
+def test_what_is_kept_of_the_calls_that_wait_is_bounded(enter):
+    """16 MiB of response topics and the like; what is answered makes room again."""
+    app, device = enter("app", "dash"), enter("device", "p7")
+    app.subscribe([("devices/p7/methods/+/+/result", 0)])
+    device.subscribe([("devices/p7/methods/+/+", 0)])
+    properties = [("response_topic", "apps/dash/" + "x" * 64_990), ("message_expiry_interval", 600)]
+    for number in range(16 * 1024 * 1024 // len(f"{properties[0][1]}p7stop100")):
+        app.publish(f"devices/p7/methods/stop/{number}", properties=properties)
+        device.expect(Kind.PUBLISH)
+    for _ in range(2):
+        reason, answer = refusal(app, "p7", "more", properties=properties)
+        assert (reason, answer["status"]) == (0x97, 429)
+    device.publish("devices/p7/methods/stop/0/result", b"{}")
+    app.expect(Kind.PUBLISH)
+    app.publish("devices/p7/methods/stop/more", properties=properties)
+    assert device.expect(Kind.PUBLISH).topic == "devices/p7/methods/stop/more"
+
+
+def test_an_id_in_use_costs_an_old_client_its_connection_no_more(dial):
+    """3.1.1 has no reason code: it is answered 409, and would gain nothing by coming back."""
+    app, device = dial(4).open("app"), dial(4).open("p409")
+    app.subscribe([("devices/p409/methods/+/+/result", 0)])
+    device.subscribe([("devices/p409/methods/+/+", 0)])
+    app.publish("devices/p409/methods/stop/1")
+    device.expect(Kind.PUBLISH)
+    app.publish("devices/p409/methods/stop/1", qos=1, packet_id=1)
+    kinds = {one.kind: one for one in (app.receive(), app.receive())}
+    assert json.loads(kinds[Kind.PUBLISH].payload)["status"] == 409
+    assert Kind.PUBACK in kinds
+    app.ping()

@@ -7,14 +7,12 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::header;
 use axum::response::IntoResponse;
+use device::LONGEST_TIMEOUT_MS;
 use serde::Deserialize;
 
 use crate::desk::Desk;
 use crate::twins::known_device;
 use crate::wrong::{Done, Wrong};
-
-/// Longest time in milliseconds that a call may wait for its result.
-const TIMEOUT_MAX_MS: u64 = 600_000;
 
 #[derive(Deserialize)]
 pub(crate) struct Timeout {
@@ -31,9 +29,9 @@ pub(crate) async fn call(
     if let Err(error) = device::topic::validate_id(&method) {
         return Err(Wrong::request(format!("method \"{method}\": {error}")));
     }
-    if !(1..=TIMEOUT_MAX_MS).contains(&timeout_ms) {
+    if !(1..=LONGEST_TIMEOUT_MS).contains(&timeout_ms) {
         return Err(Wrong::request(format!(
-            "timeout_ms is {timeout_ms}; it must be from 1 to {TIMEOUT_MAX_MS}"
+            "timeout_ms is {timeout_ms}; it must be from 1 to {LONGEST_TIMEOUT_MS}"
         )));
     }
     let device = known_device(&desk, &tenant, &id).await?;

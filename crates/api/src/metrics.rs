@@ -103,7 +103,7 @@ const TOTALS: [(&str, &str, OfShard); 15] = [
     ),
     (
         "calls_refused_total",
-        "Method calls refused: as many waited for their results as may, or one with that id waited already.",
+        "Method calls refused: as many waited for their results as may, one with that id waited already, or it could not be one.",
         |s| s.counters.refused_calls,
     ),
     (

@@ -7,6 +7,9 @@ use hashbrown::HashTable;
 
 use crate::deadlines::Deadlines;
 
+/// Longest time in milliseconds that a caller may have a device take for its answer.
+pub const LONGEST_TIMEOUT_MS: u64 = 600_000;
+
 /// Calls that ran into their deadline and are remembered, so that a late result is told from one that nobody asked for.
 const REMEMBERED_TIMEOUTS: usize = 256;
 
@@ -21,6 +24,12 @@ pub struct CallId<'a> {
     pub call: &'a str,
 }
 
+impl CallId<'_> {
+    fn bytes(&self) -> usize {
+        self.device.len() + self.name.len() + self.call.len()
+    }
+}
+
 /// Why a call was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError {
@@ -31,6 +40,29 @@ pub enum StartError {
         /// The limit.
         limit: usize,
     },
+    /// With this one, the tenant's calls that wait would take more bytes than they may.
+    TooLarge {
+        /// The limit.
+        limit_bytes: usize,
+    },
+}
+
+/// Bounds of the calls of one tenant that wait at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Calls.
+    pub calls: usize,
+    /// Bytes of their ids and of what their callers have kept with them.
+    pub bytes: usize,
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        CallLimits {
+            calls: 10_000,
+            bytes: 16 << 20,
+        }
+    }
 }
 
 /// A call that was not begun.
@@ -62,7 +94,7 @@ pub struct Timeout<'a, C> {
     pub caller: C,
 }
 
-/// The waiting calls of one tenant, each with its caller `C`; at most `limit` at a time.
+/// The waiting calls of one tenant, each with its caller `C`, within [`CallLimits`].
 ///
 /// Once it has held as many calls as it will, it allocates no more, but to lengthen a name.
 #[derive(Debug)]
@@ -73,7 +105,8 @@ pub struct Calls<C> {
     hasher: RandomState,
     deadlines: Deadlines,
     timed_out: VecDeque<u64>,
-    limit: usize,
+    limits: CallLimits,
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -83,14 +116,16 @@ struct Slot<C> {
     name_at: usize,
     call_at: usize,
     hash: u64,
+    /// What the call counts as.
+    bytes: usize,
     /// `None` while the slot is free.
     caller: Option<C>,
 }
 
 impl<C> Calls<C> {
-    /// A table of at most `limit` waiting calls.
+    /// A table without calls.
     #[must_use]
-    pub fn new(limit: usize) -> Self {
+    pub fn new(limits: CallLimits) -> Self {
         Calls {
             slots: Vec::new(),
             free: Vec::new(),
@@ -98,7 +133,8 @@ impl<C> Calls<C> {
             hasher: RandomState::new(),
             deadlines: Deadlines::default(),
             timed_out: VecDeque::new(),
-            limit,
+            limits,
+            bytes: 0,
         }
     }
 
@@ -114,30 +150,45 @@ impl<C> Calls<C> {
         self.by_id.is_empty()
     }
 
-    /// Begins to wait for the result of a call until `deadline_ms`. If the device turns out to be away,
-    /// [`Calls::finish`] takes it back.
+    /// Begins to wait for the result of a call until `deadline_ms`. Its caller has `kept_bytes` kept with it. If the
+    /// device turns out to be away, [`Calls::finish`] takes it back.
     ///
     /// # Errors
-    /// The id waits already, or too many calls do.
-    pub fn start(&mut self, id: CallId<'_>, caller: C, deadline_ms: u64) -> Result<(), NotStarted<C>> {
+    /// The id waits already, or too many calls do, or they would take too many bytes.
+    pub fn start(
+        &mut self,
+        id: CallId<'_>,
+        caller: C,
+        kept_bytes: usize,
+        deadline_ms: u64,
+    ) -> Result<(), NotStarted<C>> {
         let hash = self.hash(id);
-        if let Err(why) = self.check(hash, id) {
+        let bytes = id.bytes() + kept_bytes;
+        if let Err(why) = self.check(hash, id, bytes) {
             return Err(NotStarted { why, caller });
         }
+        self.bytes += bytes;
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
-        self.slots[slot as usize].fill(id, hash, caller);
+        self.slots[slot as usize].fill(id, hash, bytes, caller);
         self.by_id
             .insert_unique(hash, slot, |slot| self.slots[*slot as usize].hash);
         self.deadlines.insert(slot, deadline_ms);
         Ok(())
     }
 
-    fn check(&self, hash: u64, id: CallId<'_>) -> Result<(), StartError> {
+    fn check(&self, hash: u64, id: CallId<'_>, bytes: usize) -> Result<(), StartError> {
+        let CallLimits {
+            calls,
+            bytes: limit_bytes,
+        } = self.limits;
         if self.find(hash, id).is_some() {
             return Err(StartError::InUse);
         }
-        if self.len() >= self.limit {
-            return Err(StartError::Full { limit: self.limit });
+        if self.len() >= calls {
+            return Err(StartError::Full { limit: calls });
+        }
+        if self.bytes + bytes > limit_bytes {
+            return Err(StartError::TooLarge { limit_bytes });
         }
         Ok(())
     }
@@ -189,6 +240,7 @@ impl<C> Calls<C> {
             name_at: 0,
             call_at: 0,
             hash: 0,
+            bytes: 0,
             caller: None,
         });
         slot
@@ -202,6 +254,7 @@ impl<C> Calls<C> {
             .remove();
         self.deadlines.remove(slot);
         self.free.push(slot);
+        self.bytes -= self.slots[slot as usize].bytes;
         self.slots[slot as usize]
             .caller
             .take()
@@ -210,7 +263,7 @@ impl<C> Calls<C> {
 }
 
 impl<C> Slot<C> {
-    fn fill(&mut self, id: CallId<'_>, hash: u64, caller: C) {
+    fn fill(&mut self, id: CallId<'_>, hash: u64, bytes: usize, caller: C) {
         self.key.clear();
         self.key.push_str(id.device);
         self.key.push('/');
@@ -220,6 +273,7 @@ impl<C> Slot<C> {
         self.call_at = self.key.len();
         self.key.push_str(id.call);
         self.hash = hash;
+        self.bytes = bytes;
         self.caller = Some(caller);
     }
 
@@ -234,7 +288,7 @@ impl<C> Slot<C> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CallId, Calls, Finished, NotStarted, StartError, Timeout};
+    use super::{CallId, CallLimits, Calls, Finished, NotStarted, StartError, Timeout};
 
     fn id<'a>(name: &'a str, call: &'a str) -> CallId<'a> {
         CallId {
@@ -244,12 +298,16 @@ mod tests {
         }
     }
 
+    fn calls_of<C>(calls: usize) -> Calls<C> {
+        Calls::new(CallLimits { calls, bytes: 1_000 })
+    }
+
     #[test]
     fn a_result_finds_its_caller_once() {
-        let mut calls = Calls::new(10);
-        calls.start(id("stop", "1"), 'a', 5000).unwrap();
-        calls.start(id("stop", "2"), 'b', 5000).unwrap();
-        calls.start(id("start", "1"), 'c', 5000).unwrap();
+        let mut calls = calls_of(10);
+        calls.start(id("stop", "1"), 'a', 0, 5000).unwrap();
+        calls.start(id("stop", "2"), 'b', 0, 5000).unwrap();
+        calls.start(id("start", "1"), 'c', 0, 5000).unwrap();
         assert_eq!(calls.finish(id("stop", "2")), Finished::Answered('b'));
         assert_eq!(calls.finish(id("stop", "2")), Finished::Unknown);
         assert_eq!(calls.finish(id("start", "1")), Finished::Answered('c'));
@@ -265,21 +323,24 @@ mod tests {
 
     #[test]
     fn an_id_may_be_used_again_once_it_is_answered_and_not_before() {
-        let mut calls = Calls::new(10);
-        calls.start(id("stop", "1"), 'a', 5000).unwrap();
+        let mut calls = calls_of(10);
+        calls.start(id("stop", "1"), 'a', 0, 5000).unwrap();
         let (why, caller) = (StartError::InUse, 'b');
-        assert_eq!(calls.start(id("stop", "1"), 'b', 5000), Err(NotStarted { why, caller }));
+        assert_eq!(
+            calls.start(id("stop", "1"), 'b', 0, 5000),
+            Err(NotStarted { why, caller })
+        );
         assert_eq!(calls.finish(id("stop", "1")), Finished::Answered('a'));
-        assert_eq!(calls.start(id("stop", "1"), 'c', 5000), Ok(()));
+        assert_eq!(calls.start(id("stop", "1"), 'c', 0, 5000), Ok(()));
         assert_eq!(calls.finish(id("stop", "1")), Finished::Answered('c'));
     }
 
     #[test]
     fn calls_run_out_at_their_deadline_in_its_order() {
-        let mut calls = Calls::new(10);
-        calls.start(id("stop", "1"), 'a', 5000).unwrap();
-        calls.start(id("stop", "2"), 'b', 3000).unwrap();
-        calls.start(id("stop", "3"), 'c', 4000).unwrap();
+        let mut calls = calls_of(10);
+        calls.start(id("stop", "1"), 'a', 0, 5000).unwrap();
+        calls.start(id("stop", "2"), 'b', 0, 3000).unwrap();
+        calls.start(id("stop", "3"), 'c', 0, 4000).unwrap();
         assert_eq!(calls.finish(id("stop", "3")), Finished::Answered('c'));
         assert_eq!(calls.next_deadline_ms(), Some(3000));
         assert_eq!(calls.next_timeout(2999), None);
@@ -303,8 +364,8 @@ mod tests {
 
     #[test]
     fn a_result_after_the_deadline_is_late_not_unknown() {
-        let mut calls = Calls::new(10);
-        calls.start(id("stop", "1"), 'a', 1).unwrap();
+        let mut calls = calls_of(10);
+        calls.start(id("stop", "1"), 'a', 0, 1).unwrap();
         assert!(calls.next_timeout(1).is_some());
         assert_eq!(calls.finish(id("stop", "1")), Finished::Late);
         assert_eq!(calls.finish(id("stop", "2")), Finished::Unknown);
@@ -312,22 +373,40 @@ mod tests {
 
     #[test]
     fn the_limit_refuses_one_more_and_frees_with_each_answer() {
-        let mut calls = Calls::new(2);
-        calls.start(id("stop", "1"), 'a', 1).unwrap();
-        calls.start(id("stop", "2"), 'b', 2).unwrap();
+        let mut calls = calls_of(2);
+        calls.start(id("stop", "1"), 'a', 0, 1).unwrap();
+        calls.start(id("stop", "2"), 'b', 0, 2).unwrap();
         let (why, caller) = (StartError::Full { limit: 2 }, 'c');
-        assert_eq!(calls.start(id("stop", "3"), 'c', 3), Err(NotStarted { why, caller }));
+        assert_eq!(calls.start(id("stop", "3"), 'c', 0, 3), Err(NotStarted { why, caller }));
         calls.finish(id("stop", "1"));
-        assert_eq!(calls.start(id("stop", "3"), 'c', 3), Ok(()));
+        assert_eq!(calls.start(id("stop", "3"), 'c', 0, 3), Ok(()));
+    }
+
+    #[test]
+    fn the_bytes_of_all_that_wait_are_bounded_and_freed_with_each_end() {
+        let mut calls = calls_of(10);
+        calls.start(id("stop", "1"), 'a', 600, 1).unwrap();
+        calls.start(id("stop", "2"), 'b', 300, 2).unwrap();
+        let (why, caller) = (StartError::TooLarge { limit_bytes: 1_000 }, 'c');
+        // The ids of each are 11 bytes: 922 are taken.
+        let refused = calls.start(id("stop", "3"), 'c', 68, 3);
+        assert_eq!(refused, Err(NotStarted { why, caller }));
+        assert_eq!(calls.start(id("stop", "3"), 'c', 67, 3), Ok(()));
+        assert!(calls.next_timeout(1).is_some());
+        assert_eq!(calls.start(id("stop", "4"), 'd', 600, 4), Ok(()));
+        for call in ["2", "3", "4"] {
+            assert!(matches!(calls.finish(id("stop", call)), Finished::Answered(_)));
+        }
+        assert_eq!(calls.bytes, 0);
     }
 
     #[test]
     fn slots_are_used_again_so_that_the_table_does_not_grow() {
-        let mut calls = Calls::new(1000);
+        let mut calls = calls_of(1000);
         for round in 0..1000u64 {
             let (one, two) = (round.to_string(), (round + 7).to_string());
-            calls.start(id("stop", &one), round, round).unwrap();
-            calls.start(id("start", &two), round, round + 9).unwrap();
+            calls.start(id("stop", &one), round, 0, round).unwrap();
+            calls.start(id("start", &two), round, 0, round + 9).unwrap();
             assert_eq!(calls.next_timeout(round).map(|t| t.caller), Some(round));
             assert_eq!(calls.finish(id("start", &two)), Finished::Answered(round));
         }

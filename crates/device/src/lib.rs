@@ -18,10 +18,10 @@ mod merge;
 mod patch;
 mod twin;
 
-pub use calls::{CallId, Calls, Finished, NotStarted, StartError, Timeout};
+pub use calls::{CallId, CallLimits, Calls, Finished, LONGEST_TIMEOUT_MS, NotStarted, StartError, Timeout};
 pub use codec::DecodeError;
 pub use document::{Document, Seen, Side, Stamp};
-pub use failure::CallFailure;
+pub use failure::{CallFailure, MAX_CORRELATION_BYTES};
 pub use limits::Limits;
 pub use merge::{Conflict, Merged, merge};
 pub use patch::{Patch, PatchError};

@@ -52,11 +52,15 @@ pub enum Channel<'a> {
 }
 
 impl<'a> DeviceTopic<'a> {
-    /// Takes a topic name apart; `None` where it is not below `devices/{id}/`. Never allocates.
+    /// Takes a topic name apart; `None` where it is not below `devices/{id}/`. Never allocates. Below an id that is too
+    /// long for a device there is nothing of the hub's.
     #[must_use]
     pub fn parse(topic: &'a str) -> Option<Self> {
         let (device, rest) = split_level(topic.strip_prefix("devices/")?);
-        let channel = Channel::parse(rest?);
+        let channel = match device.len() > MAX_ID_BYTES {
+            true => rest.map(|_| Channel::Other)?,
+            false => Channel::parse(rest?),
+        };
         (!device.is_empty()).then_some(DeviceTopic { device, channel })
     }
 }
@@ -116,7 +120,7 @@ impl Display for DeviceTopic<'_> {
 }
 
 /// What is wrong with an id of a device, a method or a call.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// There is none.
     #[error("an id has at least one character")]
@@ -150,9 +154,11 @@ pub fn validate_id(id: &str) -> Result<(), IdError> {
         return Err(IdError::TooLong { bytes: id.len() });
     }
     let first = id.chars().next().ok_or(IdError::Empty)?;
+    let is_right = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
     match id
-        .chars()
-        .find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '.' | ':'))
+        .bytes()
+        .position(|byte| !is_right(byte))
+        .and_then(|at| id[at..].chars().next())
     {
         Some(character) => Err(IdError::Character { character }),
         None if !first.is_ascii_alphanumeric() => Err(IdError::Start { character: first }),
@@ -225,6 +231,15 @@ mod tests {
                 Some(("pump-7", Channel::Other)),
                 "{rest:?}"
             );
+        }
+    }
+
+    #[test]
+    fn below_an_id_that_is_too_long_there_is_nothing_of_the_hub() {
+        for (bytes, channel) in [(128, Channel::TwinGet), (129, Channel::Other)] {
+            let id = "p".repeat(bytes);
+            assert_eq!(parse(&format!("devices/{id}/twin/get")), Some((&*id, channel)));
+            assert_eq!(parse(&format!("devices/{id}")), None);
         }
     }
 

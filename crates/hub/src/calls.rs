@@ -1,8 +1,8 @@
 //! Method calls: to a device that is connected now, answered in time or by the hub. A call is never stored.
 
 use broker::{ConnId, Keep, Message};
-use device::topic::{Channel, DeviceTopic};
-use device::{CallFailure, CallId, Finished, NotStarted};
+use device::topic::{Channel, DeviceTopic, validate_id};
+use device::{CallFailure, CallId, Finished, LONGEST_TIMEOUT_MS, MAX_CORRELATION_BYTES, NotStarted, StartError};
 use mqtt::{Publish, QoS, ReasonCode};
 use tokio::sync::oneshot;
 
@@ -17,8 +17,8 @@ pub(crate) const TIMEOUT_MS: u64 = 5_000;
 /// Owner of the sessions of clients without credentials.
 const ANONYMOUS: &str = "";
 
-/// A call: to the device if it is there, else answered 404 at once. One that is to be answered where its caller may not
-/// publish is refused as such a PUBLISH would be.
+/// A call: to the device if it is there, else answered at once, 404 or why it is refused. One that is to be answered
+/// where its caller may not publish is refused as such a PUBLISH would be.
 pub(crate) fn start(
     tenant: &mut Tenant,
     turn: &mut Turn<'_>,
@@ -29,28 +29,50 @@ pub(crate) fn start(
     let Ok(reply_to) = ReplyTo::of(publish, from, turn) else {
         return Outcome::now(ReasonCode::NotAuthorized);
     };
-    note(tenant, turn, from, id);
-    let timeout_ms = publish
-        .properties
-        .message_expiry_interval_s
-        .map_or(TIMEOUT_MS, |s| u64::from(s) * 1_000);
-    let until_ms = turn.now.monotonic_ms + timeout_ms;
-    let caller = Caller {
-        timeout_ms,
-        waits: reply_to.map_or(Waits::OnResultTopic, Waits::OnTopic),
+    let waits = reply_to.map_or(Waits::OnResultTopic, Waits::OnTopic);
+    let timeout_ms = match timeout_of(id, publish) {
+        Ok(timeout_ms) => timeout_ms,
+        Err(failure) => return refuse(tenant, turn, id, failure, waits),
     };
-    if let Err(not_started) = tenant.calls.start(id, caller, until_ms) {
-        refuse(tenant, turn, id, not_started);
-        return Outcome::now(ReasonCode::QuotaExceeded);
+    note(tenant, turn, from, id);
+    let until_ms = turn.now.monotonic_ms + timeout_ms;
+    let caller = Caller { timeout_ms, waits };
+    let kept_bytes = caller.kept_bytes();
+    if let Err(NotStarted { why, caller }) = tenant.calls.start(id, caller, kept_bytes, until_ms) {
+        return refuse(tenant, turn, id, CallFailure::NotStarted(why), caller.waits);
     }
     deliver(tenant, turn, from, id, publish, until_ms);
     Outcome::now(ReasonCode::Success)
 }
 
-fn refuse(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, not_started: NotStarted<Caller>) {
+/// How long the device has for its answer, if the call is one that can be made.
+fn timeout_of(id: CallId<'_>, publish: &Publish<'_>) -> Result<u64, CallFailure> {
+    for (of, id) in [("device", id.device), ("method", id.name), ("call", id.call)] {
+        validate_id(id).map_err(|error| CallFailure::Id { of, error })?;
+    }
+    let properties = &publish.properties;
+    let bytes = properties.correlation_data.map_or(0, <[u8]>::len);
+    if bytes > MAX_CORRELATION_BYTES {
+        return Err(CallFailure::CorrelationTooLong { bytes });
+    }
+    let expiry_s = properties.message_expiry_interval_s;
+    let timeout_ms = expiry_s.map_or(TIMEOUT_MS, |s| u64::from(s) * 1_000);
+    match timeout_ms > LONGEST_TIMEOUT_MS {
+        true => Err(CallFailure::TimeoutTooLong { timeout_ms }),
+        false => Ok(timeout_ms),
+    }
+}
+
+/// Answers a call that is not made; what its PUBLISH is acknowledged with. Only what there may be room for later is
+/// a matter of quota, which makes a client of version 3 come back with it.
+fn refuse(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, failure: CallFailure, waits: Waits) -> Outcome {
     turn.counters.refused_calls += 1;
-    let failure = CallFailure::NotStarted(not_started.why);
-    answer(tenant, turn, id, failure, not_started.caller.waits);
+    answer(tenant, turn, id, failure, waits);
+    Outcome::now(match failure {
+        CallFailure::Id { .. } => ReasonCode::TopicNameInvalid,
+        CallFailure::NotStarted(StartError::Full { .. } | StartError::TooLarge { .. }) => ReasonCode::QuotaExceeded,
+        _ => ReasonCode::ImplementationSpecificError,
+    })
 }
 
 fn note(tenant: &Tenant, turn: &mut Turn<'_>, from: Option<ConnId>, id: CallId<'_>) {
@@ -110,8 +132,9 @@ pub(crate) fn start_unattended(tenant: &mut Tenant, turn: &mut Turn<'_>, device:
 
 fn begin(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, payload: &[u8], caller: Caller) {
     let until_ms = turn.now.monotonic_ms + caller.timeout_ms;
-    if let Err(not_started) = tenant.calls.start(id, caller, until_ms) {
-        return refuse(tenant, turn, id, not_started);
+    if let Err(NotStarted { why, caller }) = tenant.calls.start(id, caller, 0, until_ms) {
+        refuse(tenant, turn, id, CallFailure::NotStarted(why), caller.waits);
+        return;
     }
     let topic = DeviceTopic {
         device: id.device,
@@ -212,7 +235,10 @@ fn answer(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, failure: Cal
     }
     .to_string();
     let payload = failure.payload(id);
-    pipeline::announce(tenant, turn, &topic, &payload, QoS::AtLeastOnce, false);
+    // That of an id which is none may be longer than a topic can be.
+    if topic.len() <= mqtt::topic::MAXIMUM_LEN {
+        pipeline::announce(tenant, turn, &topic, &payload, QoS::AtLeastOnce, false);
+    }
     reply(tenant, turn, waits, &payload, QoS::AtLeastOnce);
 }
 

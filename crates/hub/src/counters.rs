@@ -27,7 +27,8 @@ pub struct Counters {
     pub refused_by_log: u64,
     /// Changes of twins refused: no room, or no patch that can be understood.
     pub refused_twins: u64,
-    /// Method calls refused because as many waited for results as may.
+    /// Method calls refused: no ids, time or Correlation Data that may be, one with that id waited already, or as many
+    /// waited for results as may.
     pub refused_calls: u64,
     /// Copies that routes asked for beyond the bound for one message.
     pub copies_over_limit: u64,

@@ -48,6 +48,11 @@ impl ReplyTo {
         })))
     }
 
+    /// Bytes of both.
+    pub(crate) fn bytes(&self) -> usize {
+        self.topic.len() + self.correlation_data.as_ref().map_or(0, |data| data.len())
+    }
+
     /// The answer, as it is to be announced.
     pub(crate) fn announcement<'a>(&'a self, payload: &'a [u8], qos: QoS) -> Announcement<'a> {
         Announcement {

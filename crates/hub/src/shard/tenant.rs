@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{Broker, ConnId, Position};
-use device::{Calls, Twin};
+use device::{CallLimits, Calls, Twin};
 use identity::Quotas;
 use tokio::sync::oneshot;
 
@@ -13,9 +13,6 @@ use super::rate::Rate;
 use crate::announcements::Announcements;
 use crate::reply::ReplyTo;
 use crate::routing::Routing;
-
-/// Method calls of a tenant that may wait for their results; one more is answered 429.
-const CALLS_MAX: usize = 10_000;
 
 /// One tenant: its tree of topics and what the hub adds to it.
 pub(crate) struct Tenant {
@@ -79,6 +76,16 @@ pub(crate) enum Waits {
     Inside(oneshot::Sender<Vec<u8>>),
 }
 
+impl Caller {
+    /// Bytes that are kept with the call, beside this.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        match &self.waits {
+            Waits::OnTopic(reply_to) => reply_to.bytes(),
+            Waits::OnResultTopic | Waits::Inside(_) => 0,
+        }
+    }
+}
+
 impl Tenant {
     pub(crate) fn new(name: Arc<str>, position: Position, broker: Broker, is_open: bool) -> Self {
         Self {
@@ -96,7 +103,7 @@ impl Tenant {
             twin_bytes: 0,
             stored_bytes_max: u64::MAX,
             announcements: Announcements::default(),
-            calls: Calls::new(CALLS_MAX),
+            calls: Calls::new(CallLimits::default()),
             result_topic: String::new(),
             routing: Routing::default(),
             route_calls: 0,
