@@ -52,13 +52,39 @@ fn an_event_is_one_line_of_json_that_only_the_owner_can_read() {
     );
     assert_eq!(
         (&lines[1]["address"], &lines[1]["user_name"]),
-        (&"127.0.0.1".into(), &"a\"b\n{}".into())
+        (&"127.0.0.1".into(), &r#"a"b\n{}"#.into())
     );
     let mode = std::fs::metadata(directory.path().join("audit.log"))
         .unwrap()
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn what_a_client_chose_is_cut_and_moves_no_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let audit = Audit::open(directory.path(), AuditOptions::default()).unwrap();
+    let text = |lines: &[serde_json::Value]| lines.last().unwrap()["user_name"].as_str().unwrap().to_owned();
+    for (user_name, shown) in [
+        ("Pümpe 7".to_owned(), "Pümpe 7".to_owned()),
+        ("ü".repeat(200), "ü".repeat(200)),
+        ("ü".repeat(12_000), "ü".repeat(200) + "…"),
+        (
+            "\u{1b}[2J\u{9b}31m\u{7f}".to_owned(),
+            r"\u{1b}[2J\u{9b}31m\u{7f}".to_owned(),
+        ),
+        (
+            "abc\u{202e}cba\u{2028}".to_owned(),
+            r"abc\u{202e}cba\u{2028}".to_owned(),
+        ),
+        (r"\u{1b}".to_owned(), r"\\u{1b}".to_owned()),
+    ] {
+        // Each of its own address, so that none is taken for a repetition.
+        audit.record(&refused(shown.len() as u32, &user_name, "wrong password"), NOW);
+        audit.flush(NOW).unwrap();
+        assert_eq!(text(&lines(directory.path())), shown);
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! What is accounted for.
 
+use std::fmt::{self, Write as _};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
-/// Longest text of one member, in characters: what a client sent could be longer.
+/// Longest text of one member, in characters before those that are escaped: what a client sent could be longer.
 const MAX_TEXT_CHARS: usize = 200;
 
 /// Something to be accounted for. Holds no secrets.
@@ -105,8 +106,24 @@ impl Event<'_> {
 }
 
 fn shortened<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    match text.char_indices().nth(MAX_TEXT_CHARS) {
-        None => serializer.serialize_str(text),
-        Some((end, _)) => serializer.collect_str(&format_args!("{}…", &text[..end])),
+    serializer.collect_str(&Shown(text))
+}
+
+/// A text cut to its length, with `\u{9b}` for a character that a terminal would act on, or not show. JSON alone
+/// would leave those beyond ASCII as they are.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars().take(MAX_TEXT_CHARS) {
+            match character {
+                '"' | '\'' => f.write_char(character)?,
+                other => other.escape_debug().try_for_each(|part| f.write_char(part))?,
+            }
+        }
+        match self.0.chars().nth(MAX_TEXT_CHARS) {
+            Some(_) => f.write_char('…'),
+            None => Ok(()),
+        }
     }
 }
