@@ -2,6 +2,7 @@
 
 import json
 import re
+import select
 import socket
 import subprocess
 from pathlib import Path
@@ -88,6 +89,55 @@ def test_many_wrong_passwords_slow_the_guesser_and_nobody_else(start, client, di
         Connection(elsewhere).open("y", user=account.user, password=account.password.encode()).ping()
     inside.publish("devices/pump-7/echo", b"still served")
     assert inside.receive().payload == b"still served"
+
+
+def come_from(own, address: str) -> Connection:
+    """A connection from another address of this machine."""
+    return Connection(socket.create_connection(("127.0.0.1", own.port), PATIENCE_S, source_address=(address, 0)))
+
+
+def test_a_flood_of_guesses_delays_nobody_who_comes_from_elsewhere(own):
+    """Checking a password takes long: the addresses that logins come from take turns."""
+    account = add(own, "device", "pump-7")
+    flood = [come_from(own, "127.0.0.2") for _ in range(200)]
+    for number, one in enumerate(flood):
+        one.send(wire.connect("x", user=f"guess-{number}", password=b"a guess"))
+    honest = come_from(own, "127.0.0.3").open("y", **login_of(account))
+    answered, _, _ = select.select([one.stream for one in flood], [], [], 0)
+    assert len(answered) < 150, "it waited for the logins of another address"
+    honest.ping()
+    assert {one.verdict() for one in flood} == {0x86, 0x9F}
+
+
+def test_the_logins_of_one_address_leave_places_for_others(start):
+    """Half of those that may wait; the others are told to come back later."""
+    own = start(anonymous=False, http=True, configuration="[limits]\npending_connects = 40\n")
+    account = add(own, "device", "pump-7")
+    flood = [come_from(own, "127.0.0.2") for _ in range(35)]
+    for number, one in enumerate(flood):
+        one.send(wire.connect("x", user=f"guess-{number}", password=b"a guess"))
+    come_from(own, "127.0.0.3").open("y", **login_of(account)).ping()
+    answers = [one.verdict() for one in flood]
+    assert set(answers) <= {0x86, 0x89, 0x9F} and 0x89 in answers
+    assert figure(own, 'connections_refused_total{reason="logins_waiting"}') == answers.count(0x89)
+
+
+def test_connections_that_say_nothing_take_no_place_of_who_comes_from_elsewhere(start):
+    """Of those that do not finish the oldest of the address with the most is given up, not the oldest of all."""
+    own = start(anonymous=False, configuration="[limits]\npending_connects = 20\n")
+    login = login_of(add(own, "device", "pump-7"))
+    slow, packet = come_from(own, "127.0.0.3"), wire.connect("y", **login)
+    slow.send(packet[:10])
+    flood = [come_from(own, "127.0.0.2") for _ in range(100)]
+    for one in flood[:80]:
+        assert one.verdict() is None, "given up for newer ones"
+    slow.send(packet[10:])
+    assert slow.expect(Kind.CONNACK).reason == 0
+
+
+def login_of(account) -> dict[str, object]:
+    """As `wire.connect` takes them."""
+    return {"user": account.user, "password": account.password.encode()}
 
 
 def test_a_device_that_is_removed_is_out_at_once(own, client):

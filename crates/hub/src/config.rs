@@ -56,13 +56,16 @@ pub struct Limits {
     pub connections: usize,
     /// New connections a second over all doors; more wait in the kernel's backlog.
     pub connects_per_s: u32,
-    /// Connections that have not finished their CONNECT; at one more the oldest of them is closed.
+    /// Connections that have not finished their CONNECT, or whose login waits to be checked. At one more the oldest
+    /// without a CONNECT is closed, of the address that has the most; the logins of one address take no more of these
+    /// places than they leave free, and one more is answered "server unavailable" (5.0: 0x89, server busy).
     pub pending_connects: usize,
     /// Time a client has from the first byte to the end of its CONNECT; then it is closed.
     pub connect_timeout: Duration,
     /// Bytes of a CONNECT packet; a longer one is refused at its fixed header.
     pub connect_bytes: usize,
-    /// Logins being checked at once: each Argon2 check takes a core and up to 19 MiB for some 20 ms.
+    /// Logins being checked at once: each Argon2 check takes a core and up to 19 MiB for some 20 ms. Those that wait are
+    /// checked in turns of the addresses that they come from.
     pub login_checks: usize,
     /// What the broker of each tenant keeps and takes: also bytes of a packet after CONNECT; a longer one is refused at
     /// its fixed header (0x95).

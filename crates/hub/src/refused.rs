@@ -23,6 +23,8 @@ pub enum Refused {
     Certificate,
     /// Unseen, after too many failed logins.
     Throttled,
+    /// As many logins of its address waited to be checked as may.
+    LoginsWaiting,
     /// As many connections were open as may be.
     Connections,
     /// A quota of its tenant, or the log, had no room for its connection or session.
@@ -39,7 +41,7 @@ pub enum Refused {
 
 impl Refused {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Refused; 14] = [
+    pub const ALL: [Refused; 15] = [
         Refused::Unfinished,
         Refused::Broken,
         Refused::Malformed,
@@ -48,6 +50,7 @@ impl Refused {
         Refused::Login,
         Refused::Certificate,
         Refused::Throttled,
+        Refused::LoginsWaiting,
         Refused::Connections,
         Refused::Quota,
         Refused::Will,
@@ -67,6 +70,7 @@ impl Refused {
             Refused::Login => "login_refused",
             Refused::Certificate => "certificate_refused",
             Refused::Throttled => "login_throttled",
+            Refused::LoginsWaiting => "logins_waiting",
             Refused::Connections => "connections",
             Refused::Quota => "quota",
             Refused::Will => "will",

@@ -40,6 +40,6 @@ pub use registry::{
     RegistryError, Snapshot, Tenant, What,
 };
 pub use secret::Secret;
-pub use throttle::{Policy, Throttle};
+pub use throttle::{Policy, Throttle, network};
 pub use tls::{ServerCertificate, Tls, TlsError, server_config};
 pub use token::TokenError;

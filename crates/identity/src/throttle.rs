@@ -175,8 +175,10 @@ impl Entry {
     }
 }
 
-/// What counts as one address.
-fn network(address: IpAddr) -> IpAddr {
+/// What counts as one address: an IPv6 address with its whole /64, which one host may have all of, and a mapped one as
+/// IPv4.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
         v4 => v4,

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use identity::{Audit, CertificateIdentity, Event, Identity, Presented, Principal, Refusal, Throttle};
+use identity::{Audit, CertificateIdentity, Event, Identity, Presented, Principal, Refusal, Throttle, network};
 use mqtt::{Connect, ReasonCode, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::certificate;
 use super::connect::{self, Arrival, NoConnect};
+use super::login_checks::{LoginChecks, Turn};
 use super::notices::{Notices, quoted};
-use super::pending::Pending;
+use super::pending::{Pending, Ticket};
 use super::proxy_protocol;
 use super::stream::{Socket, Stream};
 use super::upgrade::{NoUpgrade, upgrade};
@@ -25,17 +26,20 @@ use crate::shard::connection::{Admitted, Peer};
 use crate::shard::inbox::Inbox;
 use crate::unix_now_s;
 
+/// Where a client of a Unix socket comes from.
+const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// Decides who comes in; shared by all doors.
 pub(crate) struct Doorman {
     limits: ArcSwap<Limits>,
     identity: Arc<Identity>,
     audit: Arc<Audit>,
     shards: Vec<Inbox<Order>>,
-    pending: Pending,
+    pending: Arc<Pending>,
     pace: Pace,
     throttle: Mutex<Throttle>,
     /// Exchanged whole when its number changes: what is being checked then is let finish beside the new ones.
-    login_checks: ArcSwap<Semaphore>,
+    login_checks: ArcSwap<LoginChecks>,
     /// One permit is taken for each open connection.
     places: Arc<Semaphore>,
     notices: Notices,
@@ -57,6 +61,8 @@ enum TurnedAway {
     Login { user_name: String, refusal: Refusal },
     #[error("too many failed logins; next try in {0} s")]
     Throttled(u64),
+    #[error("as many logins of its address wait to be checked as may")]
+    LoginsWaiting,
     #[error("enhanced authentication, which is not offered")]
     Method,
     #[error("as many connections as may are open")]
@@ -76,6 +82,7 @@ impl TurnedAway {
             TurnedAway::NoConnect(NoConnect::Other) => Refused::NoConnect,
             TurnedAway::Login { .. } => Refused::Login,
             TurnedAway::Throttled(_) => Refused::Throttled,
+            TurnedAway::LoginsWaiting => Refused::LoginsWaiting,
             TurnedAway::Method => Refused::AuthenticationMethod,
             TurnedAway::Full => Refused::Connections,
             TurnedAway::Stopping => Refused::Stopping,
@@ -86,10 +93,10 @@ impl TurnedAway {
 impl Doorman {
     pub(crate) fn new(limits: Limits, identity: Arc<Identity>, audit: Arc<Audit>, shards: Vec<Inbox<Order>>) -> Self {
         Self {
-            pending: Pending::default(),
+            pending: Arc::default(),
             pace: Pace::new(),
             throttle: Mutex::new(Throttle::default()),
-            login_checks: ArcSwap::from_pointee(Semaphore::new(limits.login_checks)),
+            login_checks: ArcSwap::new(LoginChecks::new(limits.login_checks)),
             places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
             notices: Notices::default(),
             counters: DoorCounters::default(),
@@ -108,7 +115,7 @@ impl Doorman {
     /// Changes the limits that clients meet from now on.
     pub(crate) fn set_limits(&self, limits: Limits) {
         if limits.login_checks != self.limits.load().login_checks {
-            self.login_checks.store(Arc::new(Semaphore::new(limits.login_checks)));
+            self.login_checks.store(LoginChecks::new(limits.login_checks));
         }
         self.limits.store(Arc::new(limits));
     }
@@ -125,8 +132,10 @@ impl Doorman {
         let (doorman, listener) = (Arc::clone(self), listener.clone());
         let limits = self.limits.load();
         let timeout = limits.connect_timeout;
+        let ticket = self.pending.begin(origin_of(address));
+        let number = ticket.number();
         let handshake = tokio::spawn(async move {
-            match tokio::time::timeout(timeout, doorman.admit(socket, address, &listener)).await {
+            match tokio::time::timeout(timeout, doorman.admit(socket, address, &listener, &ticket)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(reason)) => {
                     doorman.counters.refused(reason.why());
@@ -134,12 +143,13 @@ impl Doorman {
                 }
                 Err(_) => {
                     doorman.counters.refused(Refused::Unfinished);
-                    let reason = format!("no CONNECT within {} s", timeout.as_secs());
+                    let reason = format!("no CONNECT, or no check of its login, within {} s", timeout.as_secs());
                     doorman.notice(address, &reason);
                 }
             }
         });
-        if self.pending.add(handshake.abort_handle(), limits.pending_connects) {
+        let (handshake, limit) = (handshake.abort_handle(), limits.pending_connects);
+        if self.pending.watch(number, handshake, limit) {
             self.counters.refused(Refused::Unfinished);
         }
     }
@@ -152,11 +162,18 @@ impl Doorman {
         }
     }
 
-    async fn admit(&self, mut socket: Socket, address: Option<SocketAddr>, door: &Listener) -> Result<(), TurnedAway> {
+    async fn admit(
+        &self,
+        mut socket: Socket,
+        address: Option<SocketAddr>,
+        door: &Listener,
+        ticket: &Ticket,
+    ) -> Result<(), TurnedAway> {
         let address = match door.proxy_protocol {
             true => proxy_protocol::read_header(&mut socket).await?.or(address),
             false => address,
         };
+        ticket.comes_from(origin_of(address));
         let mut stream = match &door.tls {
             Some(source) => {
                 let shaken = Stream::tls(socket, source.load_full()).await;
@@ -177,6 +194,10 @@ impl Doorman {
             connect::refuse(&mut stream, connect.version, ReasonCode::ServerBusy).await;
             return Err(TurnedAway::Full);
         };
+        if !ticket.logs_in(self.limits.load().pending_connects) {
+            connect::refuse(&mut stream, connect.version, ReasonCode::ServerBusy).await;
+            return Err(TurnedAway::LoginsWaiting);
+        }
         let seen_change = self.identity.registry().last_change();
         let principal = match self.log_in(&stream, &connect, address).await {
             Ok(principal) => principal,
@@ -241,17 +262,17 @@ impl Doorman {
         address: Option<SocketAddr>,
     ) -> Result<Principal, TurnedAway> {
         let from = address.map(|address| address.ip());
-        let address = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let address = from.unwrap_or(NOWHERE);
         let user_name = connect.user_name.unwrap_or_default().to_owned();
-        if let Some(wait) = self.throttle(|throttle| throttle.wait(address, &user_name, Instant::now())) {
-            self.account_for(from, &user_name, &"too many failed logins");
-            return Err(TurnedAway::Throttled(wait.as_secs() + 1));
-        }
+        self.check_throttle(from, &user_name)?;
+        let turn = self.login_checks.load_full().turn(network(address)).await;
+        // Those that came before it may have failed meanwhile.
+        self.check_throttle(from, &user_name)?;
         let password = connect.password.map(<[u8]>::to_vec);
         let certificate = stream
             .peer_certificates()
             .and_then(|chain| CertificateIdentity::from_der(chain.first()?).ok());
-        match self.check(user_name.clone(), password, certificate).await {
+        match self.check(turn, user_name.clone(), password, certificate).await {
             Ok(principal) => {
                 self.throttle(|throttle| throttle.succeeded(address, &user_name));
                 Ok(principal)
@@ -267,6 +288,16 @@ impl Doorman {
         }
     }
 
+    /// After too many failed logins no more is looked at for a time.
+    fn check_throttle(&self, from: Option<IpAddr>, user_name: &str) -> Result<(), TurnedAway> {
+        let address = from.unwrap_or(NOWHERE);
+        let Some(wait) = self.throttle(|throttle| throttle.wait(address, user_name, Instant::now())) else {
+            return Ok(());
+        };
+        self.account_for(from, user_name, &"too many failed logins");
+        Err(TurnedAway::Throttled(wait.as_secs() + 1))
+    }
+
     fn account_for(&self, address: Option<IpAddr>, user_name: &str, reason: &dyn std::fmt::Display) {
         let reason = reason.to_string();
         let event = Event::LoginRefused {
@@ -280,20 +311,15 @@ impl Doorman {
     /// Checks credentials on a thread of their own: it may hash a password.
     async fn check(
         &self,
+        turn: Turn,
         user_name: String,
         password: Option<Vec<u8>>,
         certificate: Option<CertificateIdentity>,
     ) -> Result<Principal, Refusal> {
-        let permit = self
-            .login_checks
-            .load_full()
-            .acquire_owned()
-            .await
-            .expect("never closed");
         let identity = Arc::clone(&self.identity);
         let checking = tokio::task::spawn_blocking(move || {
             // The thread goes on where the client is given up meanwhile, and its memory counts until it is done.
-            let _permit = permit;
+            let _turn = turn;
             let presented = Presented {
                 user_name: Some(&user_name).filter(|name| !name.is_empty()).map(String::as_str),
                 password: password.as_deref(),
@@ -307,6 +333,11 @@ impl Doorman {
     fn throttle<R>(&self, act: impl FnOnce(&mut Throttle) -> R) -> R {
         act(&mut self.throttle.lock().expect("no holder of this lock panics"))
     }
+}
+
+/// Which clients share what there is before a login: those of one address.
+fn origin_of(address: Option<SocketAddr>) -> IpAddr {
+    network(address.map_or(NOWHERE, |address| address.ip()))
 }
 
 /// The shard of a tenant. All that a tenant's clients share lives there, so that no shard ever asks another.
@@ -339,25 +370,25 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn another_number_of_login_checks_holds_at_once_and_lets_those_under_way_finish() {
+    #[tokio::test]
+    async fn another_number_of_login_checks_holds_at_once_and_lets_those_under_way_finish() {
         let directory = tempfile::tempdir().unwrap();
         let identity = Identity::open(directory.path(), IdentityOptions::default(), 0).unwrap();
         let audit = Audit::open(directory.path(), AuditOptions::default()).unwrap();
         let doorman = Doorman::new(Limits::default(), identity.into(), audit.into(), Vec::new());
-        let under_way = doorman.login_checks.load_full().try_acquire_owned().unwrap();
+        let under_way = doorman.login_checks.load_full().turn(NOWHERE).await;
         let change = |login_checks, expected| {
             doorman.set_limits(Limits {
                 login_checks,
                 ..Limits::default()
             });
-            assert_eq!(doorman.login_checks.load().available_permits(), expected);
+            assert_eq!(doorman.login_checks.load().free(), expected);
         };
         change(2, 1);
         change(5, 5);
         change(1, 1);
         drop(under_way);
-        assert_eq!(doorman.login_checks.load().available_permits(), 1);
+        assert_eq!(doorman.login_checks.load().free(), 1);
     }
 
     #[tokio::test]
@@ -371,13 +402,16 @@ mod tests {
         };
         let doorman = Arc::new(Doorman::new(limits, identity.into(), audit.into(), Vec::new()));
         let login_checks = doorman.login_checks.load_full();
-        let given_up = tokio::spawn(async move { doorman.check("nobody".into(), Some(b"a guess".into()), None).await });
-        while login_checks.available_permits() == 1 {
-            tokio::task::yield_now().await;
-        }
+        let turn = login_checks.turn(NOWHERE).await;
+        let given_up = tokio::spawn(async move {
+            doorman
+                .check(turn, "nobody".into(), Some(b"a guess".into()), None)
+                .await
+        });
+        tokio::task::yield_now().await;
         given_up.abort();
         assert!(given_up.await.unwrap_err().is_cancelled());
-        assert_eq!(login_checks.available_permits(), 0);
-        assert!(login_checks.acquire().await.is_ok());
+        assert_eq!(login_checks.free(), 0);
+        login_checks.turn(NOWHERE).await;
     }
 }

@@ -5,6 +5,7 @@ mod admission;
 mod certificate;
 mod connect;
 mod listen;
+mod login_checks;
 mod notices;
 mod pending;
 mod proxy_protocol;
