@@ -145,12 +145,12 @@ SAMPLE = re.compile(
 REASONS = {
     "selvedge_connections_refused_total": {
         *("unfinished", "broken", "malformed", "no_connect", "authentication_method", "login_refused"),
-        *("login_throttled", "certificate_refused", "connections", "quota", "will", "client_id", "revoked"),
-        "stopping",
+        *("login_throttled", "logins_waiting", "certificate_refused", "connections", "quota", "will", "client_id"),
+        *("revoked", "stopping"),
     },
     "selvedge_messages_dropped_total": {
         *("slow_reader", "offline", "queue_full", "expired", "too_large", "log_full", "damaged", "session_ended"),
-        *("retained_full", "tenant_full", "memory_full"),
+        *("retained_full", "tenant_full", "sessions_full", "memory_full"),
     },
     "selvedge_subscriptions_refused_total": {
         *("not_authorized", "invalid", "session_full", "tenant_full", "log_full"),

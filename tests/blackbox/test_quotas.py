@@ -206,6 +206,44 @@ def test_messages_that_wait_fill_their_own_tenant_only(own, inside):
     assert counted(own, "stored_bytes", 'tenant="a"') < 10_000
 
 
+def test_places_in_queues_are_bounded_however_short_the_messages_and_many_the_sessions(own, inside):
+    """One message that many wait for is kept once, but each of them has a place for it."""
+    own.run("tenant", "set", "a", "--session-bytes", "200000")
+    for number in range(20):
+        one = inside("a", f"away-{number}", **LASTING)
+        one.subscribe([("queue", 1)])
+        one.leave()
+    live, writer = inside("a", "live"), inside("a", "writer")
+    live.subscribe([("queue", 1)])
+    for number in range(1, 101):
+        writer.publish("queue", b"x", qos=1, packet_id=number)
+        acknowledged(writer, 1)
+        live.answer(Kind.PUBACK, live.expect(Kind.PUBLISH).packet_id)
+    dropped = counted(own, "messages_dropped_total", 'reason="sessions_full"')
+    waiting = counted(own, "queued_messages", 'tenant="a"')
+    assert dropped > 0 and waiting > 100 and dropped + waiting == 20 * 100
+    assert counted(own, "session_bytes", 'tenant="a"') < 200_000 + 20 * 320
+    assert counted(own, "messages_dropped_total", 'reason="tenant_full"') == 0
+    back = inside("a", "away-0", **LASTING)
+    back.answer(Kind.PUBACK, back.expect(Kind.PUBLISH).packet_id)
+
+
+def test_sessions_with_long_names_and_wills_are_refused_beyond_their_bytes(own, inside, dial):
+    """0x97, quota exceeded; 3 in 3.1.1. What ends makes room; other tenants come in."""
+    own.run("tenant", "set", "a", "--session-bytes", "40000")
+    account = login(own.accounts["a"])
+    first = inside("a", "x" * 15_000, **LASTING)
+    inside("a", "y" * 15_000, **LASTING)
+    long_will = wire.Will("will", b"w" * 15_000)
+    assert dial(5, to=own).send(wire.connect("z", will=long_will, **account)).verdict() == 0x97
+    assert dial(4, to=own).send(wire.connect("z", 4, will=long_will, **account)).verdict() == 3
+    inside("b", "z" * 15_000)
+    first.leave()
+    inside("a", "x" * 15_000).leave()
+    inside("a", "z", will=long_will).ping()
+    assert counted(own, "connections_refused_total", 'reason="quota"') == 2
+
+
 def test_subscriptions_too_many_are_refused_filter_by_filter_and_counted(own, inside, dial):
     """0x97, quota exceeded; 0x80 in 3.1.1. Counted in bytes over all sessions; other tenants are granted theirs."""
     own.run("tenant", "set", "a", "--subscription-bytes", "1MiB")

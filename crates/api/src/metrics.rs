@@ -203,11 +203,16 @@ fn write_of_shards(page: &mut MetricsPage, shards: &[Observation], of: OfLog) {
 type OfTenant = fn(&TenantFigures) -> u64;
 
 /// What is said of each tenant at the moment.
-const TENANTS: [(&str, &str, OfTenant); 14] = [
+const TENANTS: [(&str, &str, OfTenant); 15] = [
     ("sessions", "Sessions, connected or not.", |s| s.broker.sessions as u64),
     ("sessions_connected", "Sessions with a connection.", |s| {
         s.broker.connected as u64
     }),
+    (
+        "session_bytes",
+        "Bytes of memory that sessions count as, places in their queues included, for their tenant's quota.",
+        |s| s.broker.session_bytes,
+    ),
     ("subscriptions", "Subscriptions.", |s| s.broker.subscriptions as u64),
     (
         "subscription_bytes",

@@ -127,6 +127,7 @@ fn info(tenant: Tenant, uses: Option<&[hub::TenantFigures]>) -> TenantInfo {
         TenantUse {
             connections: figures.connected as u64,
             sessions: figures.sessions as u64,
+            session_bytes: figures.session_bytes,
             subscription_bytes: figures.subscription_bytes,
             stored_bytes: figures.kept_bytes + used.map_or(0, |used| used.twin_bytes),
         }

@@ -165,6 +165,8 @@ pub struct TenantUse {
     pub connections: u64,
     /// Sessions, connected or not.
     pub sessions: u64,
+    /// Bytes of memory that they count as.
+    pub session_bytes: u64,
     /// Bytes of memory that its subscriptions count as.
     pub subscription_bytes: u64,
     /// Bytes of messages that wait or are retained.

@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use mqtt::{Ack, ConnAck, Connect, Packet, ReasonCode, Version};
 
 use crate::aliases::{IncomingAliases, OutgoingAliases};
+use crate::cost::new_session_bytes;
 use crate::ids::Slot;
 use crate::session::{Live, Session, Will};
 use crate::{Broker, ConnId, Full, Now, OwnedMessage, Position, Sink};
@@ -30,11 +31,12 @@ impl Broker {
         }
         let client_id = assigned.as_deref().unwrap_or(connect.client_id);
         let (found, gone) = self.take_over(now, owner, client_id, connect.clean_start, out);
-        if found.is_none() && self.sessions.len() >= self.limits.sessions {
+        let will = connect.will.as_ref().map(|will| Box::new(owned_will(will)));
+        if !self.has_room_to_connect(found, owner, client_id, will.as_deref()) {
             return refuse(conn, ReasonCode::QuotaExceeded, out);
         }
         let slot = found.unwrap_or_else(|| self.begin(owner, client_id));
-        let Ok(after) = self.attach(now, slot, conn, connect, out) else {
+        let Ok(after) = self.attach(now, slot, conn, connect, will, out) else {
             return refuse(conn, ReasonCode::QuotaExceeded, out);
         };
         let information = response_information.filter(|_| connect.request_response_information);
@@ -80,6 +82,20 @@ impl Broker {
         }
     }
 
+    /// Whether there may be one session more, or one that goes on may come to have this will.
+    fn has_room_to_connect(&self, found: Option<Slot>, owner: &str, client_id: &str, will: Option<&Will>) -> bool {
+        let will_bytes = will.map_or(0, Will::bytes);
+        let more_bytes = match found {
+            None if self.sessions.len() >= self.limits.sessions => return false,
+            None => new_session_bytes(owner, client_id) + will_bytes,
+            Some(slot) => {
+                let before = self.sessions.get(slot).will.as_deref().map_or(0, Will::bytes);
+                will_bytes.saturating_sub(before)
+            }
+        };
+        more_bytes == 0 || self.sessions.totals().bytes + more_bytes <= self.limits.session_bytes
+    }
+
     fn begin(&mut self, owner: &str, client_id: &str) -> Slot {
         let id = self.new_session_id();
         self.sessions.insert(Session::new(id, owner, client_id))
@@ -92,17 +108,18 @@ impl Broker {
         slot: Slot,
         conn: ConnId,
         connect: &Connect<'_>,
+        will: Option<Box<Will>>,
         out: &mut dyn Sink,
     ) -> Result<Position, Full> {
         let live = self.live(now, conn, connect);
         let expiry_s = connect.session_expiry_s().min(self.limits.session_expiry_s);
-        let session = self.sessions.get_mut(slot);
-        let will = connect.will.as_ref().map(|will| Box::new(owned_will(will)));
-        let before = (
-            std::mem::replace(&mut session.expiry_s, expiry_s),
-            std::mem::replace(&mut session.will, will),
-        );
-        session.live = Some(Box::new(live));
+        let before = self.sessions.change(slot, |session| {
+            session.live = Some(Box::new(live));
+            (
+                std::mem::replace(&mut session.expiry_s, expiry_s),
+                std::mem::replace(&mut session.will, will),
+            )
+        });
         let Ok(after) = self.log_session(now, slot, out) else {
             self.give_up(now, slot, before, out);
             return Err(Full);
@@ -114,10 +131,12 @@ impl Broker {
 
     /// The log could not take the session: a new one is gone, an old one stays as it was.
     fn give_up(&mut self, now: Now, slot: Slot, before: (u32, Option<Box<Will>>), out: &mut dyn Sink) {
-        let session = self.sessions.get_mut(slot);
-        session.live = None;
-        (session.expiry_s, session.will) = before;
-        if !session.is_persistent() {
+        let is_persistent = self.sessions.change(slot, |session| {
+            session.live = None;
+            (session.expiry_s, session.will) = before;
+            session.is_persistent()
+        });
+        if !is_persistent {
             self.end(now, slot, out);
         }
     }

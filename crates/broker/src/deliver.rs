@@ -200,12 +200,16 @@ impl Broker {
 
     /// Sends or drops the first message that waits; false if it has to go on waiting.
     fn send_next(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> bool {
-        let session = self.sessions.get_mut(slot);
-        let Some(live) = session.live.as_ref().filter(|live| out.has_room(live.conn)) else {
+        let session = self.sessions.get(slot);
+        let live = session.live.as_ref().filter(|live| out.has_room(live.conn));
+        let Some(window) = live.map(|live| live.window) else {
             return false;
         };
-        session.outgoing.unfold(1, &mut self.held);
-        let Some(next) = session.outgoing.sendable(live.window) else {
+        if session.outgoing.folded_len() > 0 {
+            let held = &mut self.held;
+            self.sessions.change(slot, |session| session.outgoing.unfold(1, held));
+        }
+        let Some(next) = self.sessions.get(slot).outgoing.sendable(window) else {
             return false;
         };
         let Some(message) = next.held.map(|id| self.held.get(id)) else {
@@ -270,7 +274,7 @@ impl Broker {
         let Broker {
             sessions, held, limits, ..
         } = self;
-        sessions.get_mut(slot).outgoing.unfold(LOAD_AHEAD, held);
+        sessions.change(slot, |session| session.outgoing.unfold(LOAD_AHEAD, held));
         for (turn, delivery) in sessions.get(slot).outgoing.upcoming(LOAD_AHEAD).enumerate() {
             let Some(id) = delivery.held.filter(|id| held.get(*id).body.is_none()) else {
                 continue;

@@ -49,13 +49,12 @@ impl Broker {
     }
 
     fn bury_received(&mut self, slot: Slot, out: &mut dyn Sink) {
-        let session = self.sessions.get_mut(slot);
-        let Incoming { ids } = std::mem::take(&mut session.incoming);
+        let id = self.sessions.get(slot).id;
+        let Incoming { ids } = self
+            .sessions
+            .change(slot, |session| std::mem::take(&mut session.incoming));
         for (packet_id, record) in ids {
-            let gone = Record::ReceivedGone {
-                session: session.id,
-                packet_id,
-            };
+            let gone = Record::ReceivedGone { session: id, packet_id };
             let _ = bury(&gone, record, out);
         }
     }

@@ -21,7 +21,7 @@ impl Broker {
             None => {}
         }
         if disconnect.reason == ReasonCode::Success {
-            session.will = None;
+            self.sessions.change(slot, |session| session.will = None);
         }
         self.detach(now, slot, out);
     }
@@ -77,19 +77,26 @@ impl Broker {
 
     /// The will of a session without connection, once its delay is over (MQTT-3.1.3-9). Whether it was.
     pub(crate) fn fire_due_will(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> bool {
-        let session = self.sessions.get_mut(slot);
+        let session = self.sessions.get(slot);
         let is_due = session.will_at_ms().is_some_and(|at| at <= now.monotonic_ms);
         if is_due {
-            fire_will(session, out);
+            self.fire_will(slot, out);
         }
         is_due
+    }
+
+    fn fire_will(&mut self, slot: Slot, out: &mut dyn Sink) {
+        if let Some(will) = self.sessions.change(slot, |session| session.will.take()) {
+            let session = self.sessions.get(slot);
+            out.will(&session.owner, &session.client_id, will.message);
+        }
     }
 
     /// Ends a session without connection: its will, if still owed (MQTT-3.1.2-8), and all that is its. Where members of
     /// its groups are to get what only the log has, it departs first. Once the log is durable up to the position that is
     /// returned, no crash brings it back.
     pub(crate) fn end(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> Position {
-        fire_will(self.sessions.get_mut(slot), out);
+        self.fire_will(slot, out);
         self.pass_on(now, slot, true, out);
         let departed = if self.leaves_unread(slot, out) {
             self.depart(now, slot, out)
@@ -136,12 +143,6 @@ impl Broker {
             .filter(|record| *record != Position(0))
             .for_each(|record| out.release(record));
         tombstone.unwrap_or(Position(0))
-    }
-}
-
-fn fire_will(session: &mut Session, out: &mut dyn Sink) {
-    if let Some(will) = session.will.take() {
-        out.will(&session.owner, &session.client_id, will.message);
     }
 }
 

@@ -9,6 +9,11 @@ use crate::Broker;
 pub struct Limits {
     /// Sessions, connected or not. A CONNECT that needs one more is refused with Quota exceeded.
     pub sessions: usize,
+    /// Bytes of memory that all sessions may take: each counts as 1,024 bytes and its names and will, 320 bytes for each
+    /// message that waits in it or is in flight, beside the message itself, or 48 where only the log has that, and 32 for
+    /// each packet identifier of QoS 2 that its client has not released. A CONNECT that needs more is refused with Quota exceeded; a message that would
+    /// have to wait is dropped, what can leave at once does. What a log brings back is counted, and stays.
+    pub session_bytes: u64,
     /// Subscriptions of one session. One more is refused with Quota exceeded in the SUBACK.
     pub subscriptions_per_session: usize,
     /// Bytes of memory that the subscriptions of all sessions may take. One more is refused in the same way; those that
@@ -85,6 +90,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             sessions: 100_000,
+            session_bytes: u64::MAX,
             subscriptions_per_session: 10_000,
             subscription_bytes: u64::MAX,
             topic_levels: 128,

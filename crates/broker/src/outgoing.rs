@@ -237,6 +237,11 @@ impl Outgoing {
         self.waiting.len()
     }
 
+    /// Those that wait and of which only the log knows more.
+    pub(crate) fn folded_len(&self) -> usize {
+        self.waiting.folded_len()
+    }
+
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting.bytes()
     }

@@ -2,6 +2,7 @@
 
 use mqtt::{PublishProperties, QoS};
 
+use crate::cost::PLACE_BYTES;
 use crate::deliveries::{Delivered, Deliveries};
 use crate::fanout::{Fanout, Source};
 use crate::held::{Held, NEVER_MS};
@@ -198,6 +199,9 @@ impl Broker {
         let is_new = source == Source::Publisher;
         if is_new && self.held.bytes() + len as u64 > self.limits.kept_bytes {
             return Some(Dropped::TenantFull);
+        }
+        if is_new && self.sessions.totals().bytes + PLACE_BYTES > self.limits.session_bytes {
+            return Some(Dropped::SessionsFull);
         }
         let keep = passing.message.keep;
         let is_new_in_memory = is_new || keep == Keep::Always;

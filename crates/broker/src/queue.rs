@@ -79,6 +79,10 @@ impl Entry {
         }
     }
 
+    fn is_folded(&self) -> bool {
+        matches!(self.what, What::Logged(_))
+    }
+
     fn delivery(&self) -> Option<&Delivery> {
         match &self.what {
             What::Logged(_) => None,
@@ -92,12 +96,15 @@ impl Entry {
 pub(crate) struct Queue {
     entries: VecDeque<Entry>,
     bytes: u64,
+    /// How many of them are folded.
+    folded: usize,
 }
 
 impl Queue {
     /// What a restart left: `entries` by seq, of `bytes` together.
     pub(crate) fn restored(entries: Vec<Entry>, bytes: u64) -> Queue {
         Queue {
+            folded: entries.iter().filter(|entry| entry.is_folded()).count(),
             entries: entries.into(),
             bytes,
         }
@@ -105,6 +112,11 @@ impl Queue {
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Entries that only the log knows more of.
+    pub(crate) fn folded_len(&self) -> usize {
+        self.folded
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -119,6 +131,7 @@ impl Queue {
     /// Puts an entry of `len` bytes behind the others.
     pub(crate) fn push(&mut self, entry: Entry, len: u32) {
         self.bytes += u64::from(len);
+        self.folded += usize::from(entry.is_folded());
         self.entries.push_back(entry);
     }
 
@@ -149,6 +162,7 @@ impl Queue {
             if let What::Logged(logged) = entry.what {
                 let delivery = logged.unfold(entry.seq, entry.state(sent_seq), held);
                 entry.what = What::Delivery(Box::new(delivery));
+                self.folded -= 1;
             }
         }
     }
@@ -180,7 +194,7 @@ impl Queue {
 
     /// Takes everything out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Entry> {
-        self.bytes = 0;
+        (self.bytes, self.folded) = (0, 0);
         std::mem::take(&mut self.entries).into_iter()
     }
 
@@ -217,6 +231,7 @@ mod tests {
         let mut queue = Queue::restored((1..=4).map(logged).collect(), 40);
         assert!(queue.front().is_none());
         queue.unfold(2, 1, &mut held);
+        assert_eq!(queue.folded_len(), 2);
         let seen: Vec<_> = queue.deliveries(9).map(|one| (one.seq, one.state)).collect();
         assert_eq!(seen, [(1, State::Sent), (2, State::Waiting)]);
         let first = queue.pop(10).expect("it was unfolded");

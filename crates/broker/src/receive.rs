@@ -89,7 +89,9 @@ impl Broker {
             Ok(Position(0))
         };
         match record {
-            Ok(record) => session.incoming.insert(packet_id, record),
+            Ok(record) => self
+                .sessions
+                .change(slot, |session| session.incoming.insert(packet_id, record)),
             Err(Full) => self.refuse(now, slot, packet_id, out),
         }
         record.is_ok()
@@ -150,7 +152,7 @@ impl Broker {
             record,
             out,
         )?;
-        session.incoming.remove(packet_id);
+        self.sessions.change(slot, |session| session.incoming.remove(packet_id));
         Ok(after)
     }
 

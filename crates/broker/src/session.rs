@@ -3,6 +3,7 @@
 use mqtt::{SubscriptionOptions, Version};
 
 use crate::aliases::{IncomingAliases, OutgoingAliases};
+use crate::cost::session_bytes;
 use crate::ids::{GroupId, Slot};
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
@@ -111,6 +112,11 @@ pub(crate) struct Will {
 }
 
 impl Will {
+    /// Bytes of its message.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.message.body().len() as u64
+    }
+
     pub(crate) fn logged(&self) -> LoggedWill<'_> {
         let publish = self.message.publish();
         LoggedWill {
@@ -173,6 +179,7 @@ impl Session {
             queued_messages: self.outgoing.waiting_len(),
             queued_bytes: self.outgoing.waiting_bytes(),
             in_flight: self.outgoing.in_flight_len(),
+            bytes: session_bytes(self),
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Totals {
     pub(crate) queued_bytes: u64,
     /// Messages sent and not acknowledged.
     pub(crate) in_flight: usize,
+    /// Bytes of memory that it counts as, by [`session_bytes`](crate::cost::session_bytes).
+    pub(crate) bytes: u64,
 }
 
 impl Totals {
@@ -26,6 +28,7 @@ impl Totals {
         self.queued_messages = self.queued_messages - old.queued_messages + new.queued_messages;
         self.queued_bytes = self.queued_bytes - old.queued_bytes + new.queued_bytes;
         self.in_flight = self.in_flight - old.in_flight + new.in_flight;
+        self.bytes = self.bytes - old.bytes + new.bytes;
     }
 }
 
@@ -138,8 +141,10 @@ impl Sessions {
             return;
         }
         let name = format!("{DEPARTED}{}", session.id.0);
-        let owner = std::mem::take(&mut session.owner);
-        let client_id = std::mem::replace(&mut session.client_id, name.into());
+        let (owner, client_id) = self.change(slot, |session| {
+            let owner = std::mem::take(&mut session.owner);
+            (owner, std::mem::replace(&mut session.client_id, name.into()))
+        });
         self.remove_name(&owner, &client_id, slot);
         let hash = self.hasher.hash_one(("", &*self.get(slot).client_id));
         self.insert_name(hash, slot);

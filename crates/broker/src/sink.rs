@@ -83,13 +83,15 @@ pub enum Dropped {
     RetainedFull,
     /// All messages that wait or are retained are at the bound on their bytes.
     TenantFull,
+    /// All sessions are at the bound on what they take of memory, places in their queues included.
+    SessionsFull,
     /// It would have to wait in memory alone, and that is at its bound for all sessions or for this one.
     MemoryFull,
 }
 
 impl Dropped {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Dropped; 11] = [
+    pub const ALL: [Dropped; 12] = [
         Dropped::SlowReader,
         Dropped::Offline,
         Dropped::QueueFull,
@@ -100,6 +102,7 @@ impl Dropped {
         Dropped::SessionEnded,
         Dropped::RetainedFull,
         Dropped::TenantFull,
+        Dropped::SessionsFull,
         Dropped::MemoryFull,
     ];
 
@@ -116,6 +119,7 @@ impl Dropped {
             Dropped::SessionEnded => "session_ended",
             Dropped::RetainedFull => "retained_full",
             Dropped::TenantFull => "tenant_full",
+            Dropped::SessionsFull => "sessions_full",
             Dropped::MemoryFull => "memory_full",
         }
     }

@@ -43,6 +43,8 @@ pub struct SubscriptionView<'a> {
 pub struct Statistics {
     /// Sessions, connected or not.
     pub sessions: usize,
+    /// Bytes of memory that they count as, but for subscriptions and the messages themselves.
+    pub session_bytes: u64,
     /// Those with a connection.
     pub connected: usize,
     /// Subscriptions, those of shared groups included.
@@ -107,9 +109,11 @@ impl Broker {
             queued_messages,
             queued_bytes,
             in_flight,
+            bytes,
         } = self.sessions.totals();
         Statistics {
             sessions: self.sessions.len(),
+            session_bytes: bytes,
             connected: self.sessions.connected(),
             subscriptions,
             subscription_bytes: self.subscription_bytes,

@@ -206,3 +206,46 @@ fn subscriptions_take_no_more_memory_than_they_are_counted_as() {
     check("long and shared", &|n| format!("$share/g/{n}{long}"));
     check("long group", &|n| format!("$share/{long}/{n}"));
 }
+
+#[test]
+fn sessions_and_what_waits_in_them_take_no_more_memory_than_they_are_counted_as() {
+    let (mut broker, mut out) = world();
+    out.is_blocked = true;
+    // One more than a power of two, so that all that doubles has just done so.
+    let names: Vec<String> = (0..1025).map(|n| format!("session-{n}")).collect();
+    let counted = |broker: &Broker| broker.statistics().session_bytes + broker.statistics().kept_bytes;
+    let check = |what: &str, broker: &mut Broker, grow: &mut dyn FnMut(&mut Broker)| {
+        let (before, counted_before) = (LIVE_BYTES.with(Cell::get), counted(broker));
+        grow(broker);
+        let taken = u64::try_from(LIVE_BYTES.with(Cell::get) - before).expect("it grows");
+        let counted = counted(broker) - counted_before;
+        println!("{what}: {taken} bytes, counted as {counted}");
+        assert!(taken <= counted, "{what}: {taken} bytes are counted as {counted}");
+        assert!(counted < 4 * taken, "{what}: {taken} bytes are counted as {counted}");
+    };
+    check("sessions", &mut broker, &mut |broker| {
+        for (conn, name) in (10..).zip(&names) {
+            broker.connect(
+                NOW,
+                ConnId(conn),
+                &Connect::new(Version::V5, name),
+                "plant",
+                None,
+                &mut out,
+            );
+        }
+    });
+    check("short messages", &mut broker, &mut |broker| {
+        for _ in 0..1025 {
+            let publish = Publish::new(TOPIC, QoS::AtLeastOnce, None, b"x");
+            let message = Message {
+                publish: &publish,
+                from: None,
+                addressees: &[],
+                keep: Keep::Always,
+            };
+            broker.publish(NOW, &message, &mut out);
+        }
+    });
+    assert_eq!(broker.statistics().queued_messages, 1025);
+}

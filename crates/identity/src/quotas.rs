@@ -12,6 +12,11 @@ pub struct Quotas {
     pub connections: Option<u64>,
     /// Sessions, connected or not. A CONNECT that needs one more is refused in the same way.
     pub sessions: Option<u64>,
+    /// Bytes of memory that all its sessions may take: each counts as 1,024 bytes and its names and will, 320 bytes for
+    /// each message that waits in it or is in flight, beside the message itself, or 48 where only the log has that, and 32
+    /// for each packet identifier of QoS 2 that its client has not released. A CONNECT that needs more is refused in the same way; a message that would have
+    /// to wait is dropped, and counted; those that a log brings back are not.
+    pub session_bytes: Option<u64>,
     /// Bytes of memory that the subscriptions of all its sessions may take: each counts as four times its filter, and
     /// 192 bytes for itself and for each level of it. One more is refused in its SUBACK with 0x97, quota exceeded (3.x:
     /// 0x80), and counted; those that a log brings back are not.
@@ -30,7 +35,8 @@ pub struct Quotas {
     pub devices: Option<u64>,
 }
 
-/// Room for the 10,000 devices of a small board with some to spare, and some twenty subscriptions for each; storage so
+/// Room for the 10,000 devices of a small board with some to spare, some twenty subscriptions for each, and more than a
+/// million messages that wait; storage so
 /// that one tenant cannot fill its disk, and fewer connections than a hub with its defaults takes of all tenants. Rates
 /// are not limited.
 impl Default for Quotas {
@@ -38,6 +44,7 @@ impl Default for Quotas {
         Quotas {
             connections: Some(12_000),
             sessions: Some(40_000),
+            session_bytes: Some(256_000_000),
             subscription_bytes: Some(256_000_000),
             stored_bytes: Some(2_000_000_000),
             messages_per_s: None,

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 
 use broker::{Dropped, Keep, Limits, QueuePolicy};
-use mqtt::{Connect, Publish, PublishProperties, ReasonCode, Version};
+use mqtt::{Connect, Publish, PublishProperties, ReasonCode, Version, Will};
 
 use crate::world::{World, clean, id, lasting, message, retained};
 
@@ -234,6 +234,83 @@ fn what_all_sessions_and_topics_keep_has_one_bound() {
     assert_eq!(world.broker.statistics().kept_bytes, 0);
     world.publish(1, &retained("r", "r", 0));
     assert_eq!(world.broker.statistics().retained_messages, 1);
+}
+
+/// What one session counts as, without a will.
+fn session_bytes(client_id: &str) -> u64 {
+    let mut world = World::with(Limits::default());
+    world.connect(1, &lasting(client_id));
+    world.broker.statistics().session_bytes
+}
+
+#[test]
+fn all_sessions_together_have_one_bound_on_their_bytes_however_short_the_messages() {
+    let (publisher, subscriber) = (session_bytes("publisher"), session_bytes("subscriber"));
+    let limits = Limits {
+        session_bytes: publisher + subscriber + 3 * 320,
+        ..Limits::default()
+    };
+    let mut world = pair(limits, &lasting("subscriber"));
+    world.cut(2);
+    for payload in ["1", "2", "3", "4", "5"] {
+        world.publish(1, &message("a", payload, 1));
+    }
+    assert_eq!(world.drops(), [Dropped::SessionsFull; 2]);
+    world.connect(3, &lasting("subscriber"));
+    assert_eq!(
+        world.got(3).len(),
+        1 + 3,
+        "who is known comes in, and has what was kept"
+    );
+    // It is in flight: there is room for none that waits, but one can leave at once.
+    world.publish(1, &message("a", "6", 1));
+    assert_eq!(world.drops(), []);
+    assert_eq!(world.got(3).len(), 1);
+    for id in 1..=4 {
+        world.puback(3, id);
+    }
+    assert_eq!(world.broker.statistics().session_bytes, publisher + subscriber);
+}
+
+#[test]
+fn a_session_or_a_will_beyond_the_bytes_of_all_is_refused_and_frees_them_as_it_ends() {
+    let limits = Limits {
+        session_bytes: session_bytes("one") + session_bytes("two"),
+        ..Limits::default()
+    };
+    let mut world = World::with(limits);
+    world.connect(1, &lasting("one"));
+    let with_will = Connect {
+        will: Some(Will::new("w", b"will")),
+        ..lasting("two")
+    };
+    for (conn, connect) in [(2, &with_will), (3, &lasting(&"x".repeat(100)))] {
+        world.connect(conn, connect);
+        assert_eq!(world.got(conn), ["CONNACK QuotaExceeded"]);
+    }
+    world.connect(4, &lasting("two"));
+    world.connect(5, &clean("three"));
+    assert_eq!(world.got(5), ["CONNACK QuotaExceeded"]);
+    world.connect(6, &clean("two"));
+    world.cut(6);
+    world.connect(7, &clean("six"));
+    world.cut(7);
+    assert_eq!(world.broker.statistics().session_bytes, session_bytes("one"));
+}
+
+#[test]
+fn identifiers_of_qos_2_count_until_they_are_released() {
+    let mut world = World::with(Limits::default());
+    world.connect(1, &clean("publisher"));
+    let before = world.broker.statistics().session_bytes;
+    let publish = Publish {
+        packet_id: Some(id(7)),
+        ..message("a", "x", 2)
+    };
+    world.publish(1, &publish);
+    assert_eq!(world.broker.statistics().session_bytes, before + 32);
+    world.pubrel(1, 7);
+    assert_eq!(world.broker.statistics().session_bytes, before);
 }
 
 #[test]

@@ -27,6 +27,7 @@ impl Run {
             Dropped::Damaged,
             Dropped::RetainedFull,
             Dropped::TenantFull,
+            Dropped::SessionsFull,
         ];
         assert!(self.out.drops.iter().all(|why| !never.contains(why)));
         assert!(self.reference.is_narrow || !self.out.drops.contains(&Dropped::QueueFull));

@@ -123,6 +123,7 @@ impl Tenant {
         self.stored_bytes_max = tighter(limits.kept_bytes, quotas.stored_bytes);
         self.broker.set_limits(broker::Limits {
             sessions: limits.sessions.min(sessions.unwrap_or(usize::MAX)),
+            session_bytes: tighter(limits.session_bytes, quotas.session_bytes),
             subscription_bytes: tighter(limits.subscription_bytes, quotas.subscription_bytes),
             kept_bytes: self.stored_bytes_max.saturating_sub(self.twin_bytes),
             ..limits.clone()

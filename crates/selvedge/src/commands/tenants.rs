@@ -61,6 +61,9 @@ pub(crate) struct Flags {
     /// Sessions, connected or not; one more is refused [default: 40000]
     #[arg(long, value_name = "N")]
     sessions: Option<Quota>,
+    /// Bytes of memory for sessions and the places in their queues, such as 64MiB; more are refused [default: 256000000]
+    #[arg(long, value_name = "BYTES")]
+    session_bytes: Option<Quota>,
     /// Bytes of memory for subscriptions, such as 64MiB; one more is refused [default: 256000000]
     #[arg(long, value_name = "BYTES")]
     subscription_bytes: Option<Quota>,
@@ -84,6 +87,7 @@ impl Flags {
         let given = [
             ("connections", self.connections),
             ("sessions", self.sessions),
+            ("session_bytes", self.session_bytes),
             ("subscription_bytes", self.subscription_bytes),
             ("stored_bytes", self.bytes),
             ("messages_per_s", self.messages_per_s),
@@ -164,6 +168,7 @@ fn list(edge: &Where, output: Output) -> anyhow::Result<()> {
             "DEVICES AND APPS",
             "CONNECTIONS",
             "SESSIONS",
+            "SESSION BYTES",
             "SUBSCRIPTION BYTES",
             "STORED BYTES",
             "MESSAGES/S",
@@ -174,10 +179,11 @@ fn list(edge: &Where, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(tenant: &TenantInfo) -> [String; 8] {
+fn row(tenant: &TenantInfo) -> [String; 9] {
     let Quotas {
         connections,
         sessions,
+        session_bytes,
         subscription_bytes,
         stored_bytes,
         messages_per_s,
@@ -190,6 +196,7 @@ fn row(tenant: &TenantInfo) -> [String; 8] {
         used_of(Some(tenant.devices), devices),
         used_of(uses.map(|uses| uses.connections), connections),
         used_of(uses.map(|uses| uses.sessions), sessions),
+        used_of(uses.map(|uses| uses.session_bytes), session_bytes),
         used_of(uses.map(|uses| uses.subscription_bytes), subscription_bytes),
         used_of(uses.map(|uses| uses.stored_bytes), stored_bytes),
         Quota(messages_per_s).to_string(),
@@ -213,6 +220,7 @@ fn text(tenant: &TenantInfo) -> String {
         devices,
         connections,
         sessions,
+        session_bytes,
         subscriptions,
         stored,
         messages,
@@ -220,7 +228,7 @@ fn text(tenant: &TenantInfo) -> String {
     ] = row(tenant);
     format!(
         "tenant {name}\n  devices and apps    {devices}\n  connections         {connections}\n  \
-         sessions            {sessions}\n  subscription bytes  {subscriptions}\n  stored bytes        {stored}\n  \
+         sessions            {sessions}\n  session bytes       {session_bytes}\n  subscription bytes  {subscriptions}\n  stored bytes        {stored}\n  \
          messages/s          {messages}\n  bytes/s             {bytes}\n"
     )
 }
@@ -253,6 +261,7 @@ mod tests {
                 "3 of 20000",
                 "2 of 10",
                 "0 of 40000",
+                "0 of 256000000",
                 "0 of 256000000",
                 "0 of 2000000000",
                 "100",
