@@ -1,6 +1,8 @@
 """What one turn of the broker's loop leaves to the next: answers without an event of their own, output without room."""
 
 import contextlib
+import socket
+import threading
 import time
 
 import pytest
@@ -67,6 +69,36 @@ def answers(connection: Connection, count: int) -> int:
         assert got and got == b"\xd0\x00" * (len(got) // 2) + b"\xd0" * (len(got) % 2) or got[:1] == b"\x00"
         waiting -= len(got)
     return count
+
+
+def test_all_that_a_client_sent_before_it_hung_up_is_served(start, dial):
+    """The end of its stream is heard together with the last bytes, or long before they are read, and is heard but once."""
+    own = start()
+    reader = dial(to=own).open("reader")
+    reader.subscribe([("a", 1)])
+    for number, size_bytes in enumerate([1, 10, 65_536, 3_000_000]):
+        payloads = [b"%07d" % at + b"x" * min(size_bytes, 8192) for at in range(max(size_bytes // 8192, 3))]
+        writer = dial(to=own).open(f"writer-{number}")
+        packets = [wire.publish("a", payload, qos=1, packet_id=at + 1) for at, payload in enumerate(payloads)]
+        sending = threading.Thread(target=send_and_hang_up, args=(writer, packets))
+        sending.start()
+        assert [take(reader) for _ in payloads] == payloads
+        sending.join()
+        while writer.stream.recv(1 << 20):
+            pass  # Acknowledgements, until the server has closed too.
+
+
+def send_and_hang_up(writer: Connection, packets: list[bytes]) -> None:
+    """Ends its half of the stream right behind the last byte."""
+    writer.send(*packets)
+    writer.stream.shutdown(socket.SHUT_WR)
+
+
+def take(reader: Connection) -> bytes:
+    """The payload of the next message, which is acknowledged."""
+    message = reader.expect(Kind.PUBLISH)
+    reader.answer(Kind.PUBACK, message.packet_id)
+    return message.payload
 
 
 def test_a_client_that_talks_while_it_is_taken_over_hears_why_it_ends(start, dial):

@@ -19,6 +19,9 @@ pub(crate) const ROOM_BYTES: usize = 256 * 1024;
 /// Bytes of acknowledgements that wait for the disk beyond which a connection is not read.
 const HELD_MAX_BYTES: usize = 64 * 1024;
 
+/// What epoll is asked to report, once each time, while the connection is read.
+pub(crate) const READS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+
 /// Who is at the other end.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
@@ -65,6 +68,10 @@ pub(crate) struct Connection {
     pub(crate) is_paused: bool,
     /// Its peer has ended it while it was paused: it ends once all that came before is served.
     pub(crate) has_ended: bool,
+    /// Its peer sends no more, besides what is still to be read.
+    pub(crate) has_hung_up: bool,
+    /// Listed to be read again in the next turn.
+    pub(crate) is_unread: bool,
     /// What epoll reports of the socket.
     pub(crate) interest: EventFlags,
     /// Was without room since it last drained, so that the broker must hear when it has some.
@@ -103,7 +110,9 @@ impl Connection {
             is_listed: false,
             is_paused: false,
             has_ended: false,
-            interest: EventFlags::IN,
+            interest: READS | EventFlags::ET,
+            has_hung_up: false,
+            is_unread: false,
             was_full: Cell::new(true),
         }
     }
@@ -125,6 +134,11 @@ impl Connection {
     /// Whether it has room now and had none, said once.
     pub(crate) fn has_drained(&self) -> bool {
         self.phase == Phase::Open && !self.link.is_blocked() && self.was_full.take()
+    }
+
+    /// Whether epoll tells when there is something to read.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.interest.contains(READS)
     }
 
     /// Whether what the client sends is still of interest.

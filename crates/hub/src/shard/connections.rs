@@ -7,7 +7,7 @@ use broker::{ConnId, Position};
 use mqtt::{Packet, Publish, ReasonCode};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use super::connection::{Connection, Phase, Pool, ROOM_BYTES};
+use super::connection::{Connection, Phase, Pool, READS, ROOM_BYTES};
 
 /// Epoll's word for the shard's own wake-ups; no [`ConnId`] has this value.
 pub(crate) const INBOX: u64 = u64::MAX;
@@ -88,7 +88,7 @@ impl Connections {
             &self.epoll,
             connection.link.socket(),
             EventData::new_u64(id.0),
-            EventFlags::IN,
+            connection.interest,
         );
         if let Err(error) = watched {
             self.free.push(index);
@@ -273,11 +273,13 @@ fn watch(epoll: &OwnedFd, connection: &mut Connection, id: ConnId) {
         && !connection.is_held_back()
         && !connection.is_paused
         && connection.link.unsent_bytes() < UNSENT_MAX_BYTES;
+    let is_blocked = connection.link.is_blocked();
     let mut flags = EventFlags::empty();
-    flags.set(EventFlags::IN, reads);
-    flags.set(EventFlags::OUT, connection.link.is_blocked());
-    // That its peer is gone is said all the same, but once.
-    flags.set(EventFlags::ET, connection.is_paused);
+    flags.set(READS, reads);
+    flags.set(EventFlags::OUT, is_blocked);
+    // Said once is cheaper, where each read says what it left; a write may leave some though the socket has room. That
+    // the peer of a paused connection is gone is said whatever is asked for.
+    flags.set(EventFlags::ET, !is_blocked && (reads || connection.is_paused));
     if connection.interest == flags {
         return;
     }

@@ -14,6 +14,8 @@ use super::websocket::{self, Answer, WebSocket};
 pub(crate) enum Arrived {
     /// Bytes were appended, perhaps none (a false alarm, or TLS and WebSocket talking among themselves).
     Bytes,
+    /// As [`Arrived::Bytes`], and the socket may have more.
+    BytesOfMore,
     /// The peer is gone, or broke the framing below MQTT.
     End,
 }
@@ -146,7 +148,7 @@ impl Link {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
             // Best effort: the connection ends either way.
-            let _ = tls.write_tls(&mut Wire(self.socket.as_fd()));
+            let _ = tls.write_tls(&mut Wire::of(self.socket.as_fd()));
         }
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
     }
@@ -155,13 +157,16 @@ impl Link {
 fn receive(socket: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Arrived {
     match rustix::net::recv(socket, rustix::buffer::spare_capacity(buffer), RecvFlags::empty()) {
         Ok((_, 0)) => Arrived::End,
-        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Arrived::Bytes,
+        Ok(_) if buffer.len() == buffer.capacity() => Arrived::BytesOfMore,
+        Ok(_) | Err(Errno::AGAIN) => Arrived::Bytes,
+        Err(Errno::INTR) => Arrived::BytesOfMore,
         Err(_) => Arrived::End,
     }
 }
 
 fn receive_tls(socket: BorrowedFd<'_>, tls: &mut rustls::ServerConnection, buffer: &mut Vec<u8>) -> Arrived {
-    match tls.read_tls(&mut Wire(socket)) {
+    let mut wire = Wire::of(socket);
+    match tls.read_tls(&mut wire) {
         Ok(0) => return Arrived::End,
         Ok(_) => {}
         Err(error) if is_not_now(&error) => return Arrived::Bytes,
@@ -169,10 +174,13 @@ fn receive_tls(socket: BorrowedFd<'_>, tls: &mut rustls::ServerConnection, buffe
     }
     if tls.process_new_packets().is_err() {
         // The alert that says why is sent as far as the socket takes it.
-        let _ = tls.write_tls(&mut Wire(socket));
+        let _ = tls.write_tls(&mut wire);
         return Arrived::End;
     }
-    drain_plain_text(tls, buffer)
+    match drain_plain_text(tls, buffer) {
+        Arrived::Bytes if wire.may_have_more => Arrived::BytesOfMore,
+        arrived => arrived,
+    }
 }
 
 fn drain_plain_text(tls: &mut rustls::ServerConnection, buffer: &mut Vec<u8>) -> Arrived {
@@ -223,7 +231,7 @@ fn send_tls(
 /// Whether the socket took all that was encrypted.
 fn flush_tls(socket: BorrowedFd<'_>, tls: &mut rustls::ServerConnection) -> io::Result<bool> {
     while tls.wants_write() {
-        match tls.write_tls(&mut Wire(socket)) {
+        match tls.write_tls(&mut Wire::of(socket)) {
             Ok(_) => {}
             Err(error) if is_not_now(&error) => return Ok(false),
             Err(error) => return Err(error),
@@ -237,21 +245,37 @@ fn is_not_now(error: &io::Error) -> bool {
 }
 
 /// A borrowed socket as rustls wants to see it.
-struct Wire<'a>(BorrowedFd<'a>);
+struct Wire<'a> {
+    socket: BorrowedFd<'a>,
+    /// The last read got as much as it had room for.
+    may_have_more: bool,
+}
+
+impl<'a> Wire<'a> {
+    fn of(socket: BorrowedFd<'a>) -> Self {
+        Self {
+            socket,
+            may_have_more: false,
+        }
+    }
+}
 
 impl io::Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(self.0, buffer, RecvFlags::empty())?.1)
+        let room = buffer.len();
+        let (_, len) = rustix::net::recv(self.socket, buffer, RecvFlags::empty())?;
+        self.may_have_more = len == room;
+        Ok(len)
     }
 }
 
 impl io::Write for Wire<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::net::send(self.0, bytes, SendFlags::NOSIGNAL)?)
+        Ok(rustix::net::send(self.socket, bytes, SendFlags::NOSIGNAL)?)
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::writev(self.0, parts)?)
+        Ok(rustix::io::writev(self.socket, parts)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

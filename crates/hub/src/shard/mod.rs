@@ -36,7 +36,7 @@ use self::inbox::Orders;
 use self::journal::Journal;
 use self::tenant::Tenant;
 use self::turn::{LINGER_MS, Turn};
-use self::wait::Waiter;
+use self::wait::{Timer, Until, Waiter};
 use crate::call_log::CallLog;
 use crate::config::Limits;
 use crate::counters::Counters;
@@ -105,6 +105,7 @@ pub(crate) struct Settings {
 
 pub(crate) struct Shard {
     settings: Settings,
+    timer: Timer,
     connections: Connections,
     tenants: Vec<Tenant>,
     tenant_numbers: HashMap<Arc<str>, u32>,
@@ -114,6 +115,8 @@ pub(crate) struct Shard {
     clock: Clock,
     /// Bytes of the socket that is being read; the same for all connections.
     buffer: Vec<u8>,
+    /// Sockets that may have more to read.
+    unread: Vec<ConnId>,
     wills: Vec<OwnedMessage>,
     log_events: Vec<store::Event>,
     log_has_stopped: bool,
@@ -148,9 +151,11 @@ impl Shard {
     }
 
     fn turn(&mut self, waiter: &mut Waiter) {
-        let ready = waiter.wait(self.connections.epoll(), self.timeout_ms());
+        let until = self.until();
+        let ready = waiter.wait(self.connections.epoll(), &mut self.timer, until);
         let now = self.clock.now();
         self.turn_began_ms = now.monotonic_ms;
+        self.read_on(now);
         for index in 0..ready {
             match waiter.event(index) {
                 (INBOX, _) => self.take_orders(now),
@@ -173,9 +178,8 @@ impl Shard {
 
     /// A socket is ready: reads it; what can be written is written at the end of the turn.
     fn serve(&mut self, now: Now, conn: ConnId, flags: EventFlags) {
-        let has_ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-        if has_ended || flags.contains(EventFlags::IN) {
-            self.read(now, conn, has_ended);
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            self.hear_peer(now, conn, flags);
         }
         if flags.contains(EventFlags::OUT) {
             self.connections.list(conn);
@@ -281,9 +285,9 @@ impl Shard {
         }
     }
 
-    fn timeout_ms(&self) -> Option<u64> {
-        if self.connections.has_listed() {
-            return Some(0);
+    fn until(&self) -> Until {
+        if self.connections.has_listed() || !self.unread.is_empty() {
+            return Until::Now;
         }
         let due = [
             Some(self.next_due_ms),
@@ -291,8 +295,10 @@ impl Shard {
             self.call_log.due_ms(),
             self.stops_at_ms,
         ];
-        let due_ms = due.into_iter().flatten().min().filter(|due_ms| *due_ms < u64::MAX)?;
-        Some(due_ms.saturating_sub(self.turn_began_ms))
+        Until::Due {
+            due_ms: due.into_iter().flatten().min().unwrap_or(u64::MAX),
+            now_ms: self.turn_began_ms,
+        }
     }
 
     /// Writes what the turn has for each connection. Connections that have room again may get more from the broker,
@@ -300,6 +306,9 @@ impl Shard {
     fn flush(&mut self, now: Now) {
         let (mut gone, mut drained) = (Vec::new(), Vec::new());
         for _ in 0..2 {
+            if !self.connections.has_listed() {
+                break;
+            }
             self.connections.flush(&mut gone, &mut drained);
             for (conn, phase) in gone.drain(..) {
                 self.lose(now, conn, phase);

@@ -2,6 +2,7 @@
 
 use broker::{ConnId, Now};
 use mqtt::{Packet, ReasonCode};
+use rustix::event::epoll::EventFlags;
 
 use super::Shard;
 use super::connection::Phase;
@@ -16,15 +17,25 @@ const READ_BYTES: usize = 64 * 1024;
 const READ_PACED_BYTES: usize = 4 * 1024;
 
 impl Shard {
-    /// Reads a ready socket once and serves the packets that are complete with it.
-    pub(super) fn read(&mut self, now: Now, conn: ConnId, has_ended: bool) {
+    /// Something came, or the peer hung up.
+    pub(super) fn hear_peer(&mut self, now: Now, conn: ConnId, flags: EventFlags) {
+        let is_gone = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        if let Some(connection) = self.connections.get_mut(conn) {
+            connection.has_hung_up |= is_gone || flags.contains(EventFlags::RDHUP);
+        }
+        self.read(now, conn, is_gone);
+    }
+
+    /// Reads a socket once and serves the packets that are complete with it. Epoll says but once that there is something
+    /// to read: what may be left, the end of the stream too, is read in the next turn.
+    fn read(&mut self, now: Now, conn: ConnId, is_gone: bool) {
         let Some(connection) = self.connections.get_mut(conn) else {
             return;
         };
         if !connection.is_read() {
             // What still has to go out to it goes out, unless nobody is there any more.
             let phase = connection.phase;
-            if has_ended {
+            if is_gone {
                 self.lose(now, conn, phase);
             }
             return;
@@ -32,18 +43,36 @@ impl Shard {
         if connection.is_paused {
             return;
         }
-        if !self.tenants[connection.tenant as usize].paused.is_empty() {
-            let mut buffer = Vec::new();
-            let arrived = connection.link.read(&mut buffer, READ_PACED_BYTES);
-            self.take(now, conn, &buffer);
-            return self.follow_link(now, conn, arrived);
+        let is_paced = !self.tenants[connection.tenant as usize].paused.is_empty();
+        let (mut buffer, room) = match is_paced {
+            true => (Vec::new(), READ_PACED_BYTES),
+            false => (std::mem::take(&mut self.buffer), READ_BYTES),
+        };
+        let arrived = connection.link.read(&mut buffer, room);
+        let has_more = arrived == Arrived::BytesOfMore || connection.has_hung_up;
+        if has_more && !std::mem::replace(&mut connection.is_unread, true) {
+            self.unread.push(conn);
         }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let arrived = connection.link.read(&mut buffer, READ_BYTES);
         self.take(now, conn, &buffer);
         self.follow_link(now, conn, arrived);
-        buffer.clear();
-        self.buffer = buffer;
+        if !is_paced {
+            buffer.clear();
+            self.buffer = buffer;
+        }
+    }
+
+    /// Reads on where the turn before left something. A connection that is not read now has epoll look at it anew when
+    /// it is again.
+    pub(super) fn read_on(&mut self, now: Now) {
+        for conn in std::mem::take(&mut self.unread) {
+            let Some(connection) = self.connections.get_mut(conn) else {
+                continue;
+            };
+            connection.is_unread = false;
+            if connection.is_watched() {
+                self.read(now, conn, false);
+            }
+        }
     }
 
     /// Serves the packets that are complete with `bytes`, and keeps the beginning of one that is not.
@@ -84,14 +113,14 @@ impl Shard {
                 let phase = connection.phase;
                 self.lose(now, conn, phase);
             }
-            Arrived::Bytes if connection.link.is_closing() && connection.is_read() => {
+            Arrived::Bytes | Arrived::BytesOfMore if connection.link.is_closing() && connection.is_read() => {
                 let tenant = connection.tenant;
                 self.with_tenant(now, tenant, |tenant, turn| tenant.broker.closed(turn.now, conn, turn));
                 self.connections
                     .end(conn, ReasonCode::Success, now.monotonic_ms + LINGER_MS);
             }
-            Arrived::Bytes if connection.link.is_blocked() => self.connections.list(conn),
-            Arrived::Bytes => {}
+            Arrived::Bytes | Arrived::BytesOfMore if connection.link.is_blocked() => self.connections.list(conn),
+            Arrived::Bytes | Arrived::BytesOfMore => {}
         }
     }
 

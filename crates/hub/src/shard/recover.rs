@@ -14,6 +14,7 @@ use super::connections::Connections;
 use super::inbox::Orders;
 use super::journal::{Entry, Journal};
 use super::tenant::StoredTwin;
+use super::wait::Timer;
 use super::{Order, Settings, Shard, watch_wakers};
 use crate::StartError;
 use crate::call_log::CallLog;
@@ -52,6 +53,7 @@ impl Shard {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
         watch_wakers(&epoll, &orders, &journal).map_err(std::io::Error::from)?;
         let mut shard = Self {
+            timer: Timer::new(&epoll).map_err(std::io::Error::from)?,
             settings,
             connections: Connections::new(epoll),
             tenants: Vec::new(),
@@ -61,6 +63,7 @@ impl Shard {
             counters: Counters::default(),
             clock,
             buffer: Vec::new(),
+            unread: Vec::new(),
             wills: Vec::new(),
             log_events: Vec::new(),
             log_has_stopped: false,
