@@ -106,9 +106,9 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
                 devices: vec![10_000],
                 ..one
             }],
-            runs: 5,
-            blocks: 3,
-            duration_us: 3 * S,
+            runs: 8,
+            blocks: 2,
+            duration_us: 2 * S,
             ..usual
         },
         Preset::Knee => Defaults {
