@@ -341,6 +341,7 @@ def test_a_certificate_is_exchanged_without_a_moment_when_none_is_valid(start, c
     said = own.run("device", "credential", "revoke", "pump-7", as_shown).stdout
     assert serials[0] in said and "what else it has stays valid" in said
     before.end()
+    after.publish("devices/pump-7/telemetry", b"goes on", 1)
     for _ in range(2):
         client("after", port=own.tls_port, tls=context(trusted, *new)).publish("devices/pump-7/telemetry", b"1", 1)
         reason_of(lambda: client(port=own.tls_port, tls=context(trusted, *old)))
@@ -376,9 +377,12 @@ def test_credentials_of_every_sort_are_revoked_one_by_one(own, client):
     own.run("device", "credential", "add", "pump-7", "--trusted-certificate")
     assert [sort for sort, _ in credentials_of(own, "pump-7")] == ["password", "token", "trusted-certificate"]
     inside = client(to=own, **token)
-    client(to=own, **account.login())
+    beside = client(to=own, **account.login())
+    beside.subscribe("devices/pump-7/echo", 1)
     own.run("device", "credential", "revoke", "pump-7", "token")
     inside.end()
+    beside.publish("devices/pump-7/echo", b"goes on", 1)
+    assert beside.receive().payload == b"goes on"
     reason_of(lambda: client(to=own, **token))
     client(to=own, **account.login())
     own.stop()

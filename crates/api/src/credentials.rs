@@ -24,7 +24,7 @@ pub(crate) async fn list(
 }
 
 /// `POST /v1/tenants/{tenant}/devices/{id}/credentials`: one more. A password replaces the one before, and ends
-/// connections.
+/// the connections made with that.
 pub(crate) async fn add(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds, id)): OfClient,
@@ -46,8 +46,8 @@ pub(crate) async fn replace(
     Ok(Json(handed_out(&name, kind, issued)))
 }
 
-/// `DELETE /v1/tenants/{tenant}/devices/{id}/credentials/{credential}`: its connections end, and those with another
-/// credential come back; what it has left.
+/// `DELETE /v1/tenants/{tenant}/devices/{id}/credentials/{credential}`: the connections made with it end;
+/// what the client has left.
 pub(crate) async fn revoke(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds, id, credential)): Path<(String, Kinds, String, String)>,

@@ -235,7 +235,7 @@ impl Desk {
                 };
                 let client = self.with_registry(move |registry| registry.client(&name)).await?;
                 match client {
-                    Some(_) => hub.disconnect(&tenant.name, &session.owner).await,
+                    Some(_) => hub.disconnect(&tenant.name, &session.owner, None).await,
                     None => hub.forget(&tenant.name, &session.owner).await,
                 }
             }
@@ -247,10 +247,11 @@ impl Desk {
 async fn follow(hub: &Hub, changes: &[Change]) {
     for change in changes {
         let tenant = &change.tenant;
-        match (&change.id, change.what) {
+        match (&change.id, &change.what) {
             (None, What::Removed) => hub.clear(tenant).await,
             (Some(id), What::Removed) => hub.forget(tenant, id).await,
-            (Some(id), what) if what.ends_connections() => hub.disconnect(tenant, id).await,
+            (Some(id), What::Disabled) => hub.disconnect(tenant, id, None).await,
+            (Some(id), What::CredentialRevoked(revoked)) => hub.disconnect(tenant, id, revoked.clone()).await,
             _ => {}
         }
     }

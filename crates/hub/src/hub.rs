@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use identity::{Audit, Identity};
+use identity::{Audit, HeldCredential, Identity};
 use route::CompiledRoute;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
@@ -299,9 +299,11 @@ impl Hub {
         self.tell(tenant, Ask::Clear).await;
     }
 
-    /// Ends the connections of a device or app, after a credential was revoked or it was disabled; its sessions stay.
-    pub async fn disconnect(&self, tenant: &str, owner: &str) {
-        self.tell(tenant, Ask::Disconnect { owner: owner.into() }).await;
+    /// Ends the connections of a device or app that were made with the credential that was `revoked`; all of them where
+    /// it was disabled, or all that it had was replaced. Its sessions stay.
+    pub async fn disconnect(&self, tenant: &str, owner: &str, revoked: Option<HeldCredential>) {
+        let owner = owner.into();
+        self.tell(tenant, Ask::Disconnect { owner, revoked }).await;
     }
 
     async fn tell(&self, tenant: &str, ask: Ask) {

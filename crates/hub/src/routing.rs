@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use broker::ConnId;
-use identity::{Identity, Principal, Quotas, Snapshot};
+use identity::{Identity, Quotas, Snapshot};
 use mqtt::{Publish, QoS, ReasonCode};
 use route::{Action, CompiledRoute, Lookup, Message, Routes};
 
 use crate::calls;
 use crate::pipeline::{self, Outcome};
+use crate::shard::connection::Peer;
 use crate::shard::control::RouteInfo;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
@@ -48,14 +49,17 @@ impl LabelSource {
         self.snapshot.load().has_device(tenant, device)
     }
 
-    /// Whether a credential of `who` was revoked after change number `seen` of the registry, or may have been.
-    pub(crate) fn is_revoked_since(&self, seen: u64, who: &Principal) -> bool {
+    /// Whether a credential that `peer` came in by was revoked after change number `seen` of the registry, or may have
+    /// been.
+    pub(crate) fn is_revoked_since(&self, seen: u64, peer: &Peer) -> bool {
         let registry = self.identity.registry();
         if registry.last_change() == seen {
             return false;
         }
         let is_theirs = |change: &identity::Change| {
-            change.what.ends_connections() && change.tenant == who.tenant && change.id.as_ref() == Some(&who.id)
+            let who = &peer.principal;
+            let is_of_client = change.tenant == who.tenant && change.id.as_ref() == Some(&who.id);
+            is_of_client && change.what.ends_connection_by(&peer.proofs)
         };
         registry
             .changes_since(seen)
@@ -271,7 +275,10 @@ impl Routing {
 
 #[cfg(test)]
 mod tests {
-    use identity::{ClientKind, ClientName, Credential, IdentityOptions, Labels, NewClient, PrincipalKind};
+    use identity::{
+        ClientKind, ClientName, Credential, HeldCredential, IdentityOptions, Labels, NewClient, Principal,
+        PrincipalKind,
+    };
 
     use super::*;
 
@@ -287,10 +294,15 @@ mod tests {
                 credential: Credential::TrustedSubject,
             };
             identity.add(&new, 0).unwrap();
-            Principal {
+            let principal = Principal {
                 tenant: "default".into(),
                 kind: PrincipalKind::Device,
                 id: id.into(),
+            };
+            Peer {
+                principal,
+                proofs: [HeldCredential::TrustedSubject].into(),
+                address: None,
             }
         };
         let (gone, stays) = (add("pump-7"), add("pump-8"));

@@ -7,7 +7,7 @@ use crate::certificate::CertificateIdentity;
 use crate::enrol::Identity;
 use crate::name::{ClientKind, ClientName, DEFAULT_TENANT, NameError};
 use crate::password::{self, MAX_PASSWORD_BYTES};
-use crate::registry::{Proofs, RegistryError, SerialState};
+use crate::registry::{HeldCredential, Proofs, RegistryError, SerialState};
 use crate::token::{self, TokenError};
 
 /// What a client presents when it connects.
@@ -19,6 +19,15 @@ pub struct Presented<'a> {
     pub password: Option<&'a [u8]>,
     /// From the TLS handshake, which has verified it.
     pub certificate: Option<&'a CertificateIdentity>,
+}
+
+/// A client that may come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// Who it is.
+    pub principal: Principal,
+    /// What it has proved that by, as it can be revoked: one or more, but for an anonymous client.
+    pub proofs: Box<[HeldCredential]>,
 }
 
 /// Who a connection belongs to.
@@ -108,6 +117,7 @@ struct Proven {
     name: ClientName,
     kind: ClientKind,
     disabled: bool,
+    by: Vec<HeldCredential>,
 }
 
 impl Identity {
@@ -119,7 +129,7 @@ impl Identity {
     ///
     /// # Errors
     /// Why not, for the log alone.
-    pub fn authenticate(&self, presented: &Presented<'_>, now_unix_s: i64) -> Result<Principal, Refusal> {
+    pub fn authenticate(&self, presented: &Presented<'_>, now_unix_s: i64) -> Result<Login, Refusal> {
         let user_name = presented.user_name.filter(|name| !name.is_empty());
         let named = user_name.map(ClientName::from_user_name).transpose()?;
         let by_certificate = presented
@@ -131,7 +141,7 @@ impl Identity {
             .map(|secret| self.by_secret(named.as_ref(), secret, now_unix_s))
             .transpose()?;
         let proven = match (by_certificate, by_secret) {
-            (Some(one), Some(other)) => same(&one.name, &other.name).map(|()| one)?,
+            (Some(one), Some(other)) => one.and(other)?,
             (Some(proven), None) | (None, Some(proven)) => proven,
             (None, None) => return self.without_proof(named.is_some()),
         };
@@ -145,14 +155,17 @@ impl Identity {
         }
     }
 
-    fn without_proof(&self, named: bool) -> Result<Principal, Refusal> {
+    fn without_proof(&self, named: bool) -> Result<Login, Refusal> {
         match (named, self.options.allow_anonymous) {
             (true, _) => Err(Refusal::NoProof),
             (false, false) => Err(Refusal::NoCredentials),
-            (false, true) => Ok(Principal {
-                tenant: DEFAULT_TENANT.into(),
-                kind: PrincipalKind::Anonymous,
-                id: "".into(),
+            (false, true) => Ok(Login {
+                principal: Principal {
+                    tenant: DEFAULT_TENANT.into(),
+                    kind: PrincipalKind::Anonymous,
+                    id: "".into(),
+                },
+                proofs: Box::default(),
             }),
         }
     }
@@ -165,13 +178,15 @@ impl Identity {
             .registry()
             .proofs(&certificate.name)?
             .ok_or(Refusal::UnknownClient)?;
-        match self.registry().serial_state(&certificate.name, &certificate.serial)? {
-            SerialState::Revoked => Err(Refusal::CertificateRevoked(certificate.serial.clone())),
-            SerialState::Unknown if !proofs.trusts_subject => {
-                Err(Refusal::CertificateNotIssued(certificate.serial.clone()))
-            }
-            SerialState::Unknown | SerialState::Issued => Ok(Proven::new(certificate.name.clone(), &proofs)),
-        }
+        let serial = certificate.serial.clone();
+        let by = match self.registry().serial_state(&certificate.name, &serial)? {
+            SerialState::Revoked => return Err(Refusal::CertificateRevoked(serial)),
+            SerialState::Unknown if !proofs.trusts_subject => return Err(Refusal::CertificateNotIssued(serial)),
+            // Either can be revoked.
+            SerialState::Unknown => vec![HeldCredential::TrustedSubject, HeldCredential::Certificate(serial)],
+            SerialState::Issued => vec![HeldCredential::Certificate(serial)],
+        };
+        Ok(Proven::new(certificate.name.clone(), &proofs, by))
     }
 
     fn by_secret(&self, named: Option<&ClientName>, secret: &[u8], now_unix_s: i64) -> Result<Proven, Refusal> {
@@ -191,7 +206,7 @@ impl Identity {
         match proofs {
             None => Err(Refusal::UnknownClient),
             Some(_) if !right => Err(Refusal::WrongPassword),
-            Some(proofs) => Ok(Proven::new(name.clone(), &proofs)),
+            Some(proofs) => Ok(Proven::new(name.clone(), &proofs, vec![HeldCredential::Password])),
         }
     }
 
@@ -214,30 +229,41 @@ impl Identity {
         if proofs.kind != claims.kind || proofs.token_epoch.as_ref() != Some(&claims.epoch) {
             return Err(Refusal::TokenRevoked);
         }
-        Ok(Proven::new(name, &proofs))
+        Ok(Proven::new(name, &proofs, vec![HeldCredential::Tokens]))
     }
 }
 
 impl Proven {
-    fn new(name: ClientName, proofs: &Proofs) -> Self {
+    fn new(name: ClientName, proofs: &Proofs, by: Vec<HeldCredential>) -> Self {
         Proven {
             name,
             kind: proofs.kind,
             disabled: proofs.disabled,
+            by,
         }
+    }
+
+    /// Of one client, by both.
+    fn and(mut self, other: Proven) -> Result<Self, Refusal> {
+        same(&self.name, &other.name)?;
+        self.by.extend(other.by);
+        Ok(self)
     }
 }
 
-impl From<Proven> for Principal {
+impl From<Proven> for Login {
     fn from(proven: Proven) -> Self {
         let kind = match proven.kind {
             ClientKind::Device => PrincipalKind::Device,
             ClientKind::App => PrincipalKind::App,
         };
-        Principal {
-            tenant: proven.name.tenant().clone(),
-            kind,
-            id: proven.name.id().clone(),
+        Login {
+            principal: Principal {
+                tenant: proven.name.tenant().clone(),
+                kind,
+                id: proven.name.id().clone(),
+            },
+            proofs: proven.by.into(),
         }
     }
 }

@@ -27,7 +27,7 @@ mod token;
 mod verified;
 
 pub use audit::{Action, Audit, AuditOptions, Event};
-pub use authenticate::{Presented, Principal, PrincipalKind, Refusal};
+pub use authenticate::{Login, Presented, Principal, PrincipalKind, Refusal};
 pub use authority::{Authority, AuthorityError};
 pub use certificate::{CertificateError, CertificateIdentity};
 pub use enrol::{Credential, Identity, IdentityError, IdentityOptions, Issued, NewClient};

@@ -142,7 +142,7 @@ impl Registry {
         let done = work(&transaction)?;
         transaction.commit()?;
         for (tenant, id, what) in changes {
-            self.changes.push(tenant, *id, *what);
+            self.changes.push(tenant, *id, what.clone());
         }
         Ok(done)
     }

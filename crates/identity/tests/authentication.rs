@@ -5,7 +5,7 @@ mod common;
 use base64ct::{Base64UrlUnpadded, Encoding};
 use common::{Edge, NOW, certificate, chosen, name, password, token};
 use identity::{
-    CertificateError, CertificateIdentity, ClientKind, Credential, HeldCredential, IdentityOptions, Presented,
+    CertificateError, CertificateIdentity, ClientKind, Credential, HeldCredential, IdentityOptions, Login, Presented,
     PrincipalKind, Quotas, Refusal, TokenError,
 };
 use rustls::pki_types::CertificateDer;
@@ -22,7 +22,37 @@ fn by_certificate(edge: &Edge, certificate: &CertificateIdentity, now: i64) -> R
     };
     edge.identity
         .authenticate(&presented, now)
-        .map(|principal| principal.kind)
+        .map(|login| login.principal.kind)
+}
+
+#[test]
+fn a_login_says_by_which_credentials_it_was_proved() {
+    use HeldCredential::{Certificate, Password, Tokens, TrustedSubject};
+    let edge = Edge::new();
+    let secret = edge.device("pump");
+    let issue = |credential| edge.identity.issue(&name("pump"), &credential, NOW).unwrap();
+    let bearer = token(issue(Credential::Token { valid_s: 60 }));
+    let own = identity_of(&certificate(issue(Credential::Certificate { valid_s: 60 })).0);
+    issue(Credential::TrustedSubject);
+    let foreign = CertificateIdentity {
+        serial: "5f".into(),
+        ..own.clone()
+    };
+    let proofs = |secret: Option<&str>, certificate| {
+        let presented = Presented {
+            user_name: Some("pump"),
+            password: secret.map(str::as_bytes),
+            certificate,
+        };
+        edge.identity.authenticate(&presented, NOW).unwrap().proofs.into_vec()
+    };
+    assert_eq!(proofs(Some(&secret), None), [Password]);
+    assert_eq!(proofs(Some(&bearer), None), [Tokens]);
+    assert_eq!(
+        proofs(Some(&secret), Some(&own)),
+        [Certificate(own.serial.clone()), Password]
+    );
+    assert_eq!(proofs(None, Some(&foreign)), [TrustedSubject, Certificate("5f".into())]);
 }
 
 #[test]
@@ -141,7 +171,8 @@ fn nobody_gets_in_with_nothing_unless_that_is_allowed() {
         Err(Refusal::NoCredentials)
     ));
     let open = Edge::with_options(IdentityOptions { allow_anonymous: true });
-    let principal = open.identity.authenticate(&nothing, NOW).unwrap();
+    let Login { principal, proofs } = open.identity.authenticate(&nothing, NOW).unwrap();
+    assert!(proofs.is_empty());
     assert_eq!(
         (&*principal.tenant, principal.kind),
         ("default", PrincipalKind::Anonymous)

@@ -6,7 +6,8 @@ use std::sync::Barrier;
 
 use common::{Edge, NOW, chosen, name};
 use identity::{
-    ClientKind, Credential, IdentityError, MAX_LABELS, NewClient, OpenError, Quotas, Registry, RegistryError, What,
+    Change, ClientKind, Credential, HeldCredential, IdentityError, MAX_LABELS, NewClient, OpenError, Quotas, Registry,
+    RegistryError, What,
 };
 
 fn new_device(user_name: &str) -> NewClient {
@@ -224,13 +225,19 @@ fn every_change_that_ends_connections_is_told() {
     let changes = registry.changes_since(before).unwrap();
     let told: Vec<_> = changes
         .iter()
-        .map(|change| (change.id.as_deref().unwrap(), change.what))
+        .map(|change| (change.id.as_deref().unwrap(), change.what.clone()))
         .collect();
-    let expected = [What::Disabled, What::Added, What::CredentialRevoked, What::Removed].map(|what| ("pump", what));
+    let replaced = What::CredentialRevoked(Some(HeldCredential::Password));
+    let expected = [What::Disabled, What::Added, replaced, What::Removed].map(|what| ("pump", what));
     assert_eq!(told, expected);
+    let ended_by = |proof| {
+        let proofs = [proof];
+        let ends = |change: &&Change| change.what.ends_connection_by(&proofs);
+        changes.iter().filter(ends).count()
+    };
     assert_eq!(
-        changes.iter().filter(|change| change.what.ends_connections()).count(),
-        3
+        (ended_by(HeldCredential::Password), ended_by(HeldCredential::Tokens)),
+        (3, 2)
     );
 }
 

@@ -154,7 +154,10 @@ fn a_device_is_known_by_its_certificate() {
         certificate: Some(&seen),
         ..Default::default()
     };
-    assert_eq!(&*edge.identity.authenticate(&presented, now()).unwrap().id, "pump");
+    assert_eq!(
+        &*edge.identity.authenticate(&presented, now()).unwrap().principal.id,
+        "pump"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use identity::{Audit, CertificateIdentity, Event, Identity, Presented, Principal, Refusal, Throttle, network};
+use identity::{Audit, CertificateIdentity, Event, Identity, Login, Presented, Refusal, Throttle, network};
 use mqtt::{Connect, ReasonCode, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -199,8 +199,8 @@ impl Doorman {
             return Err(TurnedAway::LoginsWaiting);
         }
         let seen_change = self.identity.registry().last_change();
-        let principal = match self.log_in(&stream, &connect, address).await {
-            Ok(principal) => principal,
+        let Login { principal, proofs } = match self.log_in(&stream, &connect, address).await {
+            Ok(login) => login,
             Err(turned_away) => {
                 connect::refuse(&mut stream, connect.version, reason_told(&turned_away)).await;
                 return Err(turned_away);
@@ -211,7 +211,11 @@ impl Doorman {
         let Arrival { connect, early } = arrival;
         let client = Admitted {
             link,
-            peer: Peer { principal, address },
+            peer: Peer {
+                principal,
+                proofs,
+                address,
+            },
             place,
             connect,
             early,
@@ -260,7 +264,7 @@ impl Doorman {
         stream: &Stream,
         connect: &Connect<'_>,
         address: Option<SocketAddr>,
-    ) -> Result<Principal, TurnedAway> {
+    ) -> Result<Login, TurnedAway> {
         let from = address.map(|address| address.ip());
         let address = from.unwrap_or(NOWHERE);
         let user_name = connect.user_name.unwrap_or_default().to_owned();
@@ -273,9 +277,9 @@ impl Doorman {
             .peer_certificates()
             .and_then(|chain| CertificateIdentity::from_der(chain.first()?).ok());
         match self.check(turn, user_name.clone(), password, certificate).await {
-            Ok(principal) => {
+            Ok(login) => {
                 self.throttle(|throttle| throttle.succeeded(address, &user_name));
-                Ok(principal)
+                Ok(login)
             }
             Err(refusal) => {
                 self.account_for(from, &user_name, &refusal);
@@ -315,7 +319,7 @@ impl Doorman {
         user_name: String,
         password: Option<Vec<u8>>,
         certificate: Option<CertificateIdentity>,
-    ) -> Result<Principal, Refusal> {
+    ) -> Result<Login, Refusal> {
         let identity = Arc::clone(&self.identity);
         let checking = tokio::task::spawn_blocking(move || {
             // The thread goes on where the client is given up meanwhile, and its memory counts until it is done.

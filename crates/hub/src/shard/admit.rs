@@ -22,7 +22,7 @@ impl Shard {
         let Ok(Packet::Connect(connect)) = Packet::decode(CONNECT, &client.connect, Version::V5) else {
             unreachable!("the door decoded this CONNECT before")
         };
-        if self.labels.is_revoked_since(client.seen_change, &client.peer.principal) {
+        if self.labels.is_revoked_since(client.seen_change, &client.peer) {
             self.counters.refused[Refused::Revoked as usize] += 1;
             tracing::info!(id = %client.peer.principal.id, "credentials were revoked while they were checked");
             return;

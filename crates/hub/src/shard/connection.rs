@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use broker::Position;
-use identity::Principal;
+use identity::{HeldCredential, Principal};
 use mqtt::{Packet, Publish, ReasonCode, Version};
 use rustix::event::epoll::EventFlags;
 use tokio::sync::OwnedSemaphorePermit;
@@ -27,6 +27,8 @@ pub(crate) const READS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 pub(crate) struct Peer {
     /// The authenticated party.
     pub(crate) principal: Principal,
+    /// What it has proved that by: it ends when one of these is revoked.
+    pub(crate) proofs: Box<[HeldCredential]>,
     /// Where it connects from; `None` over a Unix socket.
     pub(crate) address: Option<SocketAddr>,
 }

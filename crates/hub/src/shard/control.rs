@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use broker::{ConnId, Now, Position, Sink};
 use device::CallId;
+use identity::HeldCredential;
 use mqtt::ReasonCode;
 use route::CompiledRoute;
 use tokio::sync::oneshot;
@@ -52,8 +53,11 @@ pub(crate) enum Ask {
     Forget { owner: Arc<str> },
     /// The tenant was removed, with all its devices and apps: nothing of it is left to one of the same name.
     Clear,
-    /// A credential was revoked: ends the connections of its owner; its sessions stay.
-    Disconnect { owner: Arc<str> },
+    /// A credential was revoked, or all: ends the connections of its owner that were made with it; its sessions stay.
+    Disconnect {
+        owner: Arc<str>,
+        revoked: Option<HeldCredential>,
+    },
 }
 
 /// A route, as listings show it.
@@ -135,7 +139,7 @@ impl Shard {
                 let _ = answer.send(());
             }
             Ask::Routes { answer } => drop(answer.send(self.tenants[number as usize].routing.list())),
-            Ask::Disconnect { owner } => self.disconnect(now, number, &owner),
+            Ask::Disconnect { owner, revoked } => self.disconnect(now, number, &owner, revoked.as_ref()),
             Ask::Clear => self.clear(now, number),
             Ask::Forget { owner } => {
                 self.with_tenant(now, number, |tenant, turn| {
@@ -160,10 +164,12 @@ impl Shard {
         });
     }
 
-    fn disconnect(&mut self, now: Now, number: u32, owner: &str) {
+    fn disconnect(&mut self, now: Now, number: u32, owner: &str, revoked: Option<&HeldCredential>) {
         let is_theirs = |conn: &ConnId| {
             let connection = self.connections.get(*conn).expect("listed just now");
-            connection.tenant == number && &*connection.peer.principal.id == owner
+            let peer = &connection.peer;
+            let is_of_owner = connection.tenant == number && &*peer.principal.id == owner;
+            is_of_owner && revoked.is_none_or(|revoked| peer.proofs.contains(revoked))
         };
         let theirs: Vec<ConnId> = self.connections.ids().filter(is_theirs).collect();
         for conn in theirs {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{Registry, lock};
+use super::{HeldCredential, Registry, lock};
 
 /// Changes remembered; whoever is further behind looks at everything.
 const REMEMBERED: usize = 4_096;
@@ -23,7 +23,7 @@ pub struct Change {
 }
 
 /// Kinds of change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A tenant or clients were added, or a client enabled again.
     Added,
@@ -31,8 +31,8 @@ pub enum What {
     Removed,
     /// A client was disabled: its connections end.
     Disabled,
-    /// A credential was replaced or revoked: connections made with the old one end.
-    CredentialRevoked,
+    /// This credential was replaced or revoked, or all that the client had: connections made with it end.
+    CredentialRevoked(Option<HeldCredential>),
     /// A credential was added; the others stay valid.
     CredentialAdded,
     /// Labels were set or removed.
@@ -42,9 +42,13 @@ pub enum What {
 }
 
 impl What {
-    /// Whether connections of the client must be closed.
-    pub fn ends_connections(self) -> bool {
-        matches!(self, What::Removed | What::Disabled | What::CredentialRevoked)
+    /// Whether a connection of the client must be closed that was made with these credentials.
+    pub fn ends_connection_by(&self, proofs: &[HeldCredential]) -> bool {
+        match self {
+            What::Removed | What::Disabled | What::CredentialRevoked(None) => true,
+            What::CredentialRevoked(Some(revoked)) => proofs.contains(revoked),
+            What::Added | What::CredentialAdded | What::Labels | What::Quotas => false,
+        }
     }
 }
 
@@ -115,8 +119,8 @@ mod tests {
         assert_eq!(log.since(0), None);
         let last = log.since(REMEMBERED as u64).unwrap();
         assert_eq!(
-            (last.len(), last[0].number, last[0].what),
-            (1, REMEMBERED as u64 + 1, What::Quotas)
+            (last.len(), last[0].number, &last[0].what),
+            (1, REMEMBERED as u64 + 1, &What::Quotas)
         );
         assert_eq!(log.since(log.last()), Some(vec![]));
     }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::labels::{self, Labels};
-use super::{MAX_PAGE, Registry, RegistryError, What, certificates, tenants, touched};
+use super::{HeldCredential, MAX_PAGE, Registry, RegistryError, What, certificates, tenants, touched};
 use crate::name::{ClientKind, ClientName};
 
 /// A device or app as the registry shows it; no secrets.
@@ -133,7 +133,7 @@ impl Registry {
 
     /// Puts one credential in place of all that the client had.
     pub(crate) fn replace_credentials(&self, name: &ClientName, proof: &NewProof<'_>) -> Result<(), RegistryError> {
-        self.change_client(name, What::CredentialRevoked, |transaction| {
+        self.change_client(name, What::CredentialRevoked(None), |transaction| {
             let sql = "UPDATE clients SET password = ?3, token_epoch = ?4, trusts_subject = ?5
                  WHERE tenant = ?1 AND id = ?2";
             let set = transaction.execute(
@@ -153,7 +153,8 @@ impl Registry {
     }
 
     pub(crate) fn set_password(&self, name: &ClientName, phc: &str) -> Result<(), RegistryError> {
-        self.change_client(name, What::CredentialRevoked, |transaction| {
+        let replaced = What::CredentialRevoked(Some(HeldCredential::Password));
+        self.change_client(name, replaced, |transaction| {
             let sql = "UPDATE clients SET password = ?3 WHERE tenant = ?1 AND id = ?2";
             let set = transaction.execute(sql, params![name.tenant(), name.id(), phc])?;
             touched(set, || RegistryError::NoClient(name.clone()))

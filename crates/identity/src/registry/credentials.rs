@@ -61,7 +61,8 @@ impl Registry {
     /// # Errors
     /// No such client, or it does not have this credential.
     pub fn revoke(&self, name: &ClientName, credential: &HeldCredential) -> Result<(), RegistryError> {
-        self.change_client(name, What::CredentialRevoked, |transaction| {
+        let revoked = What::CredentialRevoked(Some(credential.clone()));
+        self.change_client(name, revoked, |transaction| {
             clients::require(transaction, name)?;
             let was_there = match credential {
                 HeldCredential::Password => update(transaction, name, "password = NULL", "password IS NOT NULL"),

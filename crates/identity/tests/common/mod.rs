@@ -64,15 +64,13 @@ impl Edge {
     }
 
     pub fn login_at(&self, user_name: &str, password: &str, now_unix_s: i64) -> Result<Principal, Refusal> {
-        let user_name = Some(user_name);
-        self.identity.authenticate(
-            &Presented {
-                user_name,
-                password: Some(password.as_bytes()),
-                ..Presented::default()
-            },
-            now_unix_s,
-        )
+        let presented = Presented {
+            user_name: Some(user_name),
+            password: Some(password.as_bytes()),
+            ..Presented::default()
+        };
+        let login = self.identity.authenticate(&presented, now_unix_s);
+        login.map(|login| login.principal)
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) enum Command {
     Add(Given),
     /// List those that one has, certificates with serial number and end
     List(Named),
-    /// Make a credential of one worthless at once; its connections end, and those with another credential may come back
+    /// Make a credential of one worthless at once; the connections made with it end, those made with another go on
     Revoke {
         #[command(flatten)]
         named: Named,
@@ -122,7 +122,7 @@ fn revoke(named: &Named, kind: ClientKind, credential: &HeldCredential) -> anyho
             false => "what else it has stays valid".to_owned(),
         };
         format!(
-            "{credential} of {kind} {} is worthless, its connections ended; {left}\n",
+            "{credential} of {kind} {} is worthless, the connections made with it ended; {left}\n",
             named.id
         )
     });
