@@ -33,6 +33,10 @@ impl Sink for Nowhere {
     }
     fn reply(&mut self, _: ConnId, _: &Packet<'_>, _: Position) {}
     fn close(&mut self, _: ConnId, _: ReasonCode) {}
+    fn durable(&self) -> Position {
+        Position(0)
+    }
+    fn await_commit(&mut self) {}
     fn log(&mut self, record: &Record<'_>) -> Result<Position, Full> {
         record.encode(&mut self.metas);
         self.ends.push(self.metas.len());
@@ -43,7 +47,7 @@ impl Sink for Nowhere {
     }
     fn release(&mut self, _: Position) {}
     fn load(&mut self, _: Position) {}
-    fn will(&mut self, _: &str, _: &str, _: OwnedMessage) {}
+    fn will(&mut self, _: OwnedMessage) {}
     fn dropped(&mut self, _: Dropped) {}
     fn refused_filter(&mut self, _: RefusedFilter) {}
 }
@@ -89,7 +93,7 @@ fn queued(sessions: u64, each: usize) -> Nowhere {
             session_expiry_interval_s: Some(u32::MAX),
             ..Connect::new(Version::V5, &name)
         };
-        broker.connect(NOW, ConnId(session), &connect, "", None, &mut out);
+        broker.connect(NOW, ConnId(session), &connect, "", &mut out);
         let options = SubscriptionOptions {
             qos: QoS::AtLeastOnce,
             ..SubscriptionOptions::default()
@@ -149,7 +153,7 @@ fn subscribed(filters: &[String], sessions: usize) -> Broker {
     for session in 0..sessions {
         let name = format!("session-{session}");
         let conn = ConnId(session as u64);
-        broker.connect(NOW, conn, &Connect::new(Version::V5, &name), "", None, &mut out);
+        broker.connect(NOW, conn, &Connect::new(Version::V5, &name), "", &mut out);
         let own = filters.iter().skip(session).step_by(sessions);
         let filters = own.map(|filter| (&**filter, SubscriptionOptions::default())).collect();
         broker.subscribe(

@@ -28,8 +28,6 @@ pub struct Broker {
     pub(crate) retained: RetainedMessages,
     pub(crate) held: HeldMessages,
     pub(crate) timers: Timers,
-    /// Records up to here outlast a crash.
-    pub(crate) durable: Position,
     /// Sessions whose next message must not leave before a record is durable, by that record.
     pub(crate) awaiting: VecDeque<(Position, Slot)>,
     /// Retained topics that may still be looked at in this turn.
@@ -55,7 +53,6 @@ impl Broker {
             retained: RetainedMessages::default(),
             held: HeldMessages::default(),
             timers: Timers::default(),
-            durable: Position(0),
             awaiting: VecDeque::new(),
             visits: VISITS,
             searching: VecDeque::new(),

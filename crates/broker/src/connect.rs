@@ -14,17 +14,8 @@ impl Broker {
     /// A client has been let in. Answers with CONNACK, or refuses with CONNACK and [`Sink::close`]. A session of the
     /// same owner and client identifier is continued, or ended by Clean Start, and its old connection closed with
     /// Session taken over (MQTT-3.1.4-3). Owed PUBRELs follow the CONNACK at once, messages with the first
-    /// [`Broker::writable`]. `response_information` is what CONNACK tells a client that requests it.
-    /// Returns whether it is connected.
-    pub fn connect(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        connect: &Connect<'_>,
-        owner: &str,
-        response_information: Option<&str>,
-        out: &mut dyn Sink,
-    ) -> bool {
+    /// [`Broker::writable`].
+    pub fn connect(&mut self, now: Now, conn: ConnId, connect: &Connect<'_>, owner: &str, out: &mut dyn Sink) {
         let assigned = connect.client_id.is_empty().then(|| self.assign_client_id(now, owner));
         if assigned.is_some() && connect.version < Version::V5 && !connect.clean_start {
             return refuse(conn, ReasonCode::ClientIdentifierNotValid, out);
@@ -39,16 +30,13 @@ impl Broker {
         let Ok(after) = self.attach(now, slot, conn, connect, will, out) else {
             return refuse(conn, ReasonCode::QuotaExceeded, out);
         };
-        let information = response_information.filter(|_| connect.request_response_information);
         let answer = ConnAck {
             session_present: found.is_some(),
             assigned_client_id: assigned.as_deref(),
-            response_information: information,
             ..self.greeting(connect)
         };
         out.reply(conn, &Packet::ConnAck(Box::new(answer)), after.max(gone));
         self.owe_releases(slot, conn, out);
-        true
     }
 
     /// Unique for its owner, also among sessions from before a restart.
@@ -191,10 +179,9 @@ impl Broker {
     }
 }
 
-fn refuse(conn: ConnId, reason: ReasonCode, out: &mut dyn Sink) -> bool {
+fn refuse(conn: ConnId, reason: ReasonCode, out: &mut dyn Sink) {
     out.reply(conn, &Packet::ConnAck(Box::new(ConnAck::new(reason))), Position(0));
     out.close(conn, reason);
-    false
 }
 
 fn owned_will(will: &mqtt::Will<'_>) -> Will {

@@ -113,7 +113,7 @@ impl Broker {
         if leaves {
             self.send_at_once(one.slot, delivery, passing.message.publish, ids, out)
         } else {
-            self.let_wait(one.slot, delivery, passing, fanout)
+            self.let_wait(one.slot, delivery, passing, fanout, out)
         }
     }
 
@@ -147,10 +147,18 @@ impl Broker {
     }
 
     /// Puts a message behind those that wait. Whether there is a connection to wait for.
-    fn let_wait(&mut self, slot: Slot, delivery: Delivery, passing: &mut Passing<'_>, fanout: &Fanout) -> bool {
+    fn let_wait(
+        &mut self,
+        slot: Slot,
+        delivery: Delivery,
+        passing: &mut Passing<'_>,
+        fanout: &Fanout,
+        out: &mut dyn Sink,
+    ) -> bool {
         let held = delivery.held.map(|id| self.held.get(id));
         if let Some(held) = held.filter(|_| delivery.after_commit) {
             self.awaiting.push_back((held.position, slot));
+            out.await_commit();
         }
         let len = held.map_or(0, |held| held.len);
         let entry = match self.folded(&delivery).filter(|_| fanout.logged == 1) {
@@ -215,7 +223,7 @@ impl Broker {
         let Some(message) = next.held.map(|id| self.held.get(id)) else {
             return false;
         };
-        if next.after_commit && message.is_first_record && message.position > self.durable {
+        if next.after_commit && message.is_first_record && message.position > out.durable() {
             return false;
         }
         let is_expired = message.expires_at_ms <= now.monotonic_ms;
@@ -286,13 +294,17 @@ impl Broker {
         }
     }
 
-    /// The log's records up to `position` outlast a crash from now on: sends what had to wait for that.
-    pub fn durable(&mut self, now: Now, position: Position, out: &mut dyn Sink) {
-        self.durable = self.durable.max(position);
-        while let Some((_, slot)) = self.awaiting.pop_front_if(|(record, _)| *record <= position) {
+    /// More of the log outlasts a crash than before ([`Sink::durable`]): sends what had to wait for that, and asks to be
+    /// called again ([`Sink::await_commit`]) if something has to wait on.
+    pub fn committed(&mut self, now: Now, out: &mut dyn Sink) {
+        let durable = out.durable();
+        while let Some((_, slot)) = self.awaiting.pop_front_if(|(record, _)| *record <= durable) {
             if self.sessions.try_get(slot).is_some() {
                 self.flush(now, slot, out);
             }
+        }
+        if !self.awaiting.is_empty() {
+            out.await_commit();
         }
     }
 

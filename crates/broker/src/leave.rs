@@ -33,19 +33,16 @@ impl Broker {
         }
     }
 
-    /// Ends all sessions of an owner whose credential was revoked; connections close with `reason`. Returns how many.
-    pub fn remove_owner(&mut self, now: Now, owner: &str, reason: ReasonCode, out: &mut dyn Sink) -> usize {
-        let slots = self.sessions.of_owner(owner);
-        for slot in &slots {
-            self.sessions.get_mut(*slot).expiry_s = 0;
-            match self.sessions.get(*slot).live {
-                Some(_) => self.abort(now, *slot, reason, out),
-                None => {
-                    self.end(now, *slot, out);
-                }
+    /// Ends all sessions of an owner whose credential was revoked; connections close with `reason`.
+    pub fn remove_owner(&mut self, now: Now, owner: &str, reason: ReasonCode, out: &mut dyn Sink) {
+        for slot in self.sessions.of_owner(owner) {
+            let session = self.sessions.get_mut(slot);
+            session.expiry_s = 0;
+            match session.live {
+                Some(_) => self.abort(now, slot, reason, out),
+                None => drop(self.end(now, slot, out)),
             }
         }
-        slots.len()
     }
 
     /// Takes the connection from the session and decides what becomes of the rest.
@@ -87,8 +84,7 @@ impl Broker {
 
     fn fire_will(&mut self, slot: Slot, out: &mut dyn Sink) {
         if let Some(will) = self.sessions.change(slot, |session| session.will.take()) {
-            let session = self.sessions.get(slot);
-            out.will(&session.owner, &session.client_id, will.message);
+            out.will(will.message);
         }
     }
 

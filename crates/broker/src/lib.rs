@@ -4,7 +4,7 @@
 //!
 //! The way of a message: [`Broker::receive`] (alias, QoS 2 duplicates) → the caller's own checks →
 //! [`Broker::publish`] (match, log, deliver, retain), once for each topic it goes to → [`Broker::acknowledge`].
-//! What is logged is reported durable by [`Broker::durable`].
+//! What waits for the log goes on with [`Broker::committed`].
 
 mod acknowledge;
 mod aliases;

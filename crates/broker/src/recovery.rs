@@ -50,7 +50,6 @@ impl Recovery {
             Some(message) => self.restore_plain(position, message, len),
             None => self.restore_record(position, &Record::decode(meta, &[])?, len),
         }
-        self.broker.durable = position;
         Ok(())
     }
 

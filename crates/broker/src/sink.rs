@@ -18,6 +18,11 @@ pub trait Sink {
     /// Ends the connection after what was written; a client of version 5 gets a DISCONNECT with `reason` before
     /// unless it is `Success`, or its CONNECT was refused. The broker has forgotten the connection by then.
     fn close(&mut self, conn: ConnId, reason: ReasonCode);
+    /// The log's records up to here outlast a crash.
+    fn durable(&self) -> Position;
+    /// A message waits for the log: [`Broker::committed`](crate::Broker::committed) is to be called, once, when more of
+    /// it is durable.
+    fn await_commit(&mut self);
     /// Appends to the log; what it promises is kept once that position is durable. Records must outlast a crash
     /// together or not at all, if they are of one call of the broker, of the way of one message from
     /// [`Broker::receive`](crate::Broker::receive) to [`Broker::acknowledge`](crate::Broker::acknowledge), or of the
@@ -47,9 +52,9 @@ pub trait Sink {
     fn release(&mut self, position: Position);
     /// Reads the body of the record back, to be given to [`Broker::loaded`](crate::Broker::loaded) later.
     fn load(&mut self, position: Position);
-    /// The will of this client is due: the hub sends it the way of any message. The log has it no more once what
-    /// the broker logs next is durable.
-    fn will(&mut self, owner: &str, client_id: &str, will: OwnedMessage);
+    /// The will of a client is due: the hub sends it the way of any message. The log has it no more once what the
+    /// broker logs next is durable.
+    fn will(&mut self, will: OwnedMessage);
     /// A message was not delivered to a session that asked for it.
     fn dropped(&mut self, why: Dropped);
     /// A topic filter of a SUBSCRIBE was refused.

@@ -97,23 +97,10 @@ impl Broker {
             RetainHandling::DoNotSend => false,
         };
         let begins_replay = wants_retained && subscription.group.is_none();
-        let at = self.sessions.change(slot, |session| match found {
-            Ok(at) => {
-                let owes_retained = session.subscriptions[at].owes_retained;
-                session.subscriptions[at] = Subscription {
-                    owes_retained,
-                    ..subscription
-                };
-                at
-            }
-            Err(at) => {
-                reserve(&mut session.subscriptions);
-                session.subscriptions.insert(at, subscription);
-                at
-            }
-        });
+        self.sessions
+            .change(slot, |session| put(&mut session.subscriptions, found, subscription));
         if begins_replay {
-            self.begin_replay(slot, at);
+            self.begin_replay(slot, found.unwrap_or_else(|at| at));
         }
         Ok(record)
     }
@@ -224,6 +211,23 @@ fn log_subscription(
         old,
         out,
     )
+}
+
+/// Puts a subscription where that of its filter was found, or would be. What is owed to the old one is owed to the new.
+fn put(subscriptions: &mut Vec<Subscription>, found: Result<usize, usize>, subscription: Subscription) {
+    match found {
+        Ok(at) => {
+            let owes_retained = subscriptions[at].owes_retained;
+            subscriptions[at] = Subscription {
+                owes_retained,
+                ..subscription
+            };
+        }
+        Err(at) => {
+            reserve(subscriptions);
+            subscriptions.insert(at, subscription);
+        }
+    }
 }
 
 /// Most sessions have one subscription: the first takes the room of one.

@@ -55,6 +55,10 @@ impl Sink for Taking {
     fn close(&mut self, conn: ConnId, reason: ReasonCode) {
         panic!("{conn:?} was closed: {reason:?}");
     }
+    fn durable(&self) -> Position {
+        Position(0)
+    }
+    fn await_commit(&mut self) {}
     fn log(&mut self, record: &Record<'_>) -> Result<Position, Full> {
         panic!("{record:?} was logged");
     }
@@ -63,7 +67,7 @@ impl Sink for Taking {
     }
     fn release(&mut self, _: Position) {}
     fn load(&mut self, _: Position) {}
-    fn will(&mut self, _: &str, _: &str, _: OwnedMessage) {}
+    fn will(&mut self, _: OwnedMessage) {}
     fn dropped(&mut self, why: Dropped) {
         panic!("{why:?}");
     }
@@ -87,7 +91,7 @@ fn world() -> (Broker, Taking) {
             topic_alias_maximum: 4,
             ..Connect::new(Version::V5, name)
         };
-        broker.connect(NOW, conn, &connect, "plant", None, &mut out);
+        broker.connect(NOW, conn, &connect, "plant", &mut out);
     }
     let options = SubscriptionOptions {
         qos: QoS::ExactlyOnce,
@@ -155,14 +159,7 @@ fn an_idle_session_with_one_subscription_takes_less_than_1_kib() {
     let filters: Vec<String> = (0..1000).map(|n| format!("devices/{n}/desired")).collect();
     let before = LIVE_BYTES.with(Cell::get);
     for (at, (name, filter)) in (10..).zip(names.iter().zip(&filters)) {
-        broker.connect(
-            NOW,
-            ConnId(at),
-            &Connect::new(Version::V5, name),
-            "plant",
-            None,
-            &mut out,
-        );
+        broker.connect(NOW, ConnId(at), &Connect::new(Version::V5, name), "plant", &mut out);
         let subscribe = Subscribe::new(PacketId::MIN, vec![(filter, SubscriptionOptions::default())]);
         broker.subscribe(NOW, ConnId(at), &subscribe, &mut |_| true, &mut out);
     }
@@ -225,14 +222,7 @@ fn sessions_and_what_waits_in_them_take_no_more_memory_than_they_are_counted_as(
     };
     check("sessions", &mut broker, &mut |broker| {
         for (conn, name) in (10..).zip(&names) {
-            broker.connect(
-                NOW,
-                ConnId(conn),
-                &Connect::new(Version::V5, name),
-                "plant",
-                None,
-                &mut out,
-            );
+            broker.connect(NOW, ConnId(conn), &Connect::new(Version::V5, name), "plant", &mut out);
         }
     });
     check("short messages", &mut broker, &mut |broker| {

@@ -9,7 +9,8 @@ use crate::pipeline;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
 
-/// Bytes of a tenant's announcements that may wait for the disk; beyond it twins are neither changed nor read.
+/// Bytes of a tenant's announcements that may wait for the disk; beyond it desired states are not changed, and no twin is
+/// read.
 const BYTES_MAX: usize = 16 << 20;
 /// What one takes beside its topic and payload, about.
 const FIXED_BYTES: usize = 128;
@@ -45,6 +46,10 @@ pub(crate) struct Announcements {
 impl Announcements {
     pub(crate) fn has_room(&self) -> bool {
         self.bytes < BYTES_MAX
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     fn push(&mut self, after: Position, announcement: &Announcement<'_>) {
@@ -87,17 +92,22 @@ impl Waiting {
 
 /// Sends an announcement once all up to `after` is durable: at once where it is.
 pub(crate) fn send_after(tenant: &mut Tenant, turn: &mut Turn<'_>, after: Position, announcement: &Announcement<'_>) {
-    if tenant.announcements.waiting.is_empty() && after <= turn.journal.durable() {
+    if tenant.announcements.is_empty() && after <= turn.journal.durable() {
         send(tenant, turn, announcement);
     } else {
         tenant.announcements.push(after, announcement);
+        turn.journal.await_commit(turn.tenant);
     }
 }
 
 /// Sends those that wait no longer.
-pub(crate) fn go_on(tenant: &mut Tenant, turn: &mut Turn<'_>, durable: Position) {
+pub(crate) fn go_on(tenant: &mut Tenant, turn: &mut Turn<'_>) {
+    let durable = turn.journal.durable();
     while let Some(waiting) = tenant.announcements.pop(durable) {
         send(tenant, turn, &waiting.as_announcement());
+    }
+    if !tenant.announcements.is_empty() {
+        turn.journal.await_commit(turn.tenant);
     }
 }
 

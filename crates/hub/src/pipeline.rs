@@ -9,7 +9,7 @@ use mqtt::{Publish, QoS, ReasonCode};
 use crate::acl;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
-use crate::{calls, routing, twins};
+use crate::{calls, twins};
 
 /// What the sender of a message is told, and what must be durable before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,11 @@ pub(crate) fn forward(
     if tenant.routing.is_idle() {
         return deliver(tenant, turn, from, publish);
     }
-    routing::deliver(tenant, turn, from, publish)
+    // The routes are the tenant's own: nobody routes while they are taken out.
+    let mut routing = std::mem::take(&mut tenant.routing);
+    let outcome = routing.deliver(tenant, turn, from, publish);
+    tenant.routing = routing;
+    outcome
 }
 
 /// Delivers a message to its subscribers.

@@ -142,31 +142,30 @@ impl Lookup for View<'_> {
     }
 }
 
-/// Delivers a message together with its copies. The outcome is of all of them.
-pub(crate) fn deliver(
-    tenant: &mut Tenant,
-    turn: &mut Turn<'_>,
-    from: Option<ConnId>,
-    publish: &Publish<'_>,
-) -> Outcome {
-    let mut routing = std::mem::take(&mut tenant.routing);
-    routing.plan(tenant, turn, publish);
-    let may_come_again_as_new = publish.qos == QoS::ExactlyOnce && from.is_some();
-    let delivered = match may_come_again_as_new {
-        true => routing.deliver_or_refuse(tenant, turn, from, publish),
-        false => Ok(routing.deliver_each(tenant, turn, from, publish)),
-    };
-    let calls = std::mem::take(&mut routing.calls);
-    if delivered.is_ok() {
-        for call in calls {
-            calls::start_unattended(tenant, turn, &call.device, &call.name, &call.payload);
-        }
-    }
-    tenant.routing = routing;
-    delivered.unwrap_or_else(|refused| refused)
-}
-
 impl Routing {
+    /// Delivers a message together with its copies. The outcome is of all of them.
+    pub(crate) fn deliver(
+        &mut self,
+        tenant: &mut Tenant,
+        turn: &mut Turn<'_>,
+        from: Option<ConnId>,
+        publish: &Publish<'_>,
+    ) -> Outcome {
+        self.plan(tenant, turn, publish);
+        let may_come_again_as_new = publish.qos == QoS::ExactlyOnce && from.is_some();
+        let delivered = match may_come_again_as_new {
+            true => self.deliver_or_refuse(tenant, turn, from, publish),
+            false => Ok(self.deliver_each(tenant, turn, from, publish)),
+        };
+        let calls = std::mem::take(&mut self.calls);
+        if delivered.is_ok() {
+            for call in calls {
+                calls::start_unattended(tenant, turn, &call.device, &call.name, &call.payload);
+            }
+        }
+        delivered.unwrap_or_else(|refused| refused)
+    }
+
     /// Notes all copies that the message asks for, and theirs in turn.
     fn plan(&mut self, tenant: &Tenant, turn: &mut Turn<'_>, publish: &Publish<'_>) {
         self.topics.clear();

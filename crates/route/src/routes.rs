@@ -27,8 +27,6 @@ pub struct Message<'a> {
 /// A copy to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery<'a> {
-    /// By which route.
-    pub route: &'a str,
     /// What the copy carries as [`Message::hops`].
     pub hops: u8,
     /// What to do.
@@ -209,7 +207,6 @@ impl Entry {
                 Ok(action) => {
                     self.counters.delivered += 1;
                     deliver(Delivery {
-                        route: self.route.name(),
                         hops: message.hops + 1,
                         action,
                     });

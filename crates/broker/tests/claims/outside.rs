@@ -28,6 +28,8 @@ pub(crate) struct Outside {
     pub(crate) log: Vec<Entry>,
     /// Records up to here are written; later ones may still be taken back.
     pub(crate) durable: usize,
+    /// The broker is to be told of the next commit.
+    pub(crate) is_commit_awaited: bool,
     pub(crate) is_full: bool,
     pub(crate) loads: Vec<Position>,
     pub(crate) without_room: BTreeSet<u64>,
@@ -51,6 +53,14 @@ impl Sink for Outside {
 
     fn close(&mut self, conn: ConnId, reason: ReasonCode) {
         self.closed.push((conn.0, reason));
+    }
+
+    fn durable(&self) -> Position {
+        Position(self.durable as u64)
+    }
+
+    fn await_commit(&mut self) {
+        self.is_commit_awaited = true;
     }
 
     fn log(&mut self, record: &Record<'_>) -> Result<Position, Full> {
@@ -98,7 +108,7 @@ impl Sink for Outside {
         self.loads.push(position);
     }
 
-    fn will(&mut self, _owner: &str, _client_id: &str, will: OwnedMessage) {
+    fn will(&mut self, will: OwnedMessage) {
         self.wills.push(will);
     }
 
@@ -174,7 +184,6 @@ fn connack_in_words(connack: &ConnAck<'_>) -> String {
         connack.session_expiry_interval_s.map(|value| value.to_string()),
     );
     add("keep_alive", connack.server_keep_alive_s.map(|value| value.to_string()));
-    add("response", connack.response_information.map(String::from));
     add("assigned", connack.assigned_client_id.map(String::from));
     words
 }

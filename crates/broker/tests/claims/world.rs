@@ -74,24 +74,18 @@ impl World {
         }
     }
 
-    /// Connects as the owner "plant"; nothing else comes before CONNACK.
+    /// Connects as the owner "plant"; nothing else comes before CONNACK. Whether it was let in.
     pub(crate) fn connect(&mut self, conn: u64, connect: &Connect<'_>) -> bool {
         self.connect_as(conn, "plant", connect)
     }
 
     pub(crate) fn connect_as(&mut self, conn: u64, owner: &str, connect: &Connect<'_>) -> bool {
         self.out.without_room.insert(conn);
-        let is_in = self.broker.connect(
-            self.now,
-            ConnId(conn),
-            connect,
-            owner,
-            Some("answers/here"),
-            &mut self.out,
-        );
+        self.broker
+            .connect(self.now, ConnId(conn), connect, owner, &mut self.out);
         self.out.without_room.remove(&conn);
         self.broker.writable(self.now, ConnId(conn), &mut self.out);
-        is_in
+        self.out.closed.iter().all(|(closed, _)| *closed != conn)
     }
 
     pub(crate) fn subscribe(&mut self, conn: u64, filter: &str, qos: u8) {
@@ -202,8 +196,9 @@ impl World {
     /// Everything logged so far is written.
     pub(crate) fn commit(&mut self) {
         self.out.durable = self.out.log.len();
-        self.broker
-            .durable(self.now, Position(self.out.durable as u64), &mut self.out);
+        if std::mem::take(&mut self.out.is_commit_awaited) {
+            self.broker.committed(self.now, &mut self.out);
+        }
     }
 
     /// Answers all readings that the broker asked for.

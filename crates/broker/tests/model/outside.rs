@@ -54,6 +54,8 @@ pub(crate) struct Outside {
     pub(crate) start: usize,
     /// Records before this one are written.
     pub(crate) durable: usize,
+    /// The broker is to be told of the next commit.
+    pub(crate) is_commit_awaited: bool,
     pub(crate) is_full: bool,
     pub(crate) wires: BTreeMap<u64, Wire>,
     pub(crate) closed: Vec<(u64, ReasonCode)>,
@@ -152,6 +154,14 @@ impl Sink for Outside {
         self.closed.push((conn.0, reason));
     }
 
+    fn durable(&self) -> Position {
+        Position(self.durable as u64)
+    }
+
+    fn await_commit(&mut self) {
+        self.is_commit_awaited = true;
+    }
+
     fn log(&mut self, record: &Record<'_>) -> Result<Position, Full> {
         if self.is_full && !record.frees_space() {
             return Err(Full);
@@ -203,7 +213,7 @@ impl Sink for Outside {
         self.loads.insert(position);
     }
 
-    fn will(&mut self, _owner: &str, _client_id: &str, will: OwnedMessage) {
+    fn will(&mut self, will: OwnedMessage) {
         self.wills.push(will);
     }
 

@@ -41,7 +41,9 @@ impl Run {
         self.out.trace(|| format!("commit {end}"));
         self.out.durable = end;
         self.groups.retain(|other| *other > end);
-        self.broker.durable(self.now, Position(end as u64), &mut self.out);
+        if std::mem::take(&mut self.out.is_commit_awaited) {
+            self.broker.committed(self.now, &mut self.out);
+        }
     }
 
     pub(crate) fn load_one(&mut self) {

@@ -59,7 +59,7 @@ impl Shard {
                 tenant.refused_connections += 1;
                 refuse(turn, conn, ReasonCode::QuotaExceeded);
             } else {
-                tenant.broker.connect(now, conn, &connect, &owner, None, turn);
+                tenant.broker.connect(now, conn, &connect, &owner, turn);
             }
         });
         self.take_early(now, conn, &client.early);

@@ -146,7 +146,7 @@ impl Shard {
                     twins::forget(tenant, turn, &owner);
                     tenant
                         .broker
-                        .remove_owner(now, &owner, ReasonCode::AdministrativeAction, turn)
+                        .remove_owner(now, &owner, ReasonCode::AdministrativeAction, turn);
                 });
             }
         }

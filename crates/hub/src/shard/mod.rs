@@ -338,12 +338,11 @@ impl Shard {
     }
 
     fn hear_log(&mut self, now: Now) {
-        let durable = self.journal.durable();
-        self.connections.advance(durable);
-        for number in 0..self.tenants.len() as u32 {
+        self.connections.advance(self.journal.durable());
+        for number in self.journal.take_awaiting_commit() {
             self.with_tenant(now, number, |tenant, turn| {
-                tenant.broker.durable(now, durable, turn);
-                announcements::go_on(tenant, turn, durable);
+                tenant.broker.committed(now, turn);
+                announcements::go_on(tenant, turn);
             });
         }
         self.send_answers();

@@ -50,6 +50,14 @@ impl Sink for Turn<'_> {
         self.connections.end(conn, reason, self.now.monotonic_ms + LINGER_MS);
     }
 
+    fn durable(&self) -> Position {
+        self.journal.durable()
+    }
+
+    fn await_commit(&mut self) {
+        self.journal.await_commit(self.tenant);
+    }
+
     fn log(&mut self, record: &Record<'_>) -> Result<Position, Full> {
         let logged = self.journal.append_record(self.tenant, record);
         self.counters.refused_by_log += u64::from(logged.is_err());
@@ -78,7 +86,7 @@ impl Sink for Turn<'_> {
         self.journal.load(self.tenant, position);
     }
 
-    fn will(&mut self, _owner: &str, _client_id: &str, will: OwnedMessage) {
+    fn will(&mut self, will: OwnedMessage) {
         self.wills.push(will);
     }
 

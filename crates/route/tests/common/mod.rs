@@ -61,13 +61,9 @@ pub(crate) fn deliveries(routes: &mut Routes, topic: &str, payload: &str, hops: 
     };
     routes.evaluate(message, &World, |delivery| {
         lines.push(match delivery.action {
-            Action::Publish { topic } => format!("{} publish {topic} hops {}", delivery.route, delivery.hops),
+            Action::Publish { topic } => format!("publish {topic} hops {}", delivery.hops),
             Action::Call { device, name, payload } => {
-                format!(
-                    "{} call {device} {name} {}",
-                    delivery.route,
-                    String::from_utf8_lossy(payload)
-                )
+                format!("call {device} {name} {}", String::from_utf8_lossy(payload))
             }
         });
     });
