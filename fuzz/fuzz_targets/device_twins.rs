@@ -9,11 +9,18 @@ fuzz_target!(|patches: Vec<&[u8]>| {
     let mut twin = Twin::default();
     for (number, patch) in patches.into_iter().enumerate() {
         let side = if number % 3 == 0 { Side::Cloud } else { Side::Edge };
-        if number % 2 == 0 {
-            let outcome = twin.set_desired(patch, side, &limits);
+        let before = (number % 5 == 0).then(|| twin.clone());
+        let undo = if number % 2 == 0 {
+            let (outcome, undo) = twin.set_desired(patch, side, &limits);
             serde_json_like(&twin.set_payload(&outcome));
+            undo
         } else {
-            let _ = twin.report(patch, side, &limits);
+            twin.report(patch, side, &limits).unwrap_or_default()
+        };
+        if let Some(before) = before {
+            let document = if number % 2 == 0 { &mut twin.desired } else { &mut twin.reported };
+            undo.into_iter().for_each(|undo| document.undo(undo));
+            assert_eq!(twin, before);
         }
     }
     serde_json_like(&twin.get_payload());

@@ -250,3 +250,25 @@ def test_nothing_is_said_of_a_twin_before_the_disk_has_it(start, dial):
         assert [got.topic for got in results] == [f"{twin}/desired/set/result", f"{twin}/get/result"]
         assert json.loads(results[0].payload)["version"] == 1
         assert json.loads(device.expect(Kind.PUBLISH, 30).payload) == {"interval_s": 10, "$version": 1}
+
+
+@pytest.mark.machine("attach")
+def test_what_is_to_be_said_of_twins_waits_for_the_disk_within_a_bound(start, dial):
+    """An app that asks on while a sync hangs is refused before its answers fill the memory, and asks again later."""
+    own = start(arguments=["--shards", "1"], http=True)
+    device, app, topic = dial(to=own).open("p7"), dial(to=own).open("app"), "devices/p7/twin/desired/set"
+    device.subscribe([("devices/p7/twin/desired", 1)])
+    app.publish(topic, b'{"large": "%s"}' % (b"x" * 30_000), qos=1, packet_id=1)
+    device.answer(Kind.PUBACK, device.expect(Kind.PUBLISH).packet_id)
+    app.expect(Kind.PUBACK)
+    before = own.rss_bytes()
+    with injected(own, "fdatasync", "delay_enter=4000000"):
+        app.publish(topic, b'{"n": 1}')
+        for _ in range(3000):
+            app.publish(topic, b'{"$version": 7}')  # Each answer has the whole state with it.
+        app.ping()
+        assert own.rss_bytes() - before < 48 << 20
+    assert int(get(own, "/metrics")[1].split("\nselvedge_twin_changes_refused_total ")[1].split()[0]) > 2000
+    assert json.loads(device.expect(Kind.PUBLISH, 30).payload)["n"] == 1
+    app.publish(topic, b'{"n": 2}', qos=1, packet_id=2)
+    assert app.expect(Kind.PUBACK, 30).reason == 0

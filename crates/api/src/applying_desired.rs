@@ -29,11 +29,12 @@ fn refusal(present: &Map<String, Value>, version: u64, patch: &Map<String, Value
     };
     let mut state = Document::default();
     let present = parse(present, &limits).expect("a state that was accepted is a patch of nothing");
-    let is_good = state.apply(&present, Side::Edge, &limits);
+    let is_good = state.apply(present, Side::Edge, &limits);
     is_good.expect("a state that was accepted is within the limits");
-    match (state.apply(&patch, Side::Edge, &limits), patch.based_on()) {
+    let based_on = patch.based_on();
+    match (state.apply(patch, Side::Edge, &limits), based_on) {
         (Err(error), _) => Some(error.to_string()),
-        (Ok(true), Some(based_on)) if based_on != version => Some(format!(
+        (Ok(Some(_)), Some(based_on)) if based_on != version => Some(format!(
             "based on version {based_on}, but the desired state is at version {version}"
         )),
         (Ok(_), _) => None,

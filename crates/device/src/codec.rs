@@ -1,10 +1,11 @@
 //! Documents and twins as the log and the link keep them: compact JSON, so that a person can read what was stored.
 //!
-//! `{"seen":[edge,cloud],"leaves":{pointer:["e"|"c",counter,value?]}}`; a leaf without a value was removed.
+//! `{"leaves":{pointer:["e"|"c",counter,value?]},"seen":[edge,cloud]}`; a leaf without a value was removed.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::document::{Document, Leaf, Seen, Side, Stamp};
 use crate::twin::Twin;
@@ -20,14 +21,27 @@ impl Document {
     /// The whole document, removed leaves included.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let leaves: Map<String, Value> = self
-            .leaves
-            .iter()
-            .map(|(p, leaf)| (p.clone(), encode_leaf(leaf)))
-            .collect();
-        json!({"seen": [self.seen.edge, self.seen.cloud], "leaves": leaves})
-            .to_string()
-            .into_bytes()
+        let mut bytes = Vec::new();
+        self.encode_into(&mut bytes);
+        bytes
+    }
+
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        self.write(out).expect("memory takes all that is written");
+    }
+
+    fn write(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        write!(out, r#"{{"leaves":{{"#)?;
+        for (number, (pointer, leaf)) in self.leaves.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            serde_json::to_writer(&mut *out, pointer)?;
+            out.push(b':');
+            leaf.write(out)?;
+        }
+        let Seen { edge, cloud } = self.seen;
+        write!(out, r#"}},"seen":[{edge},{cloud}]}}"#)
     }
 
     /// What [`Document::encode`] made.
@@ -67,7 +81,11 @@ impl Twin {
     /// Both documents, a line each.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        [self.desired.encode(), self.reported.encode()].join(&b'\n')
+        let mut bytes = Vec::new();
+        self.desired.encode_into(&mut bytes);
+        bytes.push(b'\n');
+        self.reported.encode_into(&mut bytes);
+        bytes
     }
 
     /// What [`Twin::encode`] made.
@@ -84,14 +102,19 @@ impl Twin {
     }
 }
 
-fn encode_leaf(leaf: &Leaf) -> Value {
-    let side = match leaf.stamp.side {
-        Side::Edge => "e",
-        Side::Cloud => "c",
-    };
-    match &leaf.value {
-        Some(value) => json!([side, leaf.stamp.counter, value]),
-        None => json!([side, leaf.stamp.counter]),
+impl Leaf {
+    fn write(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        out.extend_from_slice(match self.stamp.side {
+            Side::Edge => br#"["e","#,
+            Side::Cloud => br#"["c","#,
+        });
+        serde_json::to_writer(&mut *out, &self.stamp.counter)?;
+        if let Some(value) = &self.value {
+            out.push(b',');
+            serde_json::to_writer(&mut *out, value)?;
+        }
+        out.push(b']');
+        Ok(())
     }
 }
 

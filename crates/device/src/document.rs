@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Removed leaves that a document remembers for the next merge; beyond it the oldest are forgotten, and a concurrent
 /// edit of such a leaf on the other side brings it back.
@@ -101,26 +101,8 @@ impl Document {
         self.seen
     }
 
-    /// The state as a JSON object, without its version.
-    #[must_use]
-    pub fn to_json(&self) -> Map<String, Value> {
-        let mut root = Map::new();
-        for (pointer, value) in self.live() {
-            put(&mut root, pointer, value);
-        }
-        root
-    }
-
-    /// The state with its `$version`, as it is published and answered.
-    #[must_use]
-    pub fn to_versioned_json(&self) -> Value {
-        let mut root = self.to_json();
-        root.insert(VERSION.to_owned(), self.version().into());
-        Value::Object(root)
-    }
-
-    /// Forgets leaves that were removed by edits that the other side has too. Where there is no other side, that is
-    /// all of them: `document.forget_removed(document.seen())`.
+    /// Forgets leaves that were removed by edits that the other side has too: no merge asks for them any more. Where
+    /// there is no other side, that is all of them: `document.forget_removed(document.seen())`.
     pub fn forget_removed(&mut self, seen_by_both: Seen) {
         self.leaves
             .retain(|_, leaf| leaf.value.is_some() || !seen_by_both.covers(leaf.stamp));
@@ -141,18 +123,22 @@ impl Document {
         leaves.any(|(_, leaf)| leaf.value.is_some())
     }
 
-    pub(crate) fn bound_removed(&mut self) {
+    /// Forgets the oldest removed leaves where it remembers too many, and returns them.
+    pub(crate) fn bound_removed(&mut self) -> Vec<(String, Leaf)> {
         let removed = self.leaves.iter().filter(|(_, leaf)| leaf.value.is_none());
-        let mut oldest: Vec<_> = removed
-            .map(|(pointer, leaf)| (leaf.stamp.counter, pointer.clone()))
-            .collect();
-        let Some(excess) = oldest.len().checked_sub(MAX_REMOVED).filter(|excess| *excess > 0) else {
-            return;
-        };
-        oldest.sort_unstable();
-        for (_, pointer) in oldest.drain(..excess) {
-            self.leaves.remove(&pointer);
+        let excess = removed.clone().count().saturating_sub(MAX_REMOVED);
+        if excess == 0 {
+            return Vec::new();
         }
+        let mut oldest: Vec<_> = removed
+            .map(|(pointer, leaf)| (leaf.stamp.counter, pointer.as_str()))
+            .collect();
+        oldest.sort_unstable();
+        let oldest: Vec<String> = oldest[..excess].iter().map(|(_, pointer)| (*pointer).into()).collect();
+        oldest
+            .iter()
+            .filter_map(|pointer| self.leaves.remove_entry(pointer))
+            .collect()
     }
 }
 
@@ -167,30 +153,6 @@ pub(crate) fn push_name(pointer: &mut String, name: &str) {
             '~' => pointer.push_str("~0"),
             '/' => pointer.push_str("~1"),
             _ => pointer.push(c),
-        }
-    }
-}
-
-/// The names of a JSON pointer, from the root on.
-pub(crate) fn names(pointer: &str) -> impl Iterator<Item = String> {
-    pointer
-        .split('/')
-        .skip(1)
-        .map(|name| name.replace("~1", "/").replace("~0", "~"))
-}
-
-fn put(root: &mut Map<String, Value>, pointer: &str, value: &Value) {
-    let mut object = root;
-    let mut names = names(pointer).peekable();
-    while let Some(name) = names.next() {
-        if names.peek().is_none() {
-            object.insert(name, value.clone());
-            return;
-        }
-        let child = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
-        match child {
-            Value::Object(inner) => object = inner,
-            _ => unreachable!("a live leaf stands above {pointer}"),
         }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Each side sends its whole document and both compute the same function of the two, so they end up equal whatever was
 //! edited in between. Of two concurrent edits of one leaf the edge's stays and the other is reported.
+//!
+//! The link between edge and cloud is what will call this; an edge on its own has no second side. Documents are kept
+//! so that it can be: each leaf with its stamp, and those that were removed as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 

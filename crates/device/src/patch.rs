@@ -1,8 +1,8 @@
-//! JSON merge patches (RFC 7396) on a document, bounded, all or nothing.
+//! JSON merge patches (RFC 7396) as they come, bounded on their own, and why one is refused.
 
 use serde_json::{Map, Value};
 
-use crate::document::{Document, Leaf, Side, Stamp, VERSION, push_name};
+use crate::document::VERSION;
 use crate::limits::Limits;
 
 /// Why a patch was refused; nothing was changed.
@@ -86,7 +86,7 @@ impl PatchError {
 /// A merge patch that was read and is within the limits on its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
-    members: Map<String, Value>,
+    pub(crate) members: Map<String, Value>,
     based_on: Option<u64>,
 }
 
@@ -120,143 +120,6 @@ impl Patch {
     #[must_use]
     pub fn based_on(&self) -> Option<u64> {
         self.based_on
-    }
-}
-
-impl Document {
-    /// Applies a patch as one edit of `side`; true if that changed anything. A patch that changes nothing is no edit
-    /// and leaves the version as it is.
-    ///
-    /// # Errors
-    /// `TooLarge` or `TooManyLeaves`: the state would be; it stays as it was.
-    pub fn apply(&mut self, patch: &Patch, side: Side, limits: &Limits) -> Result<bool, PatchError> {
-        let stamp = self.seen.next(side);
-        let mut edit = Edit {
-            document: self.clone(),
-            stamp,
-            changed: false,
-        };
-        edit.merge_members("", &patch.members);
-        if !edit.changed {
-            return Ok(false);
-        }
-        let mut document = edit.document;
-        document.seen.add(stamp);
-        document.check_size(limits)?;
-        document.bound_removed();
-        *self = document;
-        Ok(true)
-    }
-
-    fn check_size(&self, limits: &Limits) -> Result<(), PatchError> {
-        let leaves = self.live().count();
-        if leaves > limits.leaves {
-            return Err(PatchError::TooManyLeaves {
-                leaves,
-                limit: limits.leaves,
-            });
-        }
-        let bytes = Value::Object(self.to_json()).to_string().len();
-        if bytes > limits.bytes {
-            return Err(PatchError::TooLarge {
-                what: "the state would have",
-                bytes,
-                limit: limits.bytes,
-            });
-        }
-        Ok(())
-    }
-}
-
-/// One edit in the making.
-struct Edit {
-    document: Document,
-    stamp: Stamp,
-    changed: bool,
-}
-
-impl Edit {
-    /// The function MergePatch of RFC 7396, section 2, where both sides are objects.
-    fn merge_members(&mut self, at: &str, members: &Map<String, Value>) {
-        for (name, value) in members {
-            let mut pointer = at.to_owned();
-            push_name(&mut pointer, name);
-            match value {
-                Value::Null => self.remove(&pointer),
-                Value::Object(inner) => self.merge_object(&pointer, inner),
-                scalar => self.set(&pointer, scalar.clone()),
-            }
-        }
-    }
-
-    fn merge_object(&mut self, at: &str, members: &Map<String, Value>) {
-        let was_object = self.document.live_below(at) || self.is(at, &Value::Object(Map::new()));
-        if !was_object {
-            self.set(at, Value::Object(Map::new()));
-        }
-        self.merge_members(at, members);
-        self.settle_empty(at);
-    }
-
-    /// An object is a leaf exactly while it has no members. That leaf needs no trace once it has: members outweigh it
-    /// in every merge.
-    fn settle_empty(&mut self, at: &str) {
-        let filled = self.document.live_below(at);
-        let marked = self.is(at, &Value::Object(Map::new()));
-        match (filled, marked) {
-            (true, true) => drop(self.document.leaves.remove(at)),
-            (false, false) => self.put(at, Some(Value::Object(Map::new()))),
-            _ => {}
-        }
-    }
-
-    fn set(&mut self, at: &str, value: Value) {
-        if self.is(at, &value) {
-            return;
-        }
-        self.remove_below(at);
-        self.put(at, Some(value));
-    }
-
-    fn remove(&mut self, at: &str) {
-        if self.document.leaves.get(at).is_some_and(|leaf| leaf.value.is_some()) {
-            self.put(at, None);
-        }
-        self.remove_below(at);
-    }
-
-    fn remove_below(&mut self, at: &str) {
-        let below = format!("{at}/");
-        let leaves = self
-            .document
-            .leaves
-            .range_mut(below.clone()..)
-            .take_while(|(p, _)| p.starts_with(&below));
-        for (_, leaf) in leaves.filter(|(_, leaf)| leaf.value.is_some()) {
-            *leaf = Leaf {
-                value: None,
-                stamp: self.stamp,
-            };
-            self.changed = true;
-        }
-    }
-
-    fn put(&mut self, at: &str, value: Option<Value>) {
-        self.document.leaves.insert(
-            at.to_owned(),
-            Leaf {
-                value,
-                stamp: self.stamp,
-            },
-        );
-        self.changed = true;
-    }
-
-    fn is(&self, at: &str, value: &Value) -> bool {
-        self.document
-            .leaves
-            .get(at)
-            .is_some_and(|leaf| leaf.value.as_ref() == Some(value))
     }
 }
 

@@ -1,8 +1,9 @@
 //! A device's twin: what its operators desire and what it reports.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::document::{Document, Side};
+use crate::edit::Undo;
 use crate::limits::Limits;
 use crate::patch::{Patch, PatchError};
 
@@ -18,12 +19,10 @@ pub struct Twin {
 /// What came of a patch of the desired state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetOutcome {
-    /// It is in. `changed` is false where everything was so already: then there is nothing to log or publish.
+    /// It is in.
     Accepted {
         /// The version from now on.
         version: u64,
-        /// Whether it differs from the one before.
-        changed: bool,
     },
     /// It was based on a version that is not the present one.
     Conflict {
@@ -37,67 +36,65 @@ pub enum SetOutcome {
 }
 
 impl Twin {
-    /// Applies the payload of `devices/{id}/twin/reported`; true if that changed anything. A `$version` in it is
-    /// ignored, so that a device may report back what was desired as it came.
+    /// Applies the payload of `devices/{id}/twin/reported`, and says how [`Document::undo`] takes that back; `None`:
+    /// all was so already. A `$version` in it is ignored, so that a device may report back what was desired as it came.
     ///
     /// # Errors
     /// Why the patch was refused; nothing was changed.
-    pub fn report(&mut self, patch: &[u8], side: Side, limits: &Limits) -> Result<bool, PatchError> {
+    pub fn report(&mut self, patch: &[u8], side: Side, limits: &Limits) -> Result<Option<Undo>, PatchError> {
         let patch = Patch::parse(patch, limits)?;
-        self.reported.apply(&patch, side, limits)
+        self.reported.apply(patch, side, limits)
     }
 
-    /// Applies the payload of `devices/{id}/twin/desired/set`, unless it is based on another version.
-    pub fn set_desired(&mut self, patch: &[u8], side: Side, limits: &Limits) -> SetOutcome {
+    /// Applies the payload of `devices/{id}/twin/desired/set`, unless it is based on another version, and says how
+    /// [`Document::undo`] takes that back; `None`: nothing was changed.
+    pub fn set_desired(&mut self, patch: &[u8], side: Side, limits: &Limits) -> (SetOutcome, Option<Undo>) {
         let patch = match Patch::parse(patch, limits) {
             Ok(patch) => patch,
-            Err(error) => return SetOutcome::Refused(error),
+            Err(error) => return (SetOutcome::Refused(error), None),
         };
         let version = self.desired.version();
         if let Some(based_on) = patch.based_on().filter(|based_on| *based_on != version) {
-            return SetOutcome::Conflict { based_on, version };
+            return (SetOutcome::Conflict { based_on, version }, None);
         }
-        match self.desired.apply(&patch, side, limits) {
-            Ok(changed) => SetOutcome::Accepted {
-                version: self.desired.version(),
-                changed,
-            },
-            Err(error) => SetOutcome::Refused(error),
+        match self.desired.apply(patch, side, limits) {
+            Ok(undo) => {
+                let version = self.desired.version();
+                (SetOutcome::Accepted { version }, undo)
+            }
+            Err(error) => (SetOutcome::Refused(error), None),
         }
     }
 
     /// The payload of `devices/{id}/twin/desired`: the whole desired state with its `$version`.
     #[must_use]
     pub fn desired_payload(&self) -> Vec<u8> {
-        self.desired.to_versioned_json().to_string().into_bytes()
+        self.desired.to_versioned_json()
     }
 
     /// The payload of `devices/{id}/twin/get/result`: both states, whole, each with its `$version`.
     #[must_use]
     pub fn get_payload(&self) -> Vec<u8> {
-        let desired = self.desired.to_versioned_json();
-        let reported = self.reported.to_versioned_json();
-        json!({"desired": desired, "reported": reported})
-            .to_string()
-            .into_bytes()
+        let (desired, reported) = (self.desired.to_versioned_json(), self.reported.to_versioned_json());
+        [br#"{"desired":"#, &*desired, br#","reported":"#, &*reported, b"}"].concat()
     }
 
     /// The payload of `devices/{id}/twin/desired/set/result`: status 200 with the version, 409 with the present state,
     /// 400 or 413 with what is wrong.
     #[must_use]
     pub fn set_payload(&self, outcome: &SetOutcome) -> Vec<u8> {
-        self.set_answer(outcome).to_string().into_bytes()
-    }
-
-    fn set_answer(&self, outcome: &SetOutcome) -> Value {
         match outcome {
-            SetOutcome::Accepted { version, .. } => json!({"status": 200, "version": version}),
-            SetOutcome::Conflict { based_on, version } => json!({
-                "status": 409,
-                "message": format!("based on version {based_on}, but the desired state is at version {version}"),
-                "desired": self.desired.to_versioned_json(),
-            }),
-            SetOutcome::Refused(error) => json!({"status": error.status(), "message": error.to_string()}),
+            SetOutcome::Accepted { version } => format!(r#"{{"status":200,"version":{version}}}"#).into_bytes(),
+            SetOutcome::Conflict { based_on, version } => {
+                let desired = self.desired.to_versioned_json();
+                let rest = format!(
+                    r#","message":"based on version {based_on}, but the desired state is at version {version}","status":409}}"#
+                );
+                [br#"{"desired":"#, &*desired, rest.as_bytes()].concat()
+            }
+            SetOutcome::Refused(error) => json!({"message": error.to_string(), "status": error.status()})
+                .to_string()
+                .into_bytes(),
         }
     }
 }

@@ -6,11 +6,13 @@ use serde_json::{Map, Value, json};
 
 fn edit(document: &mut Document, side: Side, patch: &Value) {
     let patch = Patch::parse(patch.to_string().as_bytes(), &Limits::default()).unwrap();
-    document.apply(&patch, side, &Limits::default()).unwrap();
+    document.apply(patch, side, &Limits::default()).unwrap();
 }
 
 fn state(document: &Document) -> Value {
-    Value::Object(document.to_json())
+    let mut state: Value = serde_json::from_slice(&document.to_versioned_json()).unwrap();
+    state.as_object_mut().unwrap().remove("$version");
+    state
 }
 
 /// Both sides start from the first, each applies its patch (edge, cloud), they meet and have the last.
@@ -189,6 +191,40 @@ proptest! {
             edit(&mut document, Side::Edge, patch);
             rfc_7396(&mut reference, patch);
             prop_assert_eq!(&state(&document), &reference);
+        }
+    }
+
+    #[test]
+    fn an_edit_that_is_taken_back_leaves_no_trace(patches in prop::collection::vec(patch(), 1..12)) {
+        let mut document = Document::default();
+        for patch in &patches {
+            let before = document.clone();
+            let patch = Patch::parse(patch.to_string().as_bytes(), &Limits::default()).unwrap();
+            match document.apply(patch.clone(), Side::Edge, &Limits::default()).unwrap() {
+                Some(undo) => document.undo(undo),
+                None => prop_assert_eq!(&document, &before),
+            }
+            prop_assert_eq!(&document, &before);
+            document.apply(patch, Side::Edge, &Limits::default()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_state_may_have_as_many_bytes_of_json_as_its_limit_and_no_more(patches in prop::collection::vec(patch(), 1..12)) {
+        let mut document = Document::default();
+        for patch in &patches {
+            let patch = Patch::parse(patch.to_string().as_bytes(), &Limits::default()).unwrap();
+            let mut after = document.clone();
+            if after.apply(patch.clone(), Side::Edge, &Limits::default()).unwrap().is_none() {
+                continue;
+            }
+            let before = document.clone();
+            let bytes = state(&after).to_string().len();
+            let limits = |bytes| Limits { bytes, ..Limits::default() };
+            prop_assert!(document.apply(patch.clone(), Side::Edge, &limits(bytes - 1)).is_err());
+            prop_assert_eq!(&document, &before);
+            document.apply(patch, Side::Edge, &limits(bytes)).unwrap();
+            prop_assert_eq!(&document, &after);
         }
     }
 

@@ -1,20 +1,31 @@
 //! Twins as their users see them: patches in, states and answers out.
 
-use device::{Document, Limits, Patch, SetOutcome, Side, Twin};
+use device::{Document, Limits, Patch, SetOutcome, Side, Twin, Undo};
 use serde_json::{Value, json};
 
 fn document(state: &Value) -> Document {
     let mut document = Document::default();
-    let patch = Patch::parse(state.to_string().as_bytes(), &Limits::default()).unwrap();
-    document.apply(&patch, Side::Edge, &Limits::default()).unwrap();
+    edit(&mut document, state);
     document
+}
+
+fn edit(document: &mut Document, patch: &Value) -> Option<Undo> {
+    let patch = Patch::parse(patch.to_string().as_bytes(), &Limits::default()).unwrap();
+    document.apply(patch, Side::Edge, &Limits::default()).unwrap()
+}
+
+/// The state without its version.
+fn state(document: &Document) -> Value {
+    let mut state: Value = serde_json::from_slice(&document.to_versioned_json()).unwrap();
+    let version = state.as_object_mut().unwrap().remove("$version");
+    assert_eq!(version, Some(document.version().into()));
+    state
 }
 
 fn patched(state: &Value, patch: &Value) -> Value {
     let mut document = document(state);
-    let patch = Patch::parse(patch.to_string().as_bytes(), &Limits::default()).unwrap();
-    document.apply(&patch, Side::Edge, &Limits::default()).unwrap();
-    Value::Object(document.to_json())
+    edit(&mut document, patch);
+    self::state(&document)
 }
 
 /// The examples of RFC 7396, appendix A, whose target and patch are objects, and the one of section 3.
@@ -57,16 +68,15 @@ fn a_patch_does_what_rfc_7396_says() {
 #[test]
 fn every_change_raises_the_version_by_one_and_no_change_leaves_it() {
     let mut twin = Twin::default();
-    let limits = Limits::default();
-    assert_eq!(
-        twin.report(br#"{"interval_s": 10, "fan": {"on": true}}"#, Side::Edge, &limits),
-        Ok(true)
-    );
-    assert_eq!(
-        twin.report(br#"{"fan": {"on": true}, "gone": null}"#, Side::Edge, &limits),
-        Ok(false)
-    );
-    assert_eq!(twin.report(br#"{"fan": null}"#, Side::Edge, &limits), Ok(true));
+    let patches = [
+        (r#"{"interval_s": 10, "fan": {"on": true}}"#, true),
+        (r#"{"fan": {"on": true}, "gone": null}"#, false),
+        (r#"{"fan": null}"#, true),
+    ];
+    for (patch, changes) in patches {
+        let undo = twin.report(patch.as_bytes(), Side::Edge, &Limits::default()).unwrap();
+        assert_eq!(undo.is_some(), changes, "{patch}");
+    }
     assert_eq!(twin.reported.version(), 2);
 }
 
@@ -103,7 +113,7 @@ fn a_set_is_answered_with_the_version_the_conflict_or_what_is_wrong() {
     ];
     let mut twin = Twin::default();
     for (patch, expected) in cases {
-        let outcome = twin.set_desired(patch.as_bytes(), Side::Edge, &Limits::default());
+        let (outcome, _) = twin.set_desired(patch.as_bytes(), Side::Edge, &Limits::default());
         assert_eq!(
             String::from_utf8(twin.set_payload(&outcome)).unwrap(),
             expected,
@@ -169,25 +179,29 @@ fn a_state_at_its_limit_can_still_shrink() {
     };
     let mut twin = Twin::default();
     twin.report(br#"{"a": 1, "b": 2}"#, Side::Edge, &limits).unwrap();
-    assert_eq!(twin.report(br#"{"a": null, "c": 3}"#, Side::Edge, &limits), Ok(true));
+    assert!(twin.report(br#"{"a": null, "c": 3}"#, Side::Edge, &limits).is_ok());
+    assert_eq!(state(&twin.reported), json!({"b": 2, "c": 3}));
 }
 
 #[test]
 fn removals_are_remembered_within_a_bound_and_forgotten_when_both_know() {
     let mut document = Document::default();
-    let limits = Limits::default();
-    let apply = |document: &mut Document, patch: Value| {
-        let patch = Patch::parse(patch.to_string().as_bytes(), &limits).unwrap();
-        document.apply(&patch, Side::Edge, &limits).unwrap()
-    };
     for i in 0..1000 {
-        apply(&mut document, json!({format!("k{i}"): 1}));
-        apply(&mut document, json!({format!("k{i}"): null}));
+        edit(&mut document, &json!({format!("k{i}"): 1}));
+        edit(&mut document, &json!({format!("k{i}"): null}));
     }
+    edit(&mut document, &json!({"last": 1}));
+    let before = document.clone();
+    let undo = edit(&mut document, &json!({"last": null})).unwrap();
+    document.undo(undo);
+    assert_eq!(document, before);
     assert!(document.encode().len() < 256 * 32, "{}", document.encode().len());
     document.forget_removed(document.seen());
-    assert_eq!(document.encode(), br#"{"leaves":{},"seen":[2000,0]}"#);
-    assert_eq!(document.version(), 2000);
+    assert_eq!(
+        document.encode(),
+        br#"{"leaves":{"/last":["e",2001,1]},"seen":[2001,0]}"#
+    );
+    assert_eq!(document.version(), 2001);
 }
 
 #[test]
@@ -232,7 +246,7 @@ fn a_refused_patch_says_whether_it_is_wrong_or_too_large() {
     };
     let mut twin = Twin::default();
     let status = |outcome| match outcome {
-        SetOutcome::Refused(error) => error.status(),
+        (SetOutcome::Refused(error), None) => error.status(),
         other => panic!("{other:?}"),
     };
     assert_eq!(status(twin.set_desired(b"7", Side::Edge, &limits)), 400);
@@ -247,6 +261,6 @@ fn a_device_may_report_back_what_was_desired_as_it_came() {
     let mut twin = Twin::default();
     twin.set_desired(br#"{"interval_s": 10}"#, Side::Edge, &Limits::default());
     let echo = twin.desired_payload();
-    assert_eq!(twin.report(&echo, Side::Edge, &Limits::default()), Ok(true));
-    assert_eq!(twin.reported.to_json(), twin.desired.to_json());
+    assert!(twin.report(&echo, Side::Edge, &Limits::default()).is_ok());
+    assert_eq!(state(&twin.reported), state(&twin.desired));
 }

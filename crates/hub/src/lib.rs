@@ -20,6 +20,7 @@ mod reply;
 mod routing;
 mod shard;
 mod sys;
+mod twin_changes;
 mod twins;
 
 pub use config::{Address, Limits, Listener, TlsSource, WebDoor};

@@ -4,71 +4,15 @@ use broker::{ConnId, Position};
 use device::topic::{Channel, DeviceTopic};
 use device::{Limits, SetOutcome, Side, Twin};
 use mqtt::{Publish, QoS, ReasonCode};
-use serde_json::json;
 use store::Kind;
 
 use crate::announcements::{self, Announcement};
 use crate::pipeline::{self, Outcome};
 use crate::reply::ReplyTo;
 use crate::shard::journal::Entry;
-use crate::shard::tenant::{StoredTwin, Tenant};
+use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
-
-/// Twins of a tenant that may exist, unless its quota of devices is tighter; a change to one more is refused with Quota
-/// exceeded.
-const TWINS_MAX: u64 = 100_000;
-
-/// Why a twin was not changed, whatever the patch is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// No device can have this id.
-    Name,
-    /// No such device is registered: what nobody removes is not made.
-    Unknown,
-    /// The tenant has as many twins as it may.
-    Twins {
-        /// How many.
-        limit: u64,
-    },
-    /// What the tenant stores would be more than its quota.
-    Bytes,
-    /// The log has no room, is behind, or has stopped.
-    Log,
-}
-
-impl Refusal {
-    fn status(self) -> u16 {
-        match self {
-            Refusal::Name => 400,
-            Refusal::Unknown => 404,
-            Refusal::Twins { .. } | Refusal::Bytes => 429,
-            Refusal::Log => 507,
-        }
-    }
-
-    fn reason(self) -> ReasonCode {
-        match self {
-            Refusal::Name | Refusal::Unknown => ReasonCode::TopicNameInvalid,
-            Refusal::Twins { .. } | Refusal::Bytes | Refusal::Log => ReasonCode::QuotaExceeded,
-        }
-    }
-
-    fn message(self, device: &str) -> String {
-        match self {
-            Refusal::Name => format!("no device can have the id \"{device}\""),
-            Refusal::Unknown => format!("no device \"{device}\" is registered"),
-            Refusal::Twins { limit } => format!("the tenant has {limit} twins, which is its limit"),
-            Refusal::Bytes => "the twins and messages of the tenant take as many bytes as it may store".to_owned(),
-            Refusal::Log => "the log takes no change now: it is full, behind, or has stopped".to_owned(),
-        }
-    }
-
-    /// The payload of `devices/{id}/twin/desired/set/result`.
-    pub(crate) fn payload(self, device: &str) -> Vec<u8> {
-        let answer = json!({"status": self.status(), "message": self.message(device)});
-        answer.to_string().into_bytes()
-    }
-}
+use crate::twin_changes::{Refusal, update};
 
 /// A merge patch of the reported state.
 pub(crate) fn report(
@@ -78,14 +22,17 @@ pub(crate) fn report(
     device: &str,
     publish: &Publish<'_>,
 ) -> Outcome {
-    let change = |twin: &mut Twin| twin.report(publish.payload, Side::Edge, &Limits::default());
+    let change = |twin: &mut Twin| match twin.report(publish.payload, Side::Edge, &Limits::default()) {
+        Ok(undo) => (true, undo.map(|undo| |twin: &mut Twin| twin.reported.undo(undo))),
+        Err(_) => (false, None),
+    };
     match update(tenant, turn, device, change) {
         Err(refusal) => Outcome::now(refusal.reason()),
-        Ok((Err(_), _)) => {
+        Ok((false, _)) => {
             turn.counters.refused_twins += 1;
             Outcome::now(ReasonCode::PayloadFormatInvalid)
         }
-        Ok((Ok(_), after)) => {
+        Ok((true, after)) => {
             let forwarded = pipeline::forward(tenant, turn, from, publish);
             Outcome {
                 reason: forwarded.reason,
@@ -103,19 +50,11 @@ pub(crate) fn get(
     device: &str,
     publish: &Publish<'_>,
 ) -> Outcome {
-    let Ok(reply_to) = ReplyTo::of(publish, from, turn) else {
-        return Outcome::now(ReasonCode::NotAuthorized);
+    let request = match Request::new(tenant, turn, from, device, Channel::TwinGetResult, publish) {
+        Ok(request) => request,
+        Err(refused) => return Outcome::now(refused),
     };
-    if !tenant.announcements.has_room() {
-        return Outcome::now(ReasonCode::QuotaExceeded);
-    }
     let (payload, after) = read(tenant, device);
-    let request = Request {
-        device,
-        channel: Channel::TwinGetResult,
-        publish,
-        reply_to,
-    };
     request.answer(tenant, turn, after, &payload);
     Outcome::now(ReasonCode::Success)
 }
@@ -136,14 +75,12 @@ pub(crate) fn set_desired(
     device: &str,
     publish: &Publish<'_>,
 ) -> Outcome {
-    let Ok(reply_to) = ReplyTo::of(publish, from, turn) else {
-        return Outcome::now(ReasonCode::NotAuthorized);
-    };
-    let request = Request {
-        device,
-        channel: Channel::TwinDesiredSetResult,
-        publish,
-        reply_to,
+    let request = match Request::new(tenant, turn, from, device, Channel::TwinDesiredSetResult, publish) {
+        Ok(request) => request,
+        Err(refused) => {
+            turn.counters.refused_twins += u64::from(refused == ReasonCode::QuotaExceeded);
+            return Outcome::now(refused);
+        }
     };
     match patch_desired(tenant, turn, device, publish.payload) {
         Err(refusal) => {
@@ -168,16 +105,22 @@ pub(crate) fn patch_desired(
     device: &str,
     patch: &[u8],
 ) -> Result<(Vec<u8>, Position), Refusal> {
-    let change = |twin: &mut Twin| {
-        let outcome = twin.set_desired(patch, Side::Edge, &Limits::default());
-        (twin.set_payload(&outcome), twin.desired_payload(), outcome)
-    };
-    let ((result, desired, outcome), after) = update(tenant, turn, device, change)?;
-    match outcome {
-        SetOutcome::Accepted { changed: true, .. } => announce_desired(tenant, turn, device, after, &desired),
-        SetOutcome::Refused(_) => turn.counters.refused_twins += 1,
-        SetOutcome::Accepted { .. } | SetOutcome::Conflict { .. } => {}
+    if !tenant.announcements.has_room() {
+        turn.counters.refused_twins += 1;
+        return Err(Refusal::Log);
     }
+    let change = |twin: &mut Twin| {
+        let (outcome, undo) = twin.set_desired(patch, Side::Edge, &Limits::default());
+        let result = twin.set_payload(&outcome);
+        let desired = undo.is_some().then(|| twin.desired_payload());
+        let undo = undo.map(|undo| |twin: &mut Twin| twin.desired.undo(undo));
+        ((outcome, result, desired), undo)
+    };
+    let ((outcome, result, desired), after) = update(tenant, turn, device, change)?;
+    if let Some(desired) = desired {
+        announce_desired(tenant, turn, device, after, &desired);
+    }
+    turn.counters.refused_twins += u64::from(matches!(outcome, SetOutcome::Refused(_)));
     Ok((result, after))
 }
 
@@ -222,68 +165,6 @@ pub(crate) fn forget(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str) {
     announce_desired(tenant, turn, device, Position::default(), b"");
 }
 
-/// Changes a twin and has the log keep it; what `change` returned and the position that makes it safe.
-fn update<R>(
-    tenant: &mut Tenant,
-    turn: &mut Turn<'_>,
-    device: &str,
-    change: impl FnOnce(&mut Twin) -> R,
-) -> Result<(R, Position), Refusal> {
-    let updated = try_update(tenant, turn, device, change);
-    turn.counters.refused_twins += u64::from(updated.is_err());
-    updated
-}
-
-fn try_update<R>(
-    tenant: &mut Tenant,
-    turn: &mut Turn<'_>,
-    device: &str,
-    change: impl FnOnce(&mut Twin) -> R,
-) -> Result<(R, Position), Refusal> {
-    let (before, position) = match tenant.twins.get(device) {
-        Some(stored) => (stored.twin.clone(), stored.position),
-        None => (make(tenant, turn, device)?, Position::default()),
-    };
-    let mut twin = before.clone();
-    let result = change(&mut twin);
-    if twin == before {
-        return Ok((result, position));
-    }
-    let is_new = position == Position::default();
-    let old_bytes = if is_new { 0 } else { before.memory_bytes() };
-    if !tenant.has_room_for_twin(old_bytes, twin.memory_bytes()) {
-        return Err(Refusal::Bytes);
-    }
-    if !tenant.announcements.has_room() {
-        return Err(Refusal::Log);
-    }
-    let body = twin.encode();
-    let position = turn
-        .journal
-        .append(turn.tenant, Kind::Value, Entry::Twin(device), &body)
-        .map_err(|_| Refusal::Log)?;
-    let old = tenant.put_twin(device, StoredTwin { twin, position });
-    if let Some(old) = old.filter(|old| old.position > Position::default()) {
-        turn.journal.release(old.position);
-    }
-    Ok((result, position))
-}
-
-/// The twin of a device that has none yet.
-fn make(tenant: &Tenant, turn: &Turn<'_>, device: &str) -> Result<Twin, Refusal> {
-    if device::topic::validate_id(device).is_err() {
-        return Err(Refusal::Name);
-    }
-    if !tenant.is_open && !turn.labels.has_device(&tenant.name, device) {
-        return Err(Refusal::Unknown);
-    }
-    let limit = tenant.quotas.devices.unwrap_or(TWINS_MAX).min(TWINS_MAX);
-    if tenant.twins.len() as u64 >= limit {
-        return Err(Refusal::Twins { limit });
-    }
-    Ok(Twin::default())
-}
-
 /// A request, and where its answer goes.
 struct Request<'a> {
     device: &'a str,
@@ -292,7 +173,32 @@ struct Request<'a> {
     reply_to: Option<Box<ReplyTo>>,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// A request that may be answered where its sender asks for it, while there is room for the answer to wait for the
+    /// log.
+    ///
+    /// # Errors
+    /// What its sender is told instead.
+    fn new(
+        tenant: &Tenant,
+        turn: &mut Turn<'_>,
+        from: Option<ConnId>,
+        device: &'a str,
+        channel: Channel<'a>,
+        publish: &'a Publish<'a>,
+    ) -> Result<Self, ReasonCode> {
+        let reply_to = ReplyTo::of(publish, from, turn).map_err(|_| ReasonCode::NotAuthorized)?;
+        if !tenant.announcements.has_room() {
+            return Err(ReasonCode::QuotaExceeded);
+        }
+        Ok(Self {
+            device,
+            channel,
+            publish,
+            reply_to,
+        })
+    }
+
     /// Answers once all up to `after` is durable.
     fn answer(&self, tenant: &mut Tenant, turn: &mut Turn<'_>, after: Position, payload: &[u8]) {
         let (device, channel) = (self.device, self.channel);

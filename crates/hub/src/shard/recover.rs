@@ -100,10 +100,8 @@ impl Shard {
         });
         for (device, position) in tenant.twins {
             self.journal.load(number, position);
-            let twin = StoredTwin {
-                twin: Twin::default(),
-                position,
-            };
+            // What it is comes with the answer.
+            let twin = StoredTwin::new(Twin::default(), position);
             self.tenants[number as usize].put_twin(&device, twin);
         }
     }
@@ -155,7 +153,7 @@ impl Shard {
             if !tenant.twins.contains_key(device) {
                 return;
             }
-            tenant.put_twin(device, StoredTwin { twin, position });
+            tenant.put_twin(device, StoredTwin::new(twin, position));
             twins::announce_desired(tenant, turn, device, Position::default(), &desired);
         });
     }

@@ -53,9 +53,12 @@ pub(crate) struct Tenant {
 }
 
 /// A device's twin and where the log has it.
+#[derive(Default)]
 pub(crate) struct StoredTwin {
     pub(crate) twin: Twin,
     pub(crate) position: Position,
+    /// Bytes of memory that it counts as.
+    pub(crate) bytes: u64,
 }
 
 /// Who waits for the result of a method call.
@@ -74,6 +77,14 @@ pub(crate) enum Waits {
     OnTopic(Box<ReplyTo>),
     /// Inside the program.
     Inside(oneshot::Sender<Vec<u8>>),
+}
+
+impl StoredTwin {
+    /// A twin as the log has it.
+    pub(crate) fn new(twin: Twin, position: Position) -> Self {
+        let bytes = twin.memory_bytes();
+        Self { twin, position, bytes }
+    }
 }
 
 impl Caller {
@@ -130,28 +141,28 @@ impl Tenant {
         });
     }
 
-    /// Whether a twin may come to take `bytes` in place of `old_bytes`. One that becomes smaller always may.
-    pub(crate) fn has_room_for_twin(&self, old_bytes: u64, bytes: u64) -> bool {
-        let stored_bytes = self.broker.statistics().kept_bytes + self.twin_bytes - old_bytes + bytes;
-        bytes <= old_bytes || stored_bytes <= self.stored_bytes_max
+    /// Bytes that twins may take beside those that they and messages take.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let stored_bytes = self.broker.statistics().kept_bytes + self.twin_bytes;
+        self.stored_bytes_max.saturating_sub(stored_bytes)
     }
 
-    /// Puts a twin in place of the one before, which is returned; messages have the room that is left.
-    pub(crate) fn put_twin(&mut self, device: &str, stored: StoredTwin) -> Option<StoredTwin> {
-        self.twin_bytes += stored.twin.memory_bytes();
+    /// Puts a twin in place of the one before.
+    pub(crate) fn put_twin(&mut self, device: &str, stored: StoredTwin) {
+        let bytes = stored.bytes;
         let old = self.twins.insert(device.into(), stored);
-        self.count_out(old.as_ref());
-        old
+        self.count_twin(old.map_or(0, |old| old.bytes), bytes);
     }
 
     pub(crate) fn remove_twin(&mut self, device: &str) -> Option<StoredTwin> {
-        let old = self.twins.remove(device);
-        self.count_out(old.as_ref());
-        old
+        let old = self.twins.remove(device)?;
+        self.count_twin(old.bytes, 0);
+        Some(old)
     }
 
-    fn count_out(&mut self, old: Option<&StoredTwin>) {
-        self.twin_bytes -= old.map_or(0, |old| old.twin.memory_bytes());
+    /// A twin counts as `bytes` in place of `old_bytes`: messages have the room that is left.
+    pub(crate) fn count_twin(&mut self, old_bytes: u64, bytes: u64) {
+        self.twin_bytes = self.twin_bytes - old_bytes + bytes;
         let left_bytes = self.stored_bytes_max.saturating_sub(self.twin_bytes);
         self.broker.set_kept_bytes(left_bytes);
     }
