@@ -14,6 +14,8 @@ from wire import Kind
 
 KEPT = {"clean": False, "keep_alive": 0, "properties": [("session_expiry_interval", 86_400)]}
 GONE = (Closed, OSError)
+# Reason codes from here on are refusals (section 2.4).
+REFUSED = 0x80
 
 
 @dataclass
@@ -47,6 +49,7 @@ class Publisher:
         self.number = 0
         self.waiting: dict[int, tuple[int, int]] = {}
         self.released: dict[int, tuple[int, int]] = {}
+        self.refused = 0
         self.sessions_gone = 0
         self.ids = deque(range(1, window + 1))
 
@@ -88,7 +91,13 @@ class Publisher:
             self._publish(line, packet_id, *self.waiting[packet_id])
 
     def _take(self, line: Connection, got: wire.Received) -> None:
-        if got.kind == Kind.PUBREC and got.packet_id in self.waiting:
+        is_answer = got.kind in (Kind.PUBACK, Kind.PUBREC) and got.packet_id in self.waiting
+        if is_answer and got.reason >= REFUSED:
+            # Nothing is promised, and nothing more is said of it (section 4.3.3).
+            del self.waiting[got.packet_id]
+            self.ids.append(got.packet_id)
+            self.refused += 1
+        elif got.kind == Kind.PUBREC and got.packet_id in self.waiting:
             self.released[got.packet_id] = self.waiting.pop(got.packet_id)
             # From here on the message is the broker's: it may never be sent again.
             self.history.acknowledged[2].append(self.released[got.packet_id][0])
@@ -120,9 +129,9 @@ class Keeper:
                 self.sent += 1
                 line.publish(self.TOPIC, b"%d" % self.sent, qos=1, packet_id=1, retain=True)
                 line.publish(f"{self.TWIN}/desired/set", b'{"n": %d}' % self.sent, qos=1, packet_id=2)
-                for _ in range(2):
-                    line.expect(Kind.PUBACK)
-                self.acknowledged = self.sent
+                reasons = [line.expect(Kind.PUBACK).reason for _ in range(2)]
+                if max(reasons) < REFUSED:
+                    self.acknowledged = self.sent
         except GONE:
             return
 

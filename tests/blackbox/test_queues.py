@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from history import KEPT
+from history import KEPT, History, Publisher
 from raw import PATIENCE_S, Closed
 from test_operation import get
 from wire import Kind
@@ -62,6 +62,15 @@ def test_there_is_room_again_once_the_session_has_read(refusing, dial):
     writer = dial(to=refusing).open("writer")
     writer.publish("a", b"again", qos=1, packet_id=1)
     assert writer.expect(Kind.PUBACK).reason == 0
+
+
+def test_a_refused_message_is_no_acknowledged_one_in_a_history(refusing):
+    """Else the checks of histories would blame a broker that keeps its word, or praise one that takes nothing."""
+    history = History()
+    publisher = Publisher("a", history, window=8)
+    publisher.run(refusing, time.monotonic() + 0.5)
+    assert publisher.refused > 0 and history.acknowledged == {1: [], 2: []}
+    assert len(publisher.ids) + len(publisher.waiting) == 8
 
 
 ROUTE = """\
