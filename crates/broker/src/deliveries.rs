@@ -77,10 +77,10 @@ impl<'a> Delivered<'a> {
     }
 
     fn read(from: &mut Reader<'a>) -> Result<Self, Damaged> {
-        let (session, seq, flags) = (SessionId(from.u64()?), from.u64()?, from.u8()?);
+        let (session, seq, flags) = (SessionId(from.number()?), from.number()?, from.u8()?);
         let group = match flags & GROUP {
             0 => None,
-            _ => Some(GroupId(NonZeroU64::new(from.u64()?).ok_or(Damaged)?)),
+            _ => Some(GroupId(NonZeroU64::new(from.number()?).ok_or(Damaged)?)),
         };
         let ids_len = from.u32()?;
         let ids = *from;
@@ -124,7 +124,7 @@ impl PlainMessage {
     pub(crate) fn decode(meta: &[u8]) -> Option<PlainMessage> {
         let rest = meta.strip_prefix(&[MESSAGE, 0])?;
         let mut from = Reader { rest };
-        let (session, seq) = (SessionId(from.u64().ok()?), from.u64().ok()?);
+        let (session, seq) = (SessionId(from.number().ok()?), from.number().ok()?);
         let [flags, 0] = *from.rest else { return None };
         Some(PlainMessage {
             session,

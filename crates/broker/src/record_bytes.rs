@@ -125,11 +125,11 @@ impl<'a> Record<'a> {
             }
             DONE => Record::Done {
                 session: session(&mut from)?,
-                seq: from.u64()?,
+                seq: from.number()?,
             },
             RELEASED => Record::Released {
                 session: session(&mut from)?,
-                seq: from.u64()?,
+                seq: from.number()?,
             },
             SESSION => Self::decode_session(&mut from)?,
             SESSION_GONE => Record::SessionGone {
@@ -170,7 +170,7 @@ impl<'a> Record<'a> {
             expiry_s: from.u32()?,
             ended_unix_ms: from.u64()?.checked_sub(1),
             sent_seq: from.u64()?,
-            next_seq: from.u64()?,
+            next_seq: from.number()?,
             owner: from.str()?,
             client_id: from.str()?,
             will: if from.rest.is_empty() {
@@ -196,7 +196,7 @@ impl<'a> Record<'a> {
             session: session(from)?,
             subscription_id: Some(from.u32()?).filter(|id| *id != 0),
             options: options(from.u8()?)?,
-            group: NonZeroU64::new(from.u64()?),
+            group: NonZeroU64::new(from.number()?),
             filter: from.str()?,
         })
     }
@@ -209,7 +209,7 @@ fn put_ids(meta: &mut Vec<u8>, kind: u8, session: SessionId, number: u64) {
 }
 
 fn session(from: &mut Reader<'_>) -> Result<SessionId, Damaged> {
-    from.u64().map(SessionId)
+    from.number().map(SessionId)
 }
 
 /// A session whose record has no number behind it: zero stands there.
@@ -222,7 +222,6 @@ fn packet_id(from: &mut Reader<'_>) -> Result<PacketId, Damaged> {
     u16::try_from(from.u64()?).ok().and_then(PacketId::new).ok_or(Damaged)
 }
 
-/// A deadline as an integer: zero is none.
 /// Zero for none; else the instant after one, and what was left.
 fn put_deadline(meta: &mut Vec<u8>, deadline: Option<Deadline>) {
     wire::put(meta, some_plus_one(deadline.map(|deadline| deadline.unix_ms)));
@@ -302,7 +301,10 @@ mod tests {
                 expires: None,
                 body: b"",
             },
-            Record::Done { session, seq: u64::MAX },
+            Record::Done {
+                session,
+                seq: wire::NUMBER_MAX,
+            },
             Record::Released { session, seq: 1 },
             Record::Session {
                 session,
@@ -363,6 +365,22 @@ mod tests {
             let mut meta = Vec::new();
             let body = record.encode(&mut meta);
             assert_eq!(Record::decode(&meta, body), Ok(record));
+        }
+    }
+
+    #[test]
+    fn a_number_that_none_could_follow_is_damaged() {
+        let session = SessionId(wire::NUMBER_MAX + 1);
+        for record in [
+            Record::SessionGone { session },
+            Record::Done {
+                session: SessionId(1),
+                seq: u64::MAX,
+            },
+        ] {
+            let mut meta = Vec::new();
+            record.encode(&mut meta);
+            assert_eq!(Record::decode(&meta, &[]), Err(Damaged));
         }
     }
 

@@ -2,6 +2,9 @@
 
 use crate::record::Damaged;
 
+/// Sessions, their messages and groups of shared subscriptions have no larger numbers.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+
 /// Appends an integer in as few groups of seven bits as it takes.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -47,6 +50,13 @@ impl<'a> Reader<'a> {
             }
         }
         Err(Damaged)
+    }
+
+    /// A number that was given out one by one: no log comes near the bound, above which it could not be counted on.
+    #[inline]
+    pub(crate) fn number(&mut self) -> Result<u64, Damaged> {
+        self.u64()
+            .and_then(|number| if number <= NUMBER_MAX { Ok(number) } else { Err(Damaged) })
     }
 
     #[inline]

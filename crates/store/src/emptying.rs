@@ -95,7 +95,7 @@ impl Emptying {
 
 /// The entries of the segment's own index; `None` if it has none, or that is damaged.
 fn index_of(reader: &Reader) -> io::Result<Option<Vec<u8>>> {
-    let Some(footer) = Footer::read(reader.file.as_ref(), reader.header.seed())? else {
+    let Some(footer) = Footer::read(reader.file.as_ref(), &reader.header)? else {
         return Ok(None);
     };
     let mut entries = Vec::new();

@@ -24,9 +24,12 @@ impl Reader {
 
     /// Meta and body of the record at `position`; `None` if they are damaged.
     pub(crate) fn record(&self, position: Position) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let mut record = vec![0; position.len_max() as usize];
         let offset = position.offset();
-        let read = self.file.read_at(&mut record, self.header.file_offset(offset))?;
+        let at = self.header.file_offset(offset);
+        // What an index says of lengths is believed no further than the file goes.
+        let bytes = position.len_max().min(self.file.len()?.saturating_sub(at));
+        let mut record = vec![0; bytes as usize];
+        let read = self.file.read_at(&mut record, at)?;
         record.truncate(read);
         let Some(header) = record.first_chunk().and_then(Header::decode) else {
             return Ok(None);

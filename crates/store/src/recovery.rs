@@ -75,6 +75,9 @@ impl Entries {
 /// Where the first record of a new log stands: not at zero, which is before all records.
 const FIRST_OFFSET: u64 = 4096;
 
+/// So many of the segments that are missing in one place are named.
+const MISSING_NAMED_MAX: usize = 16;
+
 /// A segment found at opening that has no index yet.
 #[derive(Debug)]
 pub(crate) struct Unsealed {
@@ -98,17 +101,22 @@ impl Recovery {
     pub fn replay(mut self, mut each: impl FnMut(Recovered<'_>)) -> Result<Report, OpenError> {
         let mut buffer = Vec::new();
         for source in std::mem::take(&mut self.sources) {
+            let name = segment::name(source.header.number);
             let entries = match &source.entries {
                 Entries::Read(entries) => entries,
                 Entries::InFile(footer) => {
-                    let name = segment::name(source.header.number);
                     self.read(&source, footer, &mut buffer)
-                        .map_err(io_error(&self.dir.join(name), "reading the index"))?;
+                        .map_err(io_error(&self.dir.join(&name), "reading the index"))?;
                     &buffer
                 }
             };
             let mut at = 0;
             while let Some(record) = next_entry(entries, &mut at, source.header.base) {
+                if record.position.offset() >= source.end {
+                    // Right by its checksum, and yet of no segment: nobody could wait for such a record.
+                    self.report.damage.push(damage(&name, 0..0, DamageKind::Index));
+                    break;
+                }
                 self.report.records += 1;
                 each(record);
             }
@@ -220,14 +228,14 @@ impl Found {
             file_bytes,
             header,
         } = opened;
-        let Some(header) = header else {
+        let Some(header) = header.filter(|header| header.base >= self.end()) else {
             let name = segment::name(number);
             self.recovery
                 .report
                 .damage
                 .push(damage(&name, 0..file_bytes, DamageKind::SegmentHeader));
             let base = self.end();
-            let end = next_header.map_or(base + file_bytes.next_multiple_of(ALIGN), |next| next.base);
+            let end = next_header.map_or(base + file_bytes.next_multiple_of(ALIGN), |next| next.base.max(base));
             self.segments.push(Segment {
                 number,
                 base,
@@ -238,7 +246,7 @@ impl Found {
             });
             return Ok(());
         };
-        let (entries, live, end) = match Footer::read(file.as_ref(), header.seed())? {
+        let (entries, live, end) = match Footer::read(file.as_ref(), &header)? {
             Some(footer) => (Entries::InFile(footer), footer.live, footer.end),
             None => self.scan(file.as_ref(), &header, next_header)?,
         };
@@ -261,7 +269,7 @@ impl Found {
         header: &SegmentHeader,
         next: Option<SegmentHeader>,
     ) -> io::Result<(Entries, Live, u64)> {
-        let end = next.map_or(End::Open, |next| End::At(next.previous_end));
+        let end = next.map_or(End::Open, |next| End::At(next.previous_end.max(header.base)));
         let found = scan(file, header, end)?;
         self.recovery.note(&segment::name(header.number), &found);
         self.unsealed.push(Unsealed {
@@ -276,13 +284,9 @@ impl Found {
         let Some(before) = self.segments.last().map(|segment| segment.number) else {
             return;
         };
-        for missing in before + 1..number {
-            let name = segment::name(missing);
-            self.recovery
-                .report
-                .damage
-                .push(damage(&name, 0..0, DamageKind::MissingSegment));
-        }
+        let damage_of = |missing| damage(&segment::name(missing), 0..0, DamageKind::MissingSegment);
+        let missing = (before + 1..number).take(MISSING_NAMED_MAX);
+        self.recovery.report.damage.extend(missing.map(damage_of));
     }
 }
 

@@ -7,6 +7,7 @@ use std::io;
 
 use crate::disk::File;
 use crate::live::Live;
+use crate::position::ALIGN;
 use crate::record::Seed;
 
 /// Where the records of a segment begin in its file.
@@ -41,6 +42,9 @@ const FOOTER_MAGIC: [u8; 8] = *b"SELVIDX2";
 const HEADER_BYTES: usize = 48;
 /// Where the header stands a second time: in another sector.
 const HEADER_COPY_AT: usize = 2048;
+/// No log comes to segments and offsets beyond these: what says so is none of its files, or damaged.
+const NUMBER_MAX: u64 = 1 << 48;
+const OFFSET_MAX: u64 = 1 << 54;
 /// Bytes of a footer, the last of a sealed file.
 pub(crate) const FOOTER_BYTES: usize = 56;
 
@@ -52,7 +56,9 @@ pub(crate) fn name(number: u64) -> String {
 /// The segment that a file name stands for.
 pub(crate) fn number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".log").filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok()
+    u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|number| *number <= NUMBER_MAX)
 }
 
 /// What a segment begins with.
@@ -93,7 +99,7 @@ impl SegmentHeader {
         Ok(copies
             .into_iter()
             .filter_map(SegmentHeader::decode)
-            .find(|header| header.number == number))
+            .find(|header| header.number == number && header.can_be()))
     }
 
     fn decode(bytes: &[u8]) -> Option<SegmentHeader> {
@@ -105,6 +111,10 @@ impl SegmentHeader {
             base,
             previous_end,
         })
+    }
+
+    fn can_be(&self) -> bool {
+        self.base.is_multiple_of(ALIGN) && self.base <= OFFSET_MAX && self.previous_end <= self.base
     }
 
     pub(crate) fn seed(&self) -> Seed {
@@ -152,7 +162,7 @@ impl Footer {
     }
 
     /// `None` if the segment is not sealed, or its footer is damaged.
-    pub(crate) fn read(file: &dyn File, seed: Seed) -> io::Result<Option<Footer>> {
+    pub(crate) fn read(file: &dyn File, segment: &SegmentHeader) -> io::Result<Option<Footer>> {
         let Some(at) = file.len()?.checked_sub(FOOTER_BYTES as u64) else {
             return Ok(None);
         };
@@ -160,9 +170,9 @@ impl Footer {
         file.read_at(&mut bytes, at)?;
         let [index_at, index_len, end, bytes_live, sum_live] = get_u64s(&bytes[8..48]);
         let index_sum = u32::from_le_bytes([bytes[48], bytes[49], bytes[50], bytes[51]]);
-        let whole = bytes[..8] == FOOTER_MAGIC && bytes[52..] == seed.sum(index_at, &bytes[..52]).to_le_bytes();
-        let fits = index_at.checked_add(index_len) == Some(at);
-        Ok((whole && fits).then_some(Footer {
+        let sum = segment.seed().sum(index_at, &bytes[..52]);
+        let is_whole = bytes[..8] == FOOTER_MAGIC && bytes[52..] == sum.to_le_bytes();
+        let footer = Footer {
             index_at,
             index_len,
             end,
@@ -171,7 +181,19 @@ impl Footer {
                 sum: sum_live,
             },
             index_sum,
-        }))
+        };
+        Ok((is_whole && footer.can_be(segment, at)).then_some(footer))
+    }
+
+    /// Whether records, index and this footer, which begins at `at`, follow one another.
+    fn can_be(&self, segment: &SegmentHeader, at: u64) -> bool {
+        let index_ends = self.index_at.checked_add(self.index_len) == Some(at);
+        let records = self
+            .end
+            .checked_sub(segment.base)
+            .filter(|bytes| bytes.is_multiple_of(ALIGN));
+        let records_fit = records.is_some_and(|bytes| bytes <= self.index_at.saturating_sub(RECORDS_AT));
+        index_ends && records_fit && records.is_some_and(|bytes| self.live.bytes <= bytes)
     }
 }
 

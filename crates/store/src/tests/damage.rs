@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::owner::{History, Owner, check, segments, small};
+use crate::disk::Disk;
 use crate::disk::simulated::SimulatedDisk;
+use crate::reader::Reader;
 use crate::record::{HEADER_BYTES, record_len};
-use crate::segment::{RECORDS_AT, SegmentHeader};
-use crate::{DamageKind, Durability, Kind};
+use crate::segment::{self, RECORDS_AT, SegmentHeader};
+use crate::{DamageKind, Durability, Kind, Position};
 
 fn written(closes: bool) -> (SimulatedDisk, History) {
     let disk = SimulatedDisk::default();
@@ -123,7 +125,7 @@ fn a_missing_segment_is_named() {
     let history = owner.history.clone();
     drop(owner);
     let names = segments(&disk);
-    crate::disk::Disk::remove(&disk, &names[1]).unwrap();
+    disk.remove(&names[1]).unwrap();
     let found = check(&disk, &history);
     assert_eq!(found.damage.len(), 1);
     assert_eq!(
@@ -136,7 +138,7 @@ fn a_missing_segment_is_named() {
 fn a_header_is_not_taken_for_that_of_another_segment() {
     let (disk, _) = written(false);
     let name = segments(&disk).remove(0);
-    let file = crate::disk::Disk::open(&disk, &name).unwrap();
+    let file = disk.open(&name).unwrap();
     let file: Arc<dyn crate::disk::File> = file.into();
     assert!(SegmentHeader::read(file.as_ref(), 1).unwrap().is_some());
     assert!(SegmentHeader::read(file.as_ref(), 2).unwrap().is_none());
@@ -160,4 +162,26 @@ fn a_hole_of_cancelled_records_is_no_damage_even_if_the_pad_that_spans_it_was_no
     });
     let found = check(&disk, &history);
     assert_eq!((found.positions.len(), found.damage), (2, vec![]));
+}
+
+#[test]
+fn a_file_far_from_all_others_costs_no_record_and_is_named_in_a_few_lines() {
+    for number in [5000, u64::MAX] {
+        let (disk, history) = written(true);
+        disk.create(&segment::name(number), 100).unwrap();
+        let found = check(&disk, &history);
+        assert_eq!(found.positions.len(), history.len());
+        assert!(found.damage.len() < 20, "{} lines", found.damage.len());
+    }
+}
+
+#[test]
+fn what_an_index_says_of_lengths_is_believed_no_further_than_the_file_goes() {
+    let (disk, history) = written(true);
+    let name = segments(&disk).remove(0);
+    let reader = Reader::open(&disk, segment::number(&name).unwrap()).unwrap().unwrap();
+    let first = history.keys().next().unwrap();
+    let position = Position::of(first.offset(), 4 << 30);
+    let (_, body) = reader.record(position).unwrap().expect("the record is whole");
+    assert!(body.capacity() <= 64 << 10, "{} bytes", body.capacity());
 }
