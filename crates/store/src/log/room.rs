@@ -36,10 +36,11 @@ impl Log {
         }
     }
 
-    /// Whether room is for moved values alone: while the reserve is in use, until what it was used for has made room
-    /// for it again.
+    /// Whether such records would take the room that moved values need: while the reserve is in use, until what it was
+    /// used for has made room for it again. Replacements go on: they are few, and give room back.
     fn waits_for_moving(&self, kind: Kind) -> bool {
-        kind != Kind::Moved && !self.spares.reserve_is_whole() && self.frees_a_full_log()
+        let is_many = matches!(kind, Kind::Value | Kind::Tombstone);
+        is_many && !self.spares.reserve_is_whole() && self.frees_a_full_log()
     }
 
     /// Bytes of the newest segment that are not for records of this kind while there is no spare: a quarter is for
