@@ -115,16 +115,15 @@ impl Broker {
         Ok(after)
     }
 
-    /// Takes away all retained messages; after what that is safe.
+    /// Takes away all retained messages.
     ///
     /// # Errors
     /// [`Full`]: some are still there.
-    pub fn unretain_all(&mut self, out: &mut dyn Sink) -> Result<Position, Full> {
-        let mut after = Position(0);
+    pub fn unretain_all(&mut self, out: &mut dyn Sink) -> Result<(), Full> {
         while let Some(topic) = self.retained.any_topic() {
-            after = after.max(self.unretain(&topic, out)?);
+            self.unretain(&topic, out)?;
         }
-        Ok(after)
+        Ok(())
     }
 
     /// Takes away what has expired.
