@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+import credentials
 import wire
 from raw import Closed
 from wire import Kind
@@ -159,9 +160,29 @@ def test_an_unknown_authentication_method_is_refused_with_0x8c(dial, name):
 
 
 def test_response_information_comes_only_where_it_was_asked_for(dial, name):
-    """MQTT-3.1.2-28."""
+    """MQTT-3.1.2-28. A client that may publish anywhere needs none."""
     assert dial().open(name).connack.get("response_information") is None
     dial().open(name, properties=[("request_response_information", 1)]).ping()
+
+
+@pytest.mark.contract
+@pytest.mark.needs("device", "app")
+@pytest.mark.parametrize("kind", ["device", "app"])
+def test_response_information_names_topics_where_its_client_is_answered(start, dial, kind):
+    """Section 4.10.1: what it was told it may subscribe to, and is answered there."""
+    own = start(anonymous=False)
+    device, app = credentials.add(own, "device", "one"), credentials.add(own, "app", "dash")
+    account = device if kind == "device" else app
+    login = {"user": account.user, "password": account.password.encode()}
+    assert dial(to=own).open("silent", **login).connack.get("response_information") is None
+    asker = dial(to=own).open("asker", **login, properties=[("request_response_information", 1)])
+    topic = asker.connack.get("response_information")
+    assert topic == f"{kind}s/{account.user}/responses"
+    assert asker.subscribe([(f"{topic}/#", 1)]) == [1]
+    request = [("response_topic", f"{topic}/7"), ("correlation_data", b"7")]
+    asker.publish("devices/one/twin/get", properties=request)
+    answer = asker.expect(Kind.PUBLISH)
+    assert (answer.topic, answer.get("correlation_data")) == (f"{topic}/7", b"7")
 
 
 def test_reason_strings_and_user_properties_stay_away_where_they_were_not_wanted(dial, name):

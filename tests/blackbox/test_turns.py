@@ -72,7 +72,7 @@ def answers(connection: Connection, count: int) -> int:
 
 
 def test_all_that_a_client_sent_before_it_hung_up_is_served(start, dial):
-    """The end of its stream is heard together with the last bytes, or long before they are read, and is heard but once."""
+    """The end of its stream is heard but once, together with the last bytes or long before they are read."""
     own = start()
     reader = dial(to=own).open("reader")
     reader.subscribe([("a", 1)])

@@ -93,7 +93,7 @@ fn queued(sessions: u64, each: usize) -> Nowhere {
             session_expiry_interval_s: Some(u32::MAX),
             ..Connect::new(Version::V5, &name)
         };
-        broker.connect(NOW, ConnId(session), &connect, "", &mut out);
+        broker.connect(NOW, ConnId(session), &connect, "", None, &mut out);
         let options = SubscriptionOptions {
             qos: QoS::AtLeastOnce,
             ..SubscriptionOptions::default()
@@ -153,7 +153,7 @@ fn subscribed(filters: &[String], sessions: usize) -> Broker {
     for session in 0..sessions {
         let name = format!("session-{session}");
         let conn = ConnId(session as u64);
-        broker.connect(NOW, conn, &Connect::new(Version::V5, &name), "", &mut out);
+        broker.connect(NOW, conn, &Connect::new(Version::V5, &name), "", None, &mut out);
         let own = filters.iter().skip(session).step_by(sessions);
         let filters = own.map(|filter| (&**filter, SubscriptionOptions::default())).collect();
         broker.subscribe(

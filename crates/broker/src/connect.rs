@@ -14,8 +14,16 @@ impl Broker {
     /// A client has been let in. Answers with CONNACK, or refuses with CONNACK and [`Sink::close`]. A session of the
     /// same owner and client identifier is continued, or ended by Clean Start, and its old connection closed with
     /// Session taken over (MQTT-3.1.4-3). Owed PUBRELs follow the CONNACK at once, messages with the first
-    /// [`Broker::writable`].
-    pub fn connect(&mut self, now: Now, conn: ConnId, connect: &Connect<'_>, owner: &str, out: &mut dyn Sink) {
+    /// [`Broker::writable`]. `response_information` is what CONNACK tells a client that asks for it (MQTT-3.1.2-28).
+    pub fn connect(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        connect: &Connect<'_>,
+        owner: &str,
+        response_information: Option<&str>,
+        out: &mut dyn Sink,
+    ) {
         let assigned = connect.client_id.is_empty().then(|| self.assign_client_id(now, owner));
         if assigned.is_some() && connect.version < Version::V5 && !connect.clean_start {
             return refuse(conn, ReasonCode::ClientIdentifierNotValid, out);
@@ -33,6 +41,7 @@ impl Broker {
         let answer = ConnAck {
             session_present: found.is_some(),
             assigned_client_id: assigned.as_deref(),
+            response_information: response_information.filter(|_| connect.request_response_information),
             ..self.greeting(connect)
         };
         out.reply(conn, &Packet::ConnAck(Box::new(answer)), after.max(gone));

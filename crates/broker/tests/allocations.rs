@@ -91,7 +91,7 @@ fn world() -> (Broker, Taking) {
             topic_alias_maximum: 4,
             ..Connect::new(Version::V5, name)
         };
-        broker.connect(NOW, conn, &connect, "plant", &mut out);
+        broker.connect(NOW, conn, &connect, "plant", None, &mut out);
     }
     let options = SubscriptionOptions {
         qos: QoS::ExactlyOnce,
@@ -159,7 +159,14 @@ fn an_idle_session_with_one_subscription_takes_less_than_1_kib() {
     let filters: Vec<String> = (0..1000).map(|n| format!("devices/{n}/desired")).collect();
     let before = LIVE_BYTES.with(Cell::get);
     for (at, (name, filter)) in (10..).zip(names.iter().zip(&filters)) {
-        broker.connect(NOW, ConnId(at), &Connect::new(Version::V5, name), "plant", &mut out);
+        broker.connect(
+            NOW,
+            ConnId(at),
+            &Connect::new(Version::V5, name),
+            "plant",
+            None,
+            &mut out,
+        );
         let subscribe = Subscribe::new(PacketId::MIN, vec![(filter, SubscriptionOptions::default())]);
         broker.subscribe(NOW, ConnId(at), &subscribe, &mut |_| true, &mut out);
     }
@@ -222,7 +229,14 @@ fn sessions_and_what_waits_in_them_take_no_more_memory_than_they_are_counted_as(
     };
     check("sessions", &mut broker, &mut |broker| {
         for (conn, name) in (10..).zip(&names) {
-            broker.connect(NOW, ConnId(conn), &Connect::new(Version::V5, name), "plant", &mut out);
+            broker.connect(
+                NOW,
+                ConnId(conn),
+                &Connect::new(Version::V5, name),
+                "plant",
+                None,
+                &mut out,
+            );
         }
     });
     check("short messages", &mut broker, &mut |broker| {

@@ -37,6 +37,16 @@ pub(crate) fn may_be_answered_on(who: &Principal, topic: &str) -> bool {
     is_plain && may_publish(who, topic, parsed.as_ref())
 }
 
+/// The root of topics where `who` may be answered, for the Response Information of its CONNACK (section 4.10.1); an
+/// anonymous client has all to choose from.
+pub(crate) fn response_root(who: &Principal) -> Option<String> {
+    match who.kind {
+        PrincipalKind::Anonymous => None,
+        PrincipalKind::Device => Some(format!("devices/{}/responses", who.id)),
+        PrincipalKind::App => Some(format!("apps/{}/responses", who.id)),
+    }
+}
+
 fn device_may_publish(own_id: &str, topic: &DeviceTopic<'_>) -> bool {
     let is_for_devices = !matches!(
         topic.channel,

@@ -179,6 +179,7 @@ fn connack_in_words(connack: &ConnAck<'_>) -> String {
             words.push_str(&format!(" {name}={value}"));
         }
     };
+    add("responses", connack.response_information.map(str::to_owned));
     add(
         "expiry",
         connack.session_expiry_interval_s.map(|value| value.to_string()),

@@ -41,6 +41,17 @@ fn a_session_ends_with_its_connection_unless_it_was_asked_to_stay() {
 }
 
 #[test]
+fn response_information_is_for_those_who_ask_for_it() {
+    let mut world = World::default();
+    let asking = Connect {
+        request_response_information: true,
+        ..clean("a")
+    };
+    world.connect(1, &asking);
+    assert_eq!(world.got(1), ["CONNACK responses=answers"]);
+}
+
+#[test]
 fn a_session_is_there_until_its_expiry_interval_is_over() {
     for (away_ms, expected) in [(599_999, "CONNACK present"), (600_000, "CONNACK")] {
         let mut world = World::default();

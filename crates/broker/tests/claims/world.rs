@@ -82,7 +82,7 @@ impl World {
     pub(crate) fn connect_as(&mut self, conn: u64, owner: &str, connect: &Connect<'_>) -> bool {
         self.out.without_room.insert(conn);
         self.broker
-            .connect(self.now, ConnId(conn), connect, owner, &mut self.out);
+            .connect(self.now, ConnId(conn), connect, owner, Some("answers"), &mut self.out);
         self.out.without_room.remove(&conn);
         self.broker.writable(self.now, ConnId(conn), &mut self.out);
         self.out.closed.iter().all(|(closed, _)| *closed != conn)

@@ -127,7 +127,7 @@ impl Run {
         );
         let connect = Connect::new(Version::V5, "probe");
         self.broker
-            .connect(self.now, ConnId(PROBE), &connect, "probe", &mut self.out);
+            .connect(self.now, ConnId(PROBE), &connect, "probe", None, &mut self.out);
         let filters = ["#", "$x/#"].map(|filter| (filter, SubscriptionOptions::default()));
         let subscribe = Subscribe::new(PacketId::MIN, filters.into());
         self.broker

@@ -164,7 +164,7 @@ impl Run {
             .map_or(String::new(), |(message, _)| message.no.to_string());
         let connect = client.connect(is_clean, &payload);
         self.broker
-            .connect(self.now, ConnId(conn), &connect, client.owner, &mut self.out);
+            .connect(self.now, ConnId(conn), &connect, client.owner, None, &mut self.out);
         let expiry_s = connect.session_expiry_s();
         let known = self.reference.sessions.contains_key(&who);
         let session = self.reference.sessions.entry(who).or_default();
@@ -328,7 +328,7 @@ fn bytes_of_filters() -> BTreeMap<&'static str, u64> {
     let weigh = |filter: &'static str| {
         let (mut broker, mut out, conn) = (Broker::new(Limits::default()), Outside::default(), ConnId(0));
         out.wires.insert(0, Wire::default());
-        broker.connect(START, conn, &Connect::new(Version::V5, "c"), "x", &mut out);
+        broker.connect(START, conn, &Connect::new(Version::V5, "c"), "x", None, &mut out);
         let subscribe = Subscribe::new(PacketId::MIN, vec![(filter, SubscriptionOptions::default())]);
         broker.subscribe(START, conn, &subscribe, &mut |_| true, &mut out);
         (filter, broker.statistics().subscription_bytes)

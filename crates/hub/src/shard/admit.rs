@@ -38,6 +38,7 @@ impl Shard {
             acl::may_publish(&client.peer.principal, will.topic, parsed.as_ref())
         });
         let owner = Arc::clone(&client.peer.principal.id);
+        let response_root = acl::response_root(&client.peer.principal);
         let conn = match self.connections.insert(Connection::new(
             client.link,
             client.peer,
@@ -59,7 +60,8 @@ impl Shard {
                 tenant.refused_connections += 1;
                 refuse(turn, conn, ReasonCode::QuotaExceeded);
             } else {
-                tenant.broker.connect(now, conn, &connect, &owner, turn);
+                let broker = &mut tenant.broker;
+                broker.connect(now, conn, &connect, &owner, response_root.as_deref(), turn);
             }
         });
         self.take_early(now, conn, &client.early);
