@@ -1,16 +1,19 @@
 """The commands that operate an edge, running or stopped: what they say, and what comes of it."""
 
 import json
+import os
 import signal
 import socket
 import ssl
 import stat
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 import wire
+from brokers import BINARY
 from credentials import add
 from raw import PATIENCE_S
 from test_operation import get
@@ -387,3 +390,36 @@ def test_a_hangup_puts_other_names_into_the_edge_s_own_certificate(start):
     own.signal(signal.SIGHUP)
     eventually(lambda: is_named("new.example"))
     assert not is_named("old.example")
+
+
+def test_an_edge_serves_though_nothing_that_it_says_can_be_written(start, dial):
+    """Its output is a file on a disk that is full."""
+    own = start()
+    own.stop()
+    words = [BINARY, "edge", "--data", str(own.data), "--mqtt", f"127.0.0.1:{own.port}", "--allow-anonymous"]
+    with Path("/dev/full").open("w") as full, subprocess.Popen(words, stdout=full, stderr=full) as edge:
+        eventually(lambda: edge.poll() is not None or answers(own.port))
+        dial(to=own).open("a").ping()
+        dial(to=own).send(b"\0\0").verdict()  # Something for its log.
+        dial(to=own).open("b").ping()
+        edge.terminate()
+        assert edge.wait(PATIENCE_S) == 0
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_command_whose_answer_cannot_be_written_says_so(own):
+    """An error where the disk is full; no word where nobody reads any more, as with any other program."""
+    words = [BINARY, "device", "list", "--data", str(own.data)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device (os error 28)\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")

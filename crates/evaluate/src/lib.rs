@@ -2,6 +2,9 @@
 //!
 //! Measures through public protocols alone, so that what we did not write is measured by the same means.
 
+// They panic where nobody reads or the disk is full: `cli::say` and `cli::complain` do not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod arms;
 pub mod capacity;
 pub mod cli;

@@ -1,5 +1,8 @@
 //! Selvedge: containerised applications across edge and cloud, and how well that works, measured from the client's side.
 
+// They panic where nobody reads or the disk is full: `say` and `complain` do not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod commands;
 mod edge;
 mod output;
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", output::message(&error));
+            output::complain(output::message(&error));
             ExitCode::FAILURE
         }
     }

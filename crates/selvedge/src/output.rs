@@ -1,6 +1,7 @@
 //! How answers are shown.
 
 use clap::ValueEnum;
+pub(crate) use evaluate::cli::{complain, say};
 use serde::Serialize;
 
 /// For a person or a program.
@@ -17,8 +18,11 @@ impl Output {
     /// Prints `value` as JSON, or what `text` makes of it.
     pub(crate) fn show<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) {
         match self {
-            Output::Json => println!("{}", serde_json::to_string_pretty(value).expect("answers are JSON")),
-            Output::Text => print!("{}", text(value)),
+            Output::Json => {
+                let json = serde_json::to_string_pretty(value).expect("answers are JSON");
+                say(format_args!("{json}\n"));
+            }
+            Output::Text => say(text(value)),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::Failure;
 use super::rtt::progress;
+use super::{Failure, say};
 use crate::capacity::{self, CapacityRun, Options, Row};
 use crate::raw::Raw;
 use crate::rtt::{Helper, Progress};
@@ -35,12 +35,12 @@ impl Capacity {
         let path = self.out.join(FILE);
         let raw = measure(&self.options, &path, prefix, progress().as_mut())?;
         if let Raw::Capacity(run) = raw {
-            print!("{}", capacity::table(&run, &capacity::summarise(&run)));
+            say(capacity::table(&run, &capacity::summarise(&run)));
         }
-        println!(
-            "  Samples: {0}\n  For a page: selvedge evaluate report {0}",
+        say(format_args!(
+            "  Samples: {0}\n  For a page: selvedge evaluate report {0}\n",
             path.display()
-        );
+        ));
         Ok(())
     }
 }

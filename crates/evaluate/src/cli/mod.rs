@@ -5,12 +5,14 @@ mod outcome;
 mod promises;
 mod replay;
 mod rtt;
+mod say;
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub use self::say::{complain, say};
 use crate::{arms, servers};
 
 /// The experiments.
@@ -61,7 +63,7 @@ impl Command {
         match self.dispatch(prefix) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
-                eprintln!("error: {failure}");
+                complain(failure);
                 ExitCode::FAILURE
             }
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Failure;
+use super::{Failure, say};
 use crate::raw::Raw;
 use crate::report::{self, Findings};
 
@@ -61,10 +61,11 @@ impl Outcome {
         }
         self.write("report.json", &json)?;
         match self.output {
-            Output::Json => println!("{json}"),
+            Output::Json => say(format_args!("{json}\n")),
             Output::Table => {
-                print!("{}", report::table(&findings));
-                println!("  Report with plots: {}", self.out.join("report.html").display());
+                say(report::table(&findings));
+                let page = self.out.join("report.html");
+                say(format_args!("  Report with plots: {}\n", page.display()));
             }
         }
         Ok(())

@@ -107,8 +107,8 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
                 ..one
             }],
             runs: 8,
-            blocks: 2,
-            duration_us: 2 * S,
+            blocks: 5,
+            duration_us: S,
             ..usual
         },
         Preset::Knee => Defaults {
@@ -142,7 +142,7 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
 /// Think time of the closed loops of one message at `qos`. The generator writes and reads six packets of a round trip at
 /// QoS 2, and without a pause has less to spare than its sanity law asks (rule 10); a longer one would let the server sleep.
 pub(crate) fn think_us(qos: u8) -> u64 {
-    if qos == 2 { 10 } else { 0 }
+    if qos == 2 { 15 } else { 0 }
 }
 
 /// Table II of the first paper, without the scenario on bandwidth; Figs. 4 to 6.

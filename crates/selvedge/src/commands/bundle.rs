@@ -12,6 +12,7 @@ use flate2::write::GzEncoder;
 use hyper::Method;
 
 use super::{Where, check};
+use crate::output::say;
 
 /// Bytes of the end of the audit log.
 const AUDIT_TAIL_BYTES: u64 = 256 * 1024;
@@ -59,13 +60,13 @@ impl SupportBundle {
             files.push((CONFIGURATION.to_owned(), text));
         }
         pack(&self.output, &files).with_context(|| self.output.display().to_string())?;
-        println!("{} written, with", self.output.display());
+        say(format_args!("{} written, with\n", self.output.display()));
         for (name, content) in &files {
-            println!("  {name}   {} B", content.len());
+            say(format_args!("  {name}   {} B\n", content.len()));
         }
-        println!("It has no passwords, tokens or keys; client names and addresses are in it.");
+        say("It has no passwords, tokens or keys; client names and addresses are in it.\n");
         if !is_running {
-            println!("{}", self.missing());
+            say(format_args!("{}\n", self.missing()));
         }
         Ok(())
     }

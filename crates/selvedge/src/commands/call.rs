@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Target;
 use super::twin::pretty;
-use crate::output::Output;
+use crate::output::{Output, say};
 
 #[derive(Args)]
 pub(crate) struct Call {
@@ -49,12 +49,12 @@ impl Call {
         })?;
         let Ok(result) = serde_json::from_slice::<Value>(&result) else {
             // A device may answer anything.
-            println!("{}", String::from_utf8_lossy(&result));
+            say(format_args!("{}\n", String::from_utf8_lossy(&result)));
             return Ok(());
         };
         match result["status"].as_u64() {
             Some(status @ 300..) => bail!("{}", self.failure(&device, status, &result["payload"])),
-            _ if self.target.output == Output::Json => print!("{}", pretty(&result)),
+            _ if self.target.output == Output::Json => say(pretty(&result)),
             _ => show(&result),
         }
         Ok(())
@@ -80,8 +80,8 @@ impl Call {
 /// What the device said, without its envelope.
 fn show(result: &Value) {
     match result.get("payload").unwrap_or(result) {
-        Value::String(text) => println!("{text}"),
-        payload => print!("{}", pretty(payload)),
+        Value::String(text) => say(format_args!("{text}\n")),
+        payload => say(pretty(payload)),
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::Where;
 use crate::edge::unix_now_s;
+use crate::output::say;
 
 /// Free bytes below which the disk is too small for the default log.
 const DISK_LOW_BYTES: u64 = 1 << 30;
@@ -83,7 +84,7 @@ impl Check {
         let mut findings = of_machine(&self.edge.data);
         let is_running = std::os::unix::net::UnixStream::connect(self.edge.data.join(api::CONTROL_SOCKET)).is_ok();
         findings.extend(self.mqtt.iter().map(|address| port(*address, is_running)));
-        findings.iter().for_each(|finding| println!("{finding}"));
+        findings.iter().for_each(|finding| say(format_args!("{finding}\n")));
         match findings.iter().any(|finding| finding.level == Level::Fail) {
             true => ExitCode::FAILURE,
             false => ExitCode::SUCCESS,

@@ -9,7 +9,7 @@ use identity::{ClientKind, ClientName};
 use super::Target;
 use super::chosen::Chosen;
 use super::{credential, issued};
-use crate::output::{Output, labels, table};
+use crate::output::{Output, labels, say, table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -130,10 +130,10 @@ impl Named {
             Ok(client.good(Method::DELETE, &path, Vec::new()).await?)
         });
         done?;
-        println!(
-            "{kind} {} removed; its connections ended, its credentials, sessions and twin are forgotten",
+        say(format_args!(
+            "{kind} {} removed; its connections ended, its credentials, sessions and twin are forgotten\n",
             self.id
-        );
+        ));
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl Named {
         } else {
             "enabled"
         };
-        println!("{kind} {} {said}", self.id);
+        say(format_args!("{kind} {} {said}\n", self.id));
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use hyper::Method;
 use identity::{ClientName, check_name};
 
 use super::{Kind, Where};
+use crate::output::say;
 
 #[derive(Args)]
 pub(crate) struct Delete {
@@ -34,7 +35,7 @@ impl Delete {
             Ok(client.good(Method::DELETE, &path, Vec::new()).await?)
         });
         done?;
-        println!("- {:?}/{}", self.kind, self.name);
+        say(format_args!("- {:?}/{}\n", self.kind, self.name));
         Ok(())
     }
 }

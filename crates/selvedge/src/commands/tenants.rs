@@ -8,7 +8,7 @@ use identity::{DEFAULT_TENANT, Quotas};
 
 use super::quota::Quota;
 use super::{Where, tenant_name};
-use crate::output::{Output, table};
+use crate::output::{Output, say, table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -155,7 +155,7 @@ impl Named {
             client.good(Method::DELETE, &path, Vec::new()).await?;
             Ok(())
         })?;
-        println!("tenant {} removed", self.name);
+        say(format_args!("tenant {} removed\n", self.name));
         Ok(())
     }
 }
