@@ -106,7 +106,7 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
                 devices: vec![10_000],
                 ..one
             }],
-            runs: 8,
+            runs: 6,
             blocks: 5,
             duration_us: S,
             ..usual
