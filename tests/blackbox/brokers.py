@@ -96,6 +96,8 @@ class Broker:
         self.http_port = PORTS.take() if settings.http else None
         self.unix_path = directory / "mqtt.sock" if settings.unix else None
         self.process: subprocess.Popen | None = None
+        # A test that it ran for has failed.
+        self.is_evidence = False
 
     def command(self) -> list[str]:
         """The command line that starts it."""

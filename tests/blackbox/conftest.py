@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 
 import pytest
 
@@ -56,6 +57,7 @@ def pytest_runtest_makereport(item: pytest.Item):
     report = outcome.get_result()
     if report.failed:
         for broker in RUNNING:
+            broker.is_evidence = True
             report.sections.append((f"log of {broker.directory.name}", broker.tail()))
 
 
@@ -70,8 +72,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, settings: Settings):
     made = brokers.make(tmp_path_factory.mktemp("shared"), settings).start()
     RUNNING.append(made)
     yield made
-    RUNNING.remove(made)
-    made.stop()
+    clear_away(made)
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +102,15 @@ def start(tmp_path_factory: pytest.TempPathFactory):
 
     yield start_one
     for one in made:
-        RUNNING.remove(one)
-        one.stop()
+        clear_away(one)
+
+
+def clear_away(broker: brokers.Broker) -> None:
+    """Stops it. What it had on disk stays where a test failed: all of them together would fill a small disk."""
+    RUNNING.remove(broker)
+    broker.stop()
+    if not broker.is_evidence:
+        shutil.rmtree(broker.data, ignore_errors=True)
 
 
 @pytest.fixture
