@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.contract, pytest.mark.needs("apply"), pytest.mark.mach
 CEILINGS = tomllib.loads(Path(__file__).with_name("cost.toml").read_text())
 # Enough that one more turn of the loop at either end is lost in the rounding.
 TRIPS = 150
-# The smallest count is the one in which none of the broker's own timers ran: where the machine is busy with other tests,
-# some of them run in most.
+# The smallest count is the one in which none of the broker's own timers ran: where the machine is busy with other
+# tests, some of them run in most.
 COUNTS = 6
 WARM_UP_TRIPS = 50
 PAYLOAD = b"x" * 64
