@@ -11,6 +11,7 @@ pub mod cli;
 pub mod environment;
 pub mod figures;
 mod generator;
+pub mod network;
 mod privacy;
 mod proc;
 pub mod raw;

@@ -10,6 +10,8 @@ use std::process::Command;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::network;
+
 /// How the hidden commands of this program are reached.
 #[derive(Clone, Debug)]
 pub struct Helper {
@@ -17,6 +19,8 @@ pub struct Helper {
     pub program: PathBuf,
     /// What stands before a hidden command, such as `evaluate`.
     pub prefix: Vec<OsString>,
+    /// Network namespace that launched programs run in; none = our own. An emulated host sets it.
+    pub network_namespace: Option<PathBuf>,
 }
 
 impl Helper {
@@ -28,6 +32,7 @@ impl Helper {
         Ok(Helper {
             program: std::env::current_exe()?,
             prefix: prefix.iter().map(OsString::from).collect(),
+            network_namespace: None,
         })
     }
 
@@ -37,25 +42,35 @@ impl Helper {
         prefix.chain(command.iter().map(ToString::to_string)).collect()
     }
 
-    /// A command that starts `program` as [`launch`] does.
-    pub(crate) fn launching(&self, cpu: Option<usize>, program: &Path, arguments: &[String]) -> Command {
+    /// A command that starts `program` on `cpu` and in the helper's network namespace, and ends it with the thread that
+    /// started it.
+    pub fn launching(&self, cpu: Option<usize>, program: &Path, arguments: &[String]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.prefix).arg("launch");
         if let Some(cpu) = cpu {
             command.arg("--cpu").arg(cpu.to_string());
+        }
+        if let Some(namespace) = &self.network_namespace {
+            command.arg("--network-namespace").arg(namespace);
         }
         command.arg("--").arg(program).args(arguments);
         command
     }
 }
 
-/// Pins this process to `cpu`, ties its life to its parent's, and becomes `program`.
+/// Pins this process to `cpu`, moves it into a network namespace, ties its life to its parent's, and becomes `program`.
 ///
 /// # Errors
-/// Always an error where it returns: the CPU is not ours, or the program cannot be run.
-pub(crate) fn launch(cpu: Option<usize>, program: &Path, arguments: &[OsString]) -> io::Error {
+/// Always an error where it returns: the CPU is not ours, the namespace is gone, or the program cannot be run.
+pub(crate) fn launch(
+    cpu: Option<usize>,
+    network_namespace: Option<&Path>,
+    program: &Path,
+    arguments: &[OsString],
+) -> io::Error {
     let prepared = cpu
         .map_or(Ok(()), pin_to)
+        .and_then(|()| network_namespace.map_or(Ok(()), network::join_at))
         .and_then(|()| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
     match prepared {
         Ok(()) => Command::new(program).args(arguments).exec(),

@@ -1,6 +1,7 @@
 //! `selvedge evaluate …`: what the command line can ask for. The `selvedge` program only mounts it.
 
 mod capacity;
+mod network;
 mod outcome;
 mod promises;
 mod replay;
@@ -22,6 +23,8 @@ pub enum Command {
     Rtt(Box<rtt::Rtt>),
     /// Memory, time until ready, and acknowledged messages that survive kill -9: Selvedge beside Mosquitto
     Capacity(Box<capacity::Capacity>),
+    /// The emulated lines between device, edge and cloud: what is set against what is got
+    Network(network::Network),
     /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about 25 min
     Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
@@ -34,6 +37,9 @@ pub enum Command {
         /// CPU that it may run on
         #[arg(long)]
         cpu: Option<usize>,
+        /// Network namespace that it runs in
+        #[arg(long)]
+        network_namespace: Option<PathBuf>,
         /// The program and its arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
@@ -73,13 +79,19 @@ impl Command {
         match self {
             Command::Rtt(rtt) => rtt.run(prefix),
             Command::Capacity(capacity) => capacity.run(prefix),
+            Command::Network(network) => network.run(),
             Command::Promises(promises) => promises.run(prefix),
             Command::Replay(replay) => replay.run(prefix),
             Command::Report(report) => report.run(),
-            Command::Launch { cpu, command } => {
+            Command::Launch {
+                cpu,
+                network_namespace,
+                command,
+            } => {
                 let (program, arguments) = command.split_first().ok_or("no program to launch")?;
                 let program = PathBuf::from(program);
-                Err(format!("{}: {}", program.display(), arms::launch(cpu, &program, arguments)).into())
+                let error = arms::launch(cpu, network_namespace.as_deref(), &program, arguments);
+                Err(format!("{}: {error}", program.display()).into())
             }
             Command::Relay { listen } => Ok(servers::serve_relay(TcpListener::bind(listen)?)?),
             Command::TcpEcho { listen } => Ok(servers::serve_echo(TcpListener::bind(listen)?)?),

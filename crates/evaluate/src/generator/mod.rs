@@ -2,12 +2,12 @@
 //! the same client and no thread of it is crossed.
 
 pub(crate) mod block;
-mod clock;
+pub(crate) mod clock;
 pub(crate) mod fleet;
 pub(crate) mod frame;
 pub(crate) mod login;
 pub(crate) mod payload;
-mod poller;
+pub(crate) mod poller;
 mod role;
 mod session;
 pub(crate) mod socket;

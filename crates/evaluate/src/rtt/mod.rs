@@ -17,7 +17,7 @@ mod schedule;
 mod stand;
 mod target;
 mod trace;
-mod units;
+pub(crate) mod units;
 
 pub use arm_kind::ArmKind;
 pub use options::{Options, Preset, Protocol};

@@ -2,4 +2,5 @@
 
 mod bench;
 mod capacity;
+mod network;
 mod rtt;

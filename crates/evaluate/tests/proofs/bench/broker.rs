@@ -3,11 +3,12 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+use super::pause;
 
 const PROGRAM: &str = "/usr/sbin/mosquitto";
 
@@ -113,10 +114,4 @@ impl Drop for Broker {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
-}
-
-/// Nothing is ever sent here, so that it waits for the whole time.
-fn pause(time: Duration) {
-    let (_sender, silence) = mpsc::sync_channel::<()>(0);
-    let _ = silence.recv_timeout(time);
 }

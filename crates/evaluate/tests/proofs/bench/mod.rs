@@ -2,7 +2,8 @@
 
 pub(crate) mod broker;
 
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{self, SyncSender};
+use std::time::Duration;
 
 use evaluate::rtt::{Helper, Options, Plan, Progress, Step, run};
 use evaluate::run::Run;
@@ -24,6 +25,7 @@ pub(crate) fn helper() -> Helper {
     Helper {
         program: env!("CARGO_BIN_EXE_selvedge-evaluate").into(),
         prefix: Vec::new(),
+        network_namespace: None,
     }
 }
 
@@ -64,4 +66,10 @@ impl Progress for Disturbance {
     }
 
     fn done(&mut self) {}
+}
+
+/// Nothing is ever sent here, so that it waits for the whole time.
+pub(crate) fn pause(time: Duration) {
+    let (_sender, silence) = mpsc::sync_channel::<()>(0);
+    let _ = silence.recv_timeout(time);
 }

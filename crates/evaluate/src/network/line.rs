@@ -1,0 +1,117 @@
+//! The line between two hosts.
+
+use serde::{Deserialize, Serialize};
+
+use super::netem::Netem;
+use super::relay::Relay;
+use super::{Means, NetworkError, Settings};
+
+/// Which line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Span {
+    /// Between device and edge.
+    DeviceEdge,
+    /// Between edge and cloud.
+    EdgeCloud,
+}
+
+/// Between two hosts, in use.
+pub struct Line {
+    kind: Kind,
+}
+
+pub(super) enum Kind {
+    Loopback { reason: String },
+    Plain,
+    Netem(Netem),
+    Relay(Relay),
+}
+
+/// What became of the packets of one direction since the line was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Arrived at the other end.
+    pub delivered: u64,
+    /// Lost on the way, as the settings ask for.
+    pub lost: u64,
+    /// Came when the queue before the line was full.
+    pub dropped_at_queue: u64,
+    /// Were queued or on the way when the line was cut, or came while it was.
+    pub dropped_by_cut: u64,
+    /// Came when as many were on the way as the relay holds: bandwidth times delay is beyond it.
+    pub dropped_on_the_way: u64,
+    /// Arrived, but the kernel did not take them.
+    pub refused_by_kernel: u64,
+}
+
+impl Line {
+    pub(super) fn new(kind: Kind) -> Line {
+        Line { kind }
+    }
+
+    /// What emulates it; none for a plain line and where all is loopback.
+    pub fn means(&self) -> Option<Means> {
+        match self.kind {
+            Kind::Loopback { .. } | Kind::Plain => None,
+            Kind::Netem(_) => Some(Means::Netem),
+            Kind::Relay(_) => Some(Means::Relay),
+        }
+    }
+
+    /// Gives it other settings; returns once they are in force. What is being sent or on its way keeps the old ones.
+    ///
+    /// # Errors
+    /// A setting is out of its bounds, or this line cannot be changed.
+    pub fn set(&self, settings: Settings) -> Result<(), NetworkError> {
+        settings.check()?;
+        match &self.kind {
+            Kind::Netem(netem) => netem.set(settings),
+            Kind::Relay(relay) => relay.set(settings),
+            _ => Err(self.fixed("changed")),
+        }
+    }
+
+    /// Pulls the cable: packets vanish in both directions, nobody is told, connections stay open until they give up.
+    ///
+    /// # Errors
+    /// This line cannot be cut.
+    pub fn cut(&self) -> Result<(), NetworkError> {
+        match &self.kind {
+            Kind::Netem(netem) => netem.cut(),
+            Kind::Relay(relay) => relay.cut(),
+            _ => Err(self.fixed("cut")),
+        }
+    }
+
+    /// Puts the cable back.
+    ///
+    /// # Errors
+    /// This line cannot be cut.
+    pub fn mend(&self) -> Result<(), NetworkError> {
+        match &self.kind {
+            Kind::Netem(netem) => netem.mend(),
+            Kind::Relay(relay) => relay.mend(),
+            _ => Err(self.fixed("mended")),
+        }
+    }
+
+    /// What became of its packets, towards the cloud and back; none where no relay of ours counts them.
+    ///
+    /// # Errors
+    /// The relay has ended.
+    pub fn counters(&self) -> Result<Option<[Counters; 2]>, NetworkError> {
+        match &self.kind {
+            Kind::Relay(relay) => relay.counters().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn fixed(&self, wish: &'static str) -> NetworkError {
+        let reason = match &self.kind {
+            Kind::Loopback { reason } => reason.clone(),
+            _ => "it is planned as a plain one; plan it as an emulated one".to_owned(),
+        };
+        NetworkError::Fixed { wish, reason }
+    }
+}
