@@ -1,0 +1,34 @@
+//! The cloud end's telemetry database: readings in, each once; rows out.
+//!
+//! A [`Database`] takes batches of [`Reading`]s and writes their rows and, in the same transaction, the mark of each
+//! (edge, epoch): the sequences that are in. A reading whose sequence is in is skipped, so an edge may send again
+//! whatever it is unsure of, after any crash of either side, to any number of ingest processes. [`Queries`] reads, on a
+//! connection of its own, while others write.
+//!
+//! Both block and belong on a thread of their own, not in an async task. Every wait has a limit; what can be tried
+//! again later is [`Error::Away`] or [`Error::Full`], and then nothing of the transaction was stored, or (a connection
+//! lost in COMMIT) all of it: offering it again is right either way.
+
+mod database;
+mod decode;
+mod engine;
+mod error;
+mod ingest;
+mod location;
+mod mark;
+mod names;
+mod postgres;
+mod query;
+mod reading;
+mod source_time;
+mod sqlite;
+mod value;
+
+pub use database::{Database, Gap, Ingested, Mark};
+pub use decode::{MAX_DEPTH, MAX_QUALITY_BYTES, MAX_STREAMS};
+pub use error::Error;
+pub use mark::MAX_RANGES;
+pub use names::MAX_STREAMS_PER_DEVICE;
+pub use query::{Bucket, Cursor, NoCursor, Page, Point, Queries, Rejected};
+pub use reading::{MAX_NAME_BYTES, MAX_NUMBER, Origin, OriginError, Reading};
+pub use value::Value;

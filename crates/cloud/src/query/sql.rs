@@ -1,0 +1,69 @@
+//! The queries. Parameters are numbered in the order in which they first occur: SQLite numbers them so.
+
+/// The columns of a point.
+macro_rules! point {
+    () => {
+        "edges.name, t.epoch, t.sequence, t.source_time_ms, t.received_at_ms, t.kind, t.number, t.quality, t.body"
+    };
+}
+
+pub(super) const SERIES: &str = "SELECT id FROM series WHERE tenant = $1 AND device = $2 AND stream = $3";
+
+pub(super) const STREAMS: &str = "
+SELECT stream FROM series
+WHERE tenant = $1 AND device = $2 AND (CAST($3 AS text) IS NULL OR stream > $3)
+ORDER BY stream LIMIT $4";
+
+/// Of several edges' latest, the one that was received last; the greater name where that is the same.
+pub(super) const LATEST: &str = concat!(
+    "SELECT ",
+    point!(),
+    ", series.stream
+FROM series
+JOIN latest t ON t.series = series.id
+JOIN edges ON edges.id = t.edge
+WHERE series.tenant = $1 AND series.device = $2 AND (CAST($3 AS text) IS NULL OR series.stream > $3)
+AND NOT EXISTS (
+    SELECT 1 FROM latest other JOIN edges other_edge ON other_edge.id = other.edge
+    WHERE other.series = t.series
+    AND (other.received_at_ms, other_edge.name) > (t.received_at_ms, edges.name)
+)
+ORDER BY series.stream LIMIT $4"
+);
+
+pub(super) const RANGE: &str = concat!(
+    "SELECT ",
+    point!(),
+    ", t.source_time_ms, t.epoch, t.sequence, t.edge, t.part
+FROM telemetry t
+JOIN edges ON edges.id = t.edge
+WHERE t.series = $1
+AND (t.source_time_ms, t.epoch, t.sequence, t.edge, t.part) > ($2, $3, $4, $5, $6)
+AND t.source_time_ms < $7
+ORDER BY t.source_time_ms, t.epoch, t.sequence, t.edge, t.part LIMIT $8"
+);
+
+/// One pass in order of time: a bucket's first and last are where its neighbours are of another one.
+pub(super) const BUCKETS: &str = "
+SELECT bucket, count(*), min(number), max(number), avg(number),
+    max(CASE WHEN opens THEN number END), max(CASE WHEN closes THEN number END)
+FROM (
+    SELECT bucket, number,
+        lag(bucket) OVER in_time IS DISTINCT FROM bucket AS opens,
+        lead(bucket) OVER in_time IS DISTINCT FROM bucket AS closes
+    FROM (
+        SELECT (source_time_ms - $1) / $2 AS bucket, number, source_time_ms, epoch, sequence, edge, part
+        FROM telemetry
+        WHERE series = $3 AND source_time_ms >= $1 AND source_time_ms < $4 AND number IS NOT NULL
+    ) AS numbers
+    WINDOW in_time AS (ORDER BY source_time_ms, epoch, sequence, edge, part)
+) AS marked
+GROUP BY bucket ORDER BY bucket";
+
+/// By the beginning of the tenant, as the index is: a rejected name may be longer than any index takes.
+pub(super) const REJECTED: &str = "
+SELECT r.id, edges.name, r.epoch, r.sequence, r.received_at_ms, r.reason, r.device, r.subtopic, r.payload
+FROM rejected r
+JOIN edges ON edges.id = r.edge
+WHERE substr(r.tenant, 1, 256) = $1 AND r.id > $2
+ORDER BY r.id LIMIT $3";

@@ -1,0 +1,26 @@
+//! Removal of what is old, in steps that hold the writer up only shortly.
+
+use rusqlite::{Connection, params};
+
+/// Rows of one step.
+const STEP_ROWS: i64 = 10_000;
+
+/// The oldest rows are those with the lowest numbers, so that no index by time is needed. Rows that a clock which went
+/// back has put behind newer ones are removed when it is those ones' time.
+const REMOVE_ROWS: &str = "DELETE FROM telemetry
+    WHERE id IN (SELECT id FROM telemetry ORDER BY id LIMIT ?1) AND stored_at_ms < ?2";
+
+const REMOVE_REJECTED: &str = "DELETE FROM rejected
+    WHERE id IN (SELECT id FROM rejected ORDER BY id LIMIT ?1) AND stored_at_ms < ?2";
+
+/// Removes up to [`STEP_ROWS`] of each table; whether there may be more.
+pub(super) fn remove_some(connection: &Connection, stored_before_ms: i64) -> rusqlite::Result<bool> {
+    let mut more = false;
+    for sql in [REMOVE_ROWS, REMOVE_REJECTED] {
+        let removed = connection
+            .prepare_cached(sql)?
+            .execute(params![STEP_ROWS, stored_before_ms])?;
+        more |= removed as i64 == STEP_ROWS;
+    }
+    Ok(more)
+}
