@@ -10,6 +10,9 @@
 //! as JSON, if it is that (an array, an object without a stream, with more than [`MAX_STREAMS`] or with a name that
 //! cannot be stored), else as bytes.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use serde::de::{Error as _, MapAccess, Visitor};

@@ -102,3 +102,84 @@ pub(crate) fn runs(sequences: impl IntoIterator<Item = u64>) -> Vec<RangeInclusi
     let set: RangeInclusiveSet<u64> = sequences.into_iter().map(|sequence| sequence..=sequence).collect();
     set.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_closes_a_hole_joins_the_ranges_around_it() {
+        let mut mark = Mark::new([1..=3, 6..=9], 2);
+        assert_eq!(
+            [4, 5, 4].map(|sequence| mark.take(sequence)),
+            [Taken::New, Taken::New, Taken::Duplicate]
+        );
+        let expected = Changes {
+            removed: vec![6],
+            written: vec![1..=9],
+            count: Some(1),
+        };
+        assert_eq!(mark.changes(), expected);
+    }
+
+    #[test]
+    fn a_full_mark_defers_what_needs_another_range_and_takes_what_does_not() {
+        let mut mark = Mark::new([10..=10, 20..=20], MAX_RANGES);
+        assert_eq!(mark.take(15), Taken::Deferred);
+        assert_eq!(mark.take(11), Taken::New);
+        assert_eq!(mark.take(19), Taken::New);
+        assert_eq!(mark.take(10), Taken::Duplicate);
+        assert!(!mark.fill(15..=16));
+        let mut mark = Mark::new([10..=10, 20..=20], MAX_RANGES);
+        assert!(mark.fill(11..=19));
+        assert_eq!(mark.take(30), Taken::New);
+        assert_eq!(mark.take(32), Taken::Deferred);
+    }
+
+    #[test]
+    fn the_ends_of_all_sequences_are_sequences_too() {
+        let mut mark = Mark::default();
+        for sequence in [crate::MAX_NUMBER, 0, crate::MAX_NUMBER - 1, 1] {
+            assert_eq!(mark.take(sequence), Taken::New);
+        }
+        assert_eq!(
+            mark.changes().written,
+            [0..=1, crate::MAX_NUMBER - 1..=crate::MAX_NUMBER]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn changes_make_what_is_stored_what_it_shall_be(
+            stored in prop::collection::btree_set(0..60_u64, 0..40),
+            taken in prop::collection::vec(0..60_u64, 0..40),
+            filled in 0..60_u64,
+            length in 0..10_u64,
+        ) {
+            let before = runs(stored.iter().copied());
+            let mut mark = Mark::new(before.clone(), before.len() as u64);
+            let mut model: BTreeSet<u64> = stored;
+            for sequence in taken {
+                let expected = if model.insert(sequence) { Taken::New } else { Taken::Duplicate };
+                prop_assert_eq!(mark.take(sequence), expected);
+            }
+            prop_assert!(mark.fill(filled..=filled + length));
+            model.extend(filled..=filled + length);
+
+            let changes = mark.changes();
+            let mut after = before.clone();
+            after.retain(|range| !changes.removed.contains(range.start()));
+            for range in &changes.written {
+                after.retain(|present| present.start() != range.start());
+                after.push(range.clone());
+            }
+            after.sort_by_key(|range| *range.start());
+            prop_assert_eq!(changes.count.unwrap_or(before.len() as u64), after.len() as u64);
+            prop_assert_eq!(after, runs(model));
+        }
+    }
+}

@@ -1,35 +1,27 @@
 //! Rows out of the database. The SQL is the same for every engine; each binds and reads [`Cell`]s.
 
+mod answer;
 mod cursor;
+mod row;
 mod sql;
 
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
 
 use crate::decode::MAX_TIME_MS;
 use crate::error::{Error, Failure};
 use crate::location::Location;
 use crate::postgres::PostgresReader;
-use crate::reading::Origin;
 use crate::sqlite::SqliteReader;
-use crate::value::Value;
 
+pub use answer::{Bucket, Page, Point, Rejected};
 pub use cursor::{Cursor, NoCursor};
+pub(crate) use row::Cell;
+use row::RowCells;
 
 /// Most rows of one answer.
 const MAX_LIMIT: u64 = 10_000;
 /// An answer ends with the row that reaches this many bytes.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
-
-/// A parameter or a column of a query.
-#[derive(Clone, Debug)]
-pub(crate) enum Cell {
-    Null,
-    Integer(i64),
-    Real(f64),
-    Text(String),
-    Blob(Vec<u8>),
-}
 
 /// A database that is read. Rows are handed to `each` until it breaks.
 pub(crate) trait Reader: Send {
@@ -47,66 +39,6 @@ pub(crate) trait Reader: Send {
 /// alone. Answers end after 4 MiB even if more was asked for.
 pub struct Queries {
     reader: Box<dyn Reader>,
-}
-
-/// One row of a stream.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    /// When it was measured by the device's word, else received by the edge; ms since 1970 UTC.
-    pub source_time_ms: i64,
-    /// When the edge received it, by the edge's clock; ms since 1970 UTC.
-    pub received_at_ms: i64,
-    /// What the device said.
-    pub value: Value<'static>,
-    /// The member `q`.
-    pub quality: Option<String>,
-    /// What its message is known by.
-    pub origin: Origin,
-}
-
-/// A part of an answer, and where the next begins.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Page<T> {
-    /// What was asked for.
-    pub items: Vec<T>,
-    /// Give it back to go on; `None`: there is no more.
-    pub next: Option<Cursor>,
-}
-
-/// The numbers of a stream in `start_ms .. start_ms + width`. Buckets without numbers are left out.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bucket {
-    /// Its beginning, ms since 1970 UTC.
-    pub start_ms: i64,
-    /// How many numbers.
-    pub count: u64,
-    /// The least.
-    pub min: f64,
-    /// The greatest.
-    pub max: f64,
-    /// Their arithmetic mean.
-    pub mean: f64,
-    /// The first by source time, then by epoch and sequence.
-    pub first: f64,
-    /// The last in that order.
-    pub last: f64,
-}
-
-/// A reading that could never be stored as rows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rejected {
-    /// Why.
-    pub reason: String,
-    /// The device as it was named; whatever cannot be shown is replaced.
-    pub device: String,
-    /// The topic behind `devices/{id}/telemetry/`, likewise.
-    pub subtopic: String,
-    /// The message.
-    pub payload: Vec<u8>,
-    /// When the edge received it, by the edge's clock; ms since 1970 UTC.
-    pub received_at_ms: i64,
-    /// What it is known by.
-    pub origin: Origin,
 }
 
 impl Queries {
@@ -214,9 +146,9 @@ impl Queries {
             return Ok(Vec::new());
         };
         let parameters = [
+            series,
             Cell::Integer(span_ms.start),
             Cell::Integer(width_ms),
-            series,
             Cell::Integer(span_ms.end),
         ];
         let buckets = self.collect(sql::BUCKETS, &parameters, |mut row| {
@@ -270,7 +202,7 @@ impl Queries {
         let (mut items, mut bytes, mut is_odd) = (Vec::new(), 0, false);
         let answer = self.reader.query(sql, parameters, &mut |row| {
             bytes += row.iter().map(Cell::bytes).sum::<usize>();
-            match shape(RowCells(row.into_iter())) {
+            match shape(RowCells::new(row)) {
                 Some(item) => items.push(item),
                 None => is_odd = true,
             }
@@ -323,104 +255,4 @@ fn check_buckets(span_ms: &Range<i64>, width_ms: i64) -> Result<(), Error> {
 fn within_time(span_ms: Range<i64>) -> Range<i64> {
     let clamp = |time_ms: i64| time_ms.clamp(-MAX_TIME_MS - 1, MAX_TIME_MS + 1);
     clamp(span_ms.start)..clamp(span_ms.end)
-}
-
-impl Cell {
-    fn bytes(&self) -> usize {
-        match self {
-            Cell::Text(text) => text.len(),
-            Cell::Blob(bytes) => bytes.len(),
-            _ => 8,
-        }
-    }
-}
-
-/// Takes a row's columns one after another; none where a column is not what it should be.
-struct RowCells(std::vec::IntoIter<Cell>);
-
-impl RowCells {
-    fn integer(&mut self) -> Option<i64> {
-        match self.0.next()? {
-            Cell::Integer(number) => Some(number),
-            _ => None,
-        }
-    }
-
-    fn real(&mut self) -> Option<f64> {
-        match self.0.next()? {
-            Cell::Real(number) => Some(number),
-            _ => None,
-        }
-    }
-
-    fn text(&mut self) -> Option<String> {
-        match self.0.next()? {
-            Cell::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn blob(&mut self) -> Option<Vec<u8>> {
-        match self.0.next()? {
-            Cell::Blob(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-
-    fn lossy(&mut self) -> Option<String> {
-        self.blob().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    fn origin(&mut self) -> Option<Origin> {
-        let edge: Arc<str> = self.text()?.into();
-        let (epoch, sequence) = (self.integer()?, self.integer()?);
-        Origin::new(edge, epoch.try_into().ok()?, sequence.try_into().ok()?).ok()
-    }
-
-    /// The columns of `sql::point!`.
-    fn point(&mut self) -> Option<Point> {
-        let origin = self.origin()?;
-        let (source_time_ms, received_at_ms, kind) = (self.integer()?, self.integer()?, self.integer()?);
-        let number = match self.0.next()? {
-            Cell::Real(number) => Some(number),
-            _ => None,
-        };
-        let quality = match self.0.next()? {
-            Cell::Text(quality) => Some(quality),
-            _ => None,
-        };
-        let body = match self.0.next()? {
-            Cell::Blob(body) => Some(body),
-            _ => None,
-        };
-        Some(Point {
-            source_time_ms,
-            received_at_ms,
-            value: Value::from_columns(kind, number, body)?,
-            quality,
-            origin,
-        })
-    }
-
-    /// Source time, epoch, sequence, edge and part, as [`Cursor::cells`] gives them.
-    fn cursor(&mut self) -> Option<Cursor> {
-        Some(Cursor {
-            source_time_ms: self.integer()?,
-            epoch: self.integer()?,
-            sequence: self.integer()?,
-            edge: self.integer()?,
-            part: self.integer()?,
-        })
-    }
-
-    fn rejected(&mut self) -> Option<Rejected> {
-        Some(Rejected {
-            origin: self.origin()?,
-            received_at_ms: self.integer()?,
-            reason: self.text()?,
-            device: self.lossy()?,
-            subtopic: self.lossy()?,
-            payload: self.blob()?,
-        })
-    }
 }

@@ -103,12 +103,16 @@ impl Value<'static> {
 
 /// Whether the shortest decimal form of `number` is the number that `literal` writes.
 fn is_exact(literal: &str, number: f64) -> bool {
+    if number == 0.0 && number.is_sign_negative() {
+        // SQLite keeps whole doubles as integers, which have no negative zero.
+        return false;
+    }
     let is_short = literal.len() <= SAFE_DIGITS && !literal.contains(['e', 'E', '-']);
     is_short || significant(literal) == significant(&format!("{number:e}"))
 }
 
-/// Sign, digits without zeros around them, and the power of ten of the last of them. No two numbers have the same, and
-/// no number has two, except that a negative zero is not zero.
+/// Sign, digits without zeros around them, and the power of ten of the last of them: the same for the same number, however
+/// it is written.
 fn significant(literal: &str) -> Option<(bool, String, i64)> {
     let (is_negative, rest) = literal.strip_prefix('-').map_or((false, literal), |rest| (true, rest));
     let (mantissa, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));
@@ -117,7 +121,7 @@ fn significant(literal: &str) -> Option<(bool, String, i64)> {
     let digits = digits.trim_start_matches('0');
     let kept = digits.trim_end_matches('0');
     if kept.is_empty() {
-        return Some((is_negative, String::new(), i64::from(is_negative)));
+        return Some((is_negative, String::new(), 0));
     }
     let cut = (digits.len() - kept.len()) as i64;
     let power = exponent
@@ -126,4 +130,95 @@ fn significant(literal: &str) -> Option<(bool, String, i64)> {
         .checked_add(cut)?
         .checked_sub(fraction.len() as i64)?;
     Some((is_negative, kept.to_owned(), power))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(literal: &str, expected: &Value<'_>) {
+        assert_eq!(Value::number(literal), *expected, "{literal}");
+    }
+
+    #[test]
+    fn a_number_that_a_double_gives_back_is_one() {
+        for (literal, number) in [
+            ("0", 0.0),
+            ("0.0", 0.0),
+            ("0e999999999999999999999", 0.0),
+            ("21.5", 21.5),
+            ("0.1", 0.1),
+            ("0.30000000000000004", 0.300_000_000_000_000_04),
+            ("1e3", 1000.0),
+            ("1.50E+2", 150.0),
+            ("-7", -7.0),
+            ("9007199254740992", 9_007_199_254_740_992.0),
+            ("1e140", 1e140),
+            ("5e-324", 5e-324),
+        ] {
+            check(literal, &Value::Number(number));
+        }
+    }
+
+    #[test]
+    fn any_other_number_is_kept_as_it_was_written() {
+        for literal in [
+            "9007199254740993",
+            "12345678901234567890",
+            "0.1000000000000000000001",
+            "1e400",
+            "-1e308",
+            "1e141",
+            "1e-400",
+            "-0",
+            "-0.0",
+            "1e999999999999999999999",
+        ] {
+            check(literal, &Value::Decimal(literal.into()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_double_and_integer_comes_back(number in any::<f64>(), integer in any::<i128>()) {
+            for literal in [format!("{number}"), format!("{number:e}"), format!("{integer}")] {
+                match Value::number(&literal) {
+                    Value::Number(kept) => prop_assert_eq!(
+                        significant(&literal),
+                        significant(&format!("{kept}")),
+                        "{} became {}", literal, kept
+                    ),
+                    kept => prop_assert_eq!(kept, Value::Decimal(literal.as_str().into())),
+                }
+            }
+        }
+
+        #[test]
+        fn a_value_comes_back_from_its_columns(text in ".*", number in any::<f64>(), bytes in any::<Vec<u8>>()) {
+            for value in [
+                Value::Number(number),
+                Value::Decimal("1e400".into()),
+                Value::Boolean(true),
+                Value::Boolean(false),
+                Value::Text(text.clone().into()),
+                Value::Json(text.into()),
+                Value::Bytes(bytes.into()),
+            ] {
+                let body = value.body().map(<[u8]>::to_vec);
+                let back = Value::from_columns(value.kind().into(), value.as_number(), body);
+                prop_assert_eq!(back, Some(value));
+            }
+        }
+    }
+
+    #[test]
+    fn columns_that_do_not_belong_together_are_no_value() {
+        assert_eq!(Value::from_columns(0, None, None), None);
+        assert_eq!(Value::from_columns(4, Some(1.0), None), None);
+        assert_eq!(Value::from_columns(5, None, Some(vec![0xff])), None);
+        assert_eq!(Value::from_columns(7, None, None), None);
+        assert_eq!(Value::from_columns(i64::MIN, None, None), None);
+    }
 }

@@ -17,7 +17,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For each answer. The server gives up before we do, so that we hear why.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 const SERVER_OPTIONS: &str = "-c search_path=selvedge -c statement_timeout=30s -c lock_timeout=10s \
-    -c idle_in_transaction_session_timeout=60s -c client_min_messages=warning";
+    -c idle_in_transaction_session_timeout=60s -c client_min_messages=warning -c jit=off";
 
 /// Parameters of a statement.
 pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -31,8 +31,9 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and makes or renews the tables.
-    pub(super) fn open(config: &Config) -> Result<Self, Failure> {
+    /// Connects, with these settings of the server beside those that every connection has, and makes or renews the
+    /// tables.
+    pub(super) fn open(config: &Config, settings: &str) -> Result<Self, Failure> {
         let place = place(config);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Error::Away {
@@ -40,7 +41,7 @@ impl Connection {
             reason: error.to_string(),
         })?;
         let connecting = async {
-            let (client, connection) = with_limits(config).connect(NoTls).await?;
+            let (client, connection) = with_limits(config, settings).connect(NoTls).await?;
             // It ends, with an error that the client's next call tells, when the connection does.
             tokio::spawn(async move { drop(connection.await) });
             Ok(client)
@@ -110,13 +111,13 @@ fn wait<T>(
     }
 }
 
-fn with_limits(config: &Config) -> Config {
+fn with_limits(config: &Config, settings: &str) -> Config {
     let mut config = config.clone();
     let options = config
         .get_options()
         .map_or_else(String::new, |options| format!("{options} "));
     config
-        .options(format!("{options}{SERVER_OPTIONS}"))
+        .options(format!("{options}{SERVER_OPTIONS} {settings}"))
         .application_name("selvedge")
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_user_timeout(ANSWER_TIMEOUT)

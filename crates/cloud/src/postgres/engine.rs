@@ -24,7 +24,7 @@ pub(crate) struct Postgres {
 impl Postgres {
     pub(crate) fn open(config: Config) -> Result<Self, Error> {
         let place = place(&config);
-        let connection = Connection::open(&config).map_err(|failure| failure.into_error(&place))?;
+        let connection = Connection::open(&config, "").map_err(|failure| failure.into_error(&place))?;
         Ok(Postgres {
             config,
             place,
@@ -37,7 +37,7 @@ impl Postgres {
     fn with<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::open(&self.config)?,
+            None => Connection::open(&self.config, "")?,
         };
         let done = work(&mut connection)?;
         self.connection = Some(connection);
@@ -129,8 +129,7 @@ impl Engine for Postgres {
         self.with(|connection| {
             let more_days = partitions::drop_oldest(connection, stored_before_ms)?;
             let removed = connection.execute(
-                "DELETE FROM rejected
-                WHERE id IN (SELECT id FROM rejected ORDER BY id LIMIT $1) AND stored_at_ms < $2",
+                "DELETE FROM rejected WHERE id IN (SELECT id FROM rejected WHERE stored_at_ms < $2 LIMIT $1)",
                 &[&STEP_ROWS, &stored_before_ms],
             )?;
             Ok(more_days || removed == STEP_ROWS as u64)

@@ -52,7 +52,7 @@ pub(super) fn make(connection: &mut Connection, day: Day) -> Result<(), Failure>
     connection.batch(&format!(
         "BEGIN; {LOCK};
         DO $$ BEGIN
-            IF to_regclass('selvedge.{table}') IS NULL THEN
+            IF NOT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'selvedge' AND tablename = '{table}') THEN
                 CREATE TABLE {table} (LIKE telemetry INCLUDING ALL);
                 ALTER TABLE telemetry ATTACH PARTITION {table} FOR VALUES FROM ({start}) TO ({end});
             END IF;

@@ -9,7 +9,9 @@ pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(1399617140)";
 /// What each version adds to the one before.
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 
-const HAS_VERSION: &str = "SELECT to_regclass('selvedge.schema_version') IS NOT NULL";
+/// By a query of the catalogue: `to_regclass` may answer from a cache of before the lock was waited for.
+const HAS_VERSION: &str =
+    "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'selvedge' AND tablename = 'schema_version')";
 
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Failure> {
     let encoding = connection.query("SHOW server_encoding", &[])?;

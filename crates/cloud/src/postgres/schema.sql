@@ -85,4 +85,5 @@ CREATE TABLE rejected (
     reason text NOT NULL
 );
 
+CREATE INDEX rejected_by_age ON rejected (stored_at_ms);
 CREATE INDEX rejected_by_tenant ON rejected (substr(tenant, 1, 256), id);

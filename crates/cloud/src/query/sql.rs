@@ -43,22 +43,36 @@ AND t.source_time_ms < $7
 ORDER BY t.source_time_ms, t.epoch, t.sequence, t.edge, t.part LIMIT $8"
 );
 
-/// One pass in order of time: a bucket's first and last are where its neighbours are of another one.
-pub(super) const BUCKETS: &str = "
-SELECT bucket, count(*), min(number), max(number), avg(number),
-    max(CASE WHEN opens THEN number END), max(CASE WHEN closes THEN number END)
+/// A number of a bucket's first or last source time.
+macro_rules! number_at {
+    ($time:literal, $order:literal) => {
+        concat!(
+            "(SELECT number FROM telemetry WHERE series = $1 AND number IS NOT NULL AND source_time_ms = ",
+            $time,
+            " ORDER BY ",
+            $order,
+            " LIMIT 1)"
+        )
+    };
+}
+
+/// First and last are looked up by the index when their times are known: ordering all rows for them takes several times
+/// as long as one pass over them.
+pub(super) const BUCKETS: &str = concat!(
+    "SELECT bucket, count, least, greatest, mean, ",
+    number_at!("first_ms", "epoch, sequence, edge, part"),
+    ", ",
+    number_at!("last_ms", "epoch DESC, sequence DESC, edge DESC, part DESC"),
+    "
 FROM (
-    SELECT bucket, number,
-        lag(bucket) OVER in_time IS DISTINCT FROM bucket AS opens,
-        lead(bucket) OVER in_time IS DISTINCT FROM bucket AS closes
-    FROM (
-        SELECT (source_time_ms - $1) / $2 AS bucket, number, source_time_ms, epoch, sequence, edge, part
-        FROM telemetry
-        WHERE series = $3 AND source_time_ms >= $1 AND source_time_ms < $4 AND number IS NOT NULL
-    ) AS numbers
-    WINDOW in_time AS (ORDER BY source_time_ms, epoch, sequence, edge, part)
-) AS marked
-GROUP BY bucket ORDER BY bucket";
+    SELECT (source_time_ms - $2) / $3 AS bucket, count(*) AS count, min(number) AS least, max(number) AS greatest,
+        avg(number) AS mean, min(source_time_ms) AS first_ms, max(source_time_ms) AS last_ms
+    FROM telemetry
+    WHERE series = $1 AND source_time_ms >= $2 AND source_time_ms < $4 AND number IS NOT NULL
+    GROUP BY (source_time_ms - $2) / $3
+) AS buckets
+ORDER BY bucket"
+);
 
 /// By the beginning of the tenant, as the index is: a rejected name may be longer than any index takes.
 pub(super) const REJECTED: &str = "

@@ -5,13 +5,11 @@ use rusqlite::{Connection, params};
 /// Rows of one step.
 const STEP_ROWS: i64 = 10_000;
 
-/// The oldest rows are those with the lowest numbers, so that no index by time is needed. Rows that a clock which went
-/// back has put behind newer ones are removed when it is those ones' time.
-const REMOVE_ROWS: &str = "DELETE FROM telemetry
-    WHERE id IN (SELECT id FROM telemetry ORDER BY id LIMIT ?1) AND stored_at_ms < ?2";
+const REMOVE_ROWS: &str =
+    "DELETE FROM telemetry WHERE id IN (SELECT id FROM telemetry WHERE stored_at_ms < ?2 LIMIT ?1)";
 
-const REMOVE_REJECTED: &str = "DELETE FROM rejected
-    WHERE id IN (SELECT id FROM rejected ORDER BY id LIMIT ?1) AND stored_at_ms < ?2";
+const REMOVE_REJECTED: &str =
+    "DELETE FROM rejected WHERE id IN (SELECT id FROM rejected WHERE stored_at_ms < ?2 LIMIT ?1)";
 
 /// Removes up to [`STEP_ROWS`] of each table; whether there may be more.
 pub(super) fn remove_some(connection: &Connection, stored_before_ms: i64) -> rusqlite::Result<bool> {

@@ -1,6 +1,7 @@
 //! A throwaway PostgreSQL cluster of the machine's own PostgreSQL, on a Unix socket.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
@@ -24,9 +25,9 @@ impl Cluster {
         let Some(bin) = programs() else {
             assert!(
                 std::env::var_os("CI").is_none(),
-                "CI needs PostgreSQL: tools/install.sh system"
+                "CI has PostgreSQL: apt-get install postgresql"
             );
-            eprintln!("skipped: no PostgreSQL under /usr/lib/postgresql; tools/install.sh system installs it");
+            eprintln!("skipped: no PostgreSQL under /usr/lib/postgresql; apt-get install postgresql");
             return None;
         };
         let directory = tempfile::Builder::new().prefix("selvedge-pg").tempdir().unwrap().keep();
@@ -69,6 +70,11 @@ impl Cluster {
     pub(crate) fn url(&self, name: &str) -> String {
         let host = self.directory.to_str().unwrap().replace('/', "%2F");
         format!("postgres://postgres@{host}/{name}")
+    }
+
+    /// The user that the server runs as.
+    pub(crate) fn owner(&self) -> u32 {
+        std::fs::metadata(self.directory.join("data")).unwrap().uid()
     }
 
     /// Runs SQL as the operator would; its output.

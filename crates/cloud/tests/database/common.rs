@@ -1,8 +1,9 @@
 //! Readings, and what became of them.
 
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
-use cloud::{Database, Gap, Ingested, Origin, Point, Queries, Reading, Value};
+use cloud::{Database, Error, Gap, Ingested, Origin, Point, Queries, Reading, Value};
 
 pub(crate) const TENANT: &str = "acme";
 pub(crate) const DEVICE: &str = "press-1";
@@ -33,6 +34,20 @@ pub(crate) fn numbered(sequence: u64) -> Reading {
 
 pub(crate) fn ingest(database: &mut Database, readings: &[Reading]) -> Ingested {
     database.ingest(readings, NOW_MS).unwrap()
+}
+
+/// Offers readings until they are in, as an ingest does whose database comes and goes; at most for a minute.
+pub(crate) fn ingest_at_last(database: &mut Database, readings: &[Reading]) {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        match database.ingest(readings, NOW_MS) {
+            Ok(_) => return,
+            Err(Error::Away { .. } | Error::Full { .. }) if Instant::now() < until => {
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 /// All rows of a stream, page by page.

@@ -2,7 +2,14 @@
 
 mod cluster;
 mod common;
+mod faults;
+mod file;
+mod model;
 mod once;
+mod opening;
 mod place;
 mod queries;
 mod rejected;
+mod retention;
+mod tmpfs;
+mod values;

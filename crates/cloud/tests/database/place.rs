@@ -61,6 +61,16 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Ends all connections to the database, whatever they are doing. SQLite has none that can be cut.
+    pub(crate) fn cut(&self) {
+        if let Kind::Postgres(name) = &self.kind {
+            let others = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+            Cluster::shared().unwrap().sql("postgres", &others);
+        }
+    }
+}
+
 /// Makes of each function `fn(&Place)` a test on SQLite and one on PostgreSQL.
 #[macro_export]
 macro_rules! on_both {
