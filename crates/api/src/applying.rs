@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use identity::{ClientKind, ClientName};
-use manifest::{Change, Device, Document, Error, Errors, Resource, Route};
+use identity::{ClientKind, ClientName, Registry};
+use manifest::{Change, Device, Document, Error, Errors, Resource, Route, Target, Upstream};
 use route::{CompiledRoute, MAX_ROUTES};
 
 use crate::applying_desired::{as_it_is, check_desired};
@@ -225,8 +225,26 @@ async fn enact_device(desk: &Desk, old: Option<&Resource>, device: &Device) -> D
 /// Has a running hub route as the tenant's files say.
 pub(crate) async fn follow(desk: &Desk, tenant: &str) -> Done<()> {
     let Some(hub) = desk.running_hub() else { return Ok(()) };
-    let routes = compiled(&desk.manifests.routes_of(tenant));
+    let mut routes = desk.manifests.routes_of(tenant);
+    if desk.has_upstream() && routes.iter().all(|route| route.name != DEFAULT_ROUTE) {
+        routes.push(default_route(tenant));
+    }
+    let routes = compiled(&routes);
     hub.set_routes(tenant, routes).await.ok_or_else(Wrong::no_answer)
+}
+
+/// The route that is there without being applied, where there is somewhere upstream; one that is applied under its name
+/// takes its place.
+const DEFAULT_ROUTE: &str = "telemetry";
+
+fn default_route(tenant: &str) -> Route {
+    Route {
+        tenant: tenant.to_owned(),
+        name: DEFAULT_ROUTE.to_owned(),
+        from: "devices/+/telemetry/#".to_owned(),
+        when: None,
+        to: vec![Target::Upstream(Upstream::default())],
+    }
 }
 
 /// The routes that can be compiled; the others are left out, and the log says so.
@@ -247,12 +265,13 @@ impl Desk {
     /// # Errors
     /// In words, why the hub did not follow.
     pub async fn load_routes(&self) -> Result<(), String> {
-        let tenants: BTreeSet<String> = self
-            .manifests
-            .all_routes()
-            .into_iter()
-            .map(|route| route.tenant)
-            .collect();
+        let with_routes = self.manifests.all_routes().into_iter().map(|route| route.tenant);
+        let mut tenants: BTreeSet<String> = with_routes.collect();
+        if self.has_upstream() {
+            let all = self.with_registry(Registry::tenants).await;
+            let all = all.map_err(|wrong| wrong.message().to_owned())?;
+            tenants.extend(all.into_iter().map(|tenant| tenant.name));
+        }
         for tenant in tenants {
             follow(self, &tenant)
                 .await

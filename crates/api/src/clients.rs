@@ -23,6 +23,7 @@ use crate::wrong::{Done, Wrong};
 pub(crate) enum Kinds {
     Devices,
     Apps,
+    Edges,
 }
 
 impl From<Kinds> for ClientKind {
@@ -30,6 +31,7 @@ impl From<Kinds> for ClientKind {
         match kinds {
             Kinds::Devices => ClientKind::Device,
             Kinds::Apps => ClientKind::App,
+            Kinds::Edges => ClientKind::Edge,
         }
     }
 }

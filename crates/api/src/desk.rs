@@ -9,6 +9,7 @@ use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, Reg
 use tokio::sync::{Mutex, OnceCell};
 use tracing_appender::non_blocking::ErrorCounter;
 
+use crate::applying;
 use crate::log_tail::LogTail;
 use crate::manifests::Manifests;
 use crate::types::EdgeInfo;
@@ -96,6 +97,11 @@ impl Desk {
             self.hub().await?;
         }
         Ok(())
+    }
+
+    /// Whether what routes send upstream goes anywhere.
+    pub(crate) fn has_upstream(&self) -> bool {
+        self.hub_options.outbox.is_some()
     }
 
     /// The hub, if it runs.
@@ -218,6 +224,12 @@ impl Desk {
         let last = registry.last_change();
         if let Some(changes) = registry.changes_since(*settled) {
             follow(hub, &changes).await;
+            for change in changes
+                .iter()
+                .filter(|change| change.id.is_none() && change.what == What::Added)
+            {
+                applying::follow(self, &change.tenant).await?;
+            }
             *settled = changes.last().map_or(*settled, |change| change.number);
         } else {
             self.look_at_everybody(hub).await?;

@@ -18,6 +18,8 @@ pub(crate) fn may_publish(who: &Principal, topic: &str, parsed: Option<&DeviceTo
         PrincipalKind::Anonymous => true,
         PrincipalKind::Device => parsed.is_some_and(|parsed| device_may_publish(&who.id, parsed)),
         PrincipalKind::App => app_may_publish(&who.id, topic, parsed),
+        // It has a door of its own.
+        PrincipalKind::Edge => false,
     }
 }
 
@@ -26,6 +28,7 @@ pub(crate) fn may_subscribe(who: &Principal, filter: &str) -> bool {
     match who.kind {
         PrincipalKind::Anonymous | PrincipalKind::App => true,
         PrincipalKind::Device => tree_of(filter, "devices") == Some(&*who.id),
+        PrincipalKind::Edge => false,
     }
 }
 
@@ -41,7 +44,7 @@ pub(crate) fn may_be_answered_on(who: &Principal, topic: &str) -> bool {
 /// anonymous client has all to choose from.
 pub(crate) fn response_root(who: &Principal) -> Option<String> {
     match who.kind {
-        PrincipalKind::Anonymous => None,
+        PrincipalKind::Anonymous | PrincipalKind::Edge => None,
         PrincipalKind::Device => Some(format!("devices/{}/responses", who.id)),
         PrincipalKind::App => Some(format!("apps/{}/responses", who.id)),
     }

@@ -1,5 +1,7 @@
 //! Method calls: to a device that is connected now, answered in time or by the hub. A call is never stored.
 
+use std::sync::Arc;
+
 use broker::{ConnId, Keep, Message};
 use device::topic::{Channel, DeviceTopic, validate_id};
 use device::{CallFailure, CallId, Finished, LONGEST_TIMEOUT_MS, MAX_CORRELATION_BYTES, NotStarted, StartError};
@@ -175,6 +177,9 @@ fn deliver(
     };
     let published = tenant.broker.publish(turn.now, &message, turn);
     tenant.result_topic = result_topic;
+    if !published.addressee_reached && hand_to_edge(tenant, turn, id, publish.payload, until_ms) {
+        return;
+    }
     if !published.addressee_reached
         && let Finished::Answered(caller) = tenant.calls.finish(id)
     {
@@ -182,6 +187,54 @@ fn deliver(
         let failure = why_unreached(tenant, id.device);
         answer(tenant, turn, id, failure, caller.waits);
     }
+}
+
+/// A call of a device behind an edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeCall {
+    /// The edge.
+    pub edge: Arc<str>,
+    /// Tenant of the device.
+    pub tenant: Arc<str>,
+    /// The device.
+    pub device: String,
+    /// The method.
+    pub name: String,
+    /// The caller's id of the call.
+    pub call: String,
+    /// Its payload.
+    pub payload: Vec<u8>,
+    /// Time in milliseconds that is left for the answer.
+    pub timeout_ms: u64,
+}
+
+/// Hands a call to the edge that its device was last heard through; false if there is none.
+fn hand_to_edge(tenant: &Tenant, turn: &Turn<'_>, id: CallId<'_>, payload: &[u8], until_ms: u64) -> bool {
+    let (Some(calls), Some(edge)) = (turn.edge_calls, tenant.arrivals.edge_of(id.device)) else {
+        return false;
+    };
+    let call = EdgeCall {
+        edge: Arc::clone(edge),
+        tenant: Arc::clone(&tenant.name),
+        device: id.device.to_owned(),
+        name: id.name.to_owned(),
+        call: id.call.to_owned(),
+        payload: payload.to_vec(),
+        timeout_ms: until_ms - turn.now.monotonic_ms,
+    };
+    calls.try_send(call).is_ok()
+}
+
+/// The result of a call of a device behind an edge.
+pub(crate) fn finish_of_edge(tenant: &mut Tenant, turn: &mut Turn<'_>, call: &EdgeCall, result: &[u8]) {
+    let EdgeCall { device, name, call, .. } = call;
+    let topic = DeviceTopic {
+        device,
+        channel: Channel::MethodResult { name, call },
+    }
+    .to_string();
+    let publish = pipeline::plain(&topic, result, QoS::AtLeastOnce, false);
+    finish(tenant, turn, None, CallId { device, name, call }, &publish);
 }
 
 /// Why nobody got a call of this device.

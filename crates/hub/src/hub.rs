@@ -8,18 +8,22 @@ use std::time::Duration;
 
 use identity::{Audit, HeldCredential, Identity};
 use route::CompiledRoute;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::arrivals::{Arrived, Arriving, TakenEpoch};
 use crate::call_log::{self, CallLog};
+use crate::calls::EdgeCall;
 use crate::config::{Address, Limits};
 use crate::descriptors;
-use crate::door::{Bound, Doorman, place_of, serve};
+use crate::door::{Bound, Doorman, EdgeConnection, place_of, serve};
+use crate::outbox::{EpochNumbers, Outbox, OutboxOptions, Queues};
 use crate::refused::DoorFigures;
 use crate::routing::LabelSource;
 use crate::shard::control::{Ask, Request, RouteInfo, SessionInfo};
 use crate::shard::inbox::{Inbox, inbox};
-use crate::shard::{Observation, Order, Settings, Shard};
+use crate::shard::{Departures, Observation, Order, Settings, Shard};
+use crate::unix_now_s;
 
 /// How a hub is run.
 #[derive(Clone, Debug)]
@@ -36,6 +40,10 @@ pub struct Options {
     pub low_latency: bool,
     /// Bounds of what clients can take.
     pub limits: Limits,
+    /// How messages wait that routes send upstream; `None`: nothing leaves, and such targets do nothing.
+    pub outbox: Option<OutboxOptions>,
+    /// Edges may connect: somebody takes what they bring, and what devices behind them are asked ([`Hub::take_edges`]).
+    pub has_edges: bool,
 }
 
 impl Options {
@@ -50,6 +58,8 @@ impl Options {
             allow_anonymous: false,
             low_latency: false,
             limits: Limits::default(),
+            outbox: None,
+            has_edges: false,
         }
     }
 }
@@ -101,6 +111,20 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+/// What a hub has to do with edges.
+pub struct Edges {
+    /// Those that were let in.
+    pub connections: mpsc::Receiver<EdgeConnection>,
+    /// What devices behind them are asked.
+    pub calls: mpsc::Receiver<EdgeCall>,
+}
+
+/// Calls of devices behind edges that wait to be passed on; one more is answered as if its device were away.
+const EDGE_CALLS_MAX: usize = 4_096;
+
+/// Edges that were let in and wait to be taken; the door waits with the next one.
+const EDGES_WAITING_MAX: usize = 64;
+
 /// A running hub: its shards' threads and its doors' tasks.
 pub struct Hub {
     shards: Vec<Inbox<Order>>,
@@ -108,6 +132,10 @@ pub struct Hub {
     doorman: Arc<Doorman>,
     doors: tokio::sync::Mutex<JoinSet<()>>,
     call_keeper: tokio::sync::Mutex<JoinHandle<()>>,
+    /// Until somebody carries away what leaves.
+    outbox: Mutex<Option<Outbox>>,
+    /// Until somebody takes them.
+    edges: Mutex<Option<Edges>>,
     /// Numbers the calls that the program itself makes.
     calls: AtomicU64,
     labels: LabelSource,
@@ -135,11 +163,26 @@ impl Hub {
         let labels = LabelSource::new(&identity)?;
         let (reports, calls) = call_log::channel();
         let mut opened = Vec::new();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "bounded in bytes by the credit that its reader gives"
+        )]
+        let (carrier, outgoing) = mpsc::unbounded_channel();
+        let (knocking, connections) = mpsc::channel(EDGES_WAITING_MAX);
+        let (asked, edge_calls) = mpsc::channel(EDGE_CALLS_MAX);
+        let asked = options.has_edges.then_some(asked);
+        let numbers = Arc::new(EpochNumbers::new(unix_now_s() as u64, random_u32()));
         for number in 0..options.shards {
             let (inbox, orders) = inbox()?;
             let dir = log_directory(&options.data, number);
             let (log, calls) = (options.log.clone(), CallLog::new(reports.clone()));
-            let shard = Shard::open(&dir, log, settings.clone(), orders, labels.clone(), calls)?;
+            let outbox = options.outbox.map(|outbox| outbox.of_each(options.shards));
+            let queues = outbox.map(|outbox| Queues::new(number as u16, outbox, Arc::clone(&numbers), carrier.clone()));
+            let departures = Departures {
+                queues,
+                calls: asked.clone(),
+            };
+            let shard = Shard::open(&dir, log, settings.clone(), orders, labels.clone(), calls, departures)?;
             opened.push((inbox, shard));
         }
         drop(reports);
@@ -153,7 +196,15 @@ impl Hub {
             shards.push(inbox);
         }
         let call_keeper = tokio::spawn(call_log::keep(calls, Arc::clone(&audit)));
-        let doorman = Arc::new(Doorman::new(options.limits.clone(), identity, audit, shards.clone()));
+        let outbox = options.outbox.map(|_| Outbox::new(shards.clone(), outgoing));
+        let doorman = Arc::new(Doorman::new(
+            options.limits.clone(),
+            identity,
+            audit,
+            shards.clone(),
+            options.has_edges.then_some(knocking),
+            labels.clone(),
+        ));
         Ok(Self {
             shards,
             threads: Mutex::new(threads),
@@ -161,6 +212,11 @@ impl Hub {
             doors: tokio::sync::Mutex::default(),
             call_keeper: tokio::sync::Mutex::new(call_keeper),
             calls: AtomicU64::new(0),
+            outbox: Mutex::new(outbox),
+            edges: Mutex::new(options.has_edges.then_some(Edges {
+                connections,
+                calls: edge_calls,
+            })),
             labels,
         })
     }
@@ -191,6 +247,23 @@ impl Hub {
         }
         self.doorman.set_limits(descriptors::hold(&limits, shards));
         Ok(())
+    }
+
+    /// What leaves the hub, for the one who carries it away; `None` if nothing does, or somebody has it.
+    pub fn take_outbox(&self) -> Option<Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Edges as they connect and what devices behind them are asked, for the one who serves them; `None` if there are to
+    /// be none, or somebody has them.
+    pub fn take_edges(&self) -> Option<Edges> {
+        self.edges.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The result of a call of a device behind an edge: of the device, or of the edge or the cloud in its place.
+    pub async fn finish_call(&self, call: EdgeCall, result: Vec<u8>) {
+        let tenant = Arc::clone(&call.tenant);
+        self.tell(&tenant, Ask::CallResult { call, result }).await;
     }
 
     /// Figures of every shard; `None` once one of them has ended.
@@ -269,6 +342,17 @@ impl Hub {
     /// What each route of a tenant did, and the last message that it failed for.
     pub async fn routes(&self, tenant: &str) -> Option<Vec<RouteInfo>> {
         self.ask(tenant, |answer| Ask::Routes { answer }).await
+    }
+
+    /// Messages of an edge for a tenant; what became of them, once that is as durable as the log makes it.
+    pub async fn arrive(&self, tenant: &str, arriving: Arriving) -> Option<Arrived> {
+        self.ask(tenant, |answer| Ask::Arrive { arriving, answer }).await
+    }
+
+    /// What came to a tenant of each epoch of an edge.
+    pub async fn taken_of(&self, tenant: &str, edge: &str) -> Option<Vec<TakenEpoch>> {
+        let edge = edge.into();
+        self.ask(tenant, |answer| Ask::TakenOf { edge, answer }).await
     }
 
     /// The registry changed: labels and quotas are read anew.
@@ -366,6 +450,11 @@ fn or_end_the_process(run: impl FnOnce()) {
 pub fn shards_in(data: &Path) -> Option<usize> {
     let found = (0..).take_while(|number| log_directory(data, *number).is_dir()).count();
     Some(found).filter(|found| *found > 0)
+}
+
+fn random_u32() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0) as u32
 }
 
 fn log_directory(data: &Path, shard: usize) -> PathBuf {

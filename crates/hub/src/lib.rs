@@ -6,6 +6,7 @@
 
 mod acl;
 mod announcements;
+mod arrivals;
 mod call_log;
 mod calls;
 mod config;
@@ -13,6 +14,7 @@ mod counters;
 mod descriptors;
 mod door;
 mod hub;
+mod outbox;
 mod pace;
 mod pipeline;
 mod refused;
@@ -22,11 +24,18 @@ mod shard;
 mod sys;
 mod twin_changes;
 mod twins;
+mod upstream;
 
+pub use arrivals::{Arrived, Arriving, TakenEpoch};
+pub use calls::EdgeCall;
 pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;
-pub use door::Bound;
-pub use hub::{Hub, Options, StartError, shards_in};
+pub use door::{Bound, EdgeConnection};
+pub use hub::{Edges, Hub, Options, StartError, shards_in};
+pub use outbox::{
+    Discarded, Fate, Lane, Ledger, Ordering, Origin, Outbox, OutboxOptions, Outgoing, Parcel, QueueFigures, Settled,
+    Settler, Ticket,
+};
 pub use refused::{DoorFigures, Refused, RefusedCounts};
 pub use shard::control::{RouteInfo, SessionInfo};
 pub use shard::{Observation, TenantFigures};

@@ -1,12 +1,13 @@
 //! Routes at work: the copies that a message's routes ask for, and theirs in turn, each within the bound on hops.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use broker::ConnId;
 use identity::{Identity, Quotas, Snapshot};
 use mqtt::{Publish, QoS, ReasonCode};
-use route::{Action, CompiledRoute, Lookup, Message, Routes};
+use route::{Action, CompiledRoute, Lookup, Message, Priority, Routes, Upstream};
 
 use crate::calls;
 use crate::pipeline::{self, Outcome};
@@ -14,6 +15,7 @@ use crate::shard::connection::Peer;
 use crate::shard::control::RouteInfo;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
+use crate::upstream;
 
 /// Copies that one message may become in all; more are dropped and counted.
 const COPIES_MAX: usize = 1_024;
@@ -42,6 +44,11 @@ impl LabelSource {
     /// What a tenant may use.
     pub(crate) fn quotas(&self, tenant: &str) -> Quotas {
         self.snapshot.load().quotas(tenant).copied().unwrap_or_default()
+    }
+
+    /// A label of a client.
+    pub(crate) fn label(&self, tenant: &str, id: &str, name: &str) -> Option<String> {
+        self.snapshot.load().labels(tenant, id)?.get(name).cloned()
     }
 
     /// Whether a device is registered.
@@ -77,6 +84,19 @@ pub(crate) struct Routing {
     copies: Vec<(usize, u8)>,
     topic: String,
     calls: Vec<Call>,
+    /// The queue of each route that sends upstream, with its priority.
+    queues: HashMap<Box<str>, (Priority, u32)>,
+    /// Where the message goes upstream, and its copies.
+    upstream: Vec<Departure>,
+}
+
+/// A message that leaves the hub.
+#[derive(Clone, Copy)]
+struct Departure {
+    /// Which copy; `None`: the message itself.
+    copy: Option<usize>,
+    priority: Priority,
+    queue: u32,
 }
 
 impl Routing {
@@ -86,7 +106,20 @@ impl Routing {
     }
 
     /// Exchanges all routes. Those that are as they were go on counting.
-    pub(crate) fn replace(&mut self, routes: Vec<CompiledRoute>) {
+    /// `queue_of` gives the queue of one that sends upstream; `None`: nothing leaves this hub.
+    pub(crate) fn replace(
+        &mut self,
+        routes: Vec<CompiledRoute>,
+        mut queue_of: impl FnMut(&str, &Upstream) -> Option<u32>,
+    ) {
+        self.queues = routes
+            .iter()
+            .filter_map(|route| {
+                let upstream = route.upstream()?;
+                let queue = queue_of(route.name(), upstream)?;
+                Some((route.name().into(), (upstream.priority, queue)))
+            })
+            .collect();
         let is_gone = |name: &&str| routes.iter().all(|route| route.name() != *name);
         let gone: Vec<String> = self.routes.names().filter(is_gone).map(str::to_owned).collect();
         for name in gone {
@@ -158,6 +191,7 @@ impl Routing {
             false => Ok(self.deliver_each(tenant, turn, from, publish)),
         };
         let calls = std::mem::take(&mut self.calls);
+        let delivered = delivered.map(|outcome| outcome.and(self.send_upstream(turn, publish)));
         if delivered.is_ok() {
             for call in calls {
                 calls::start_unattended(tenant, turn, &call.device, &call.name, &call.payload);
@@ -170,20 +204,29 @@ impl Routing {
     fn plan(&mut self, tenant: &Tenant, turn: &mut Turn<'_>, publish: &Publish<'_>) {
         self.topics.clear();
         self.copies.clear();
-        self.evaluate(tenant, turn, publish, publish.topic, 0);
+        self.upstream.clear();
+        self.evaluate(tenant, turn, publish, publish.topic, None, 0);
         let (mut next, mut start) = (0, 0);
         while let Some(&(end, hops)) = self.copies.get(next) {
             let mut topic = std::mem::take(&mut self.topic);
             topic.clear();
             topic.push_str(&self.topics[start..end]);
-            self.evaluate(tenant, turn, publish, &topic, hops);
+            self.evaluate(tenant, turn, publish, &topic, Some(next), hops);
             self.topic = topic;
             (next, start) = (next + 1, end);
         }
     }
 
     /// Notes the copies of the message on one topic, and its calls.
-    fn evaluate(&mut self, tenant: &Tenant, turn: &mut Turn<'_>, publish: &Publish<'_>, topic: &str, hops: u8) {
+    fn evaluate(
+        &mut self,
+        tenant: &Tenant,
+        turn: &mut Turn<'_>,
+        publish: &Publish<'_>,
+        topic: &str,
+        copy: Option<usize>,
+        hops: u8,
+    ) {
         let view = View {
             publish,
             labels: turn.labels.snapshot.load(),
@@ -194,6 +237,8 @@ impl Routing {
             topics,
             copies,
             calls,
+            queues,
+            upstream,
             ..
         } = self;
         let message = Message {
@@ -214,7 +259,29 @@ impl Routing {
                     payload: payload.into(),
                 });
             }
+            Action::Upstream { route } => {
+                if let Some(&(priority, queue)) = queues.get(route) {
+                    depart(upstream, Departure { copy, priority, queue });
+                }
+            }
         });
+    }
+
+    /// Has the outbox take the message, and its copies, as far as routes send them upstream.
+    fn send_upstream(&mut self, turn: &mut Turn<'_>, publish: &Publish<'_>) -> Outcome {
+        let mut outcome = Outcome::now(ReasonCode::NoMatchingSubscribers);
+        for departure in std::mem::take(&mut self.upstream) {
+            let copy;
+            let publish = match departure.copy {
+                None => publish,
+                Some(at) => {
+                    copy = self.copies_of(publish).nth(at).expect("a copy that was planned");
+                    &copy
+                }
+            };
+            outcome = outcome.and(upstream::send(turn, departure.queue, publish));
+        }
+        outcome
     }
 
     /// The copies, as they are published.
@@ -269,6 +336,15 @@ impl Routing {
             }
         }
         Ok(taken)
+    }
+}
+
+/// Notes where a message leaves by, once: by the route of the highest priority that sends it.
+fn depart(upstream: &mut Vec<Departure>, new: Departure) {
+    match upstream.iter_mut().find(|noted| noted.copy == new.copy) {
+        None => upstream.push(new),
+        Some(noted) if noted.priority == Priority::Normal && new.priority == Priority::High => *noted = new,
+        Some(_) => {}
     }
 }
 

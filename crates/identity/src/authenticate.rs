@@ -48,6 +48,8 @@ pub enum PrincipalKind {
     Device,
     /// A registered app.
     App,
+    /// A registered edge.
+    Edge,
     /// A client without credentials, where that is allowed.
     Anonymous,
 }
@@ -256,6 +258,7 @@ impl From<Proven> for Login {
         let kind = match proven.kind {
             ClientKind::Device => PrincipalKind::Device,
             ClientKind::App => PrincipalKind::App,
+            ClientKind::Edge => PrincipalKind::Edge,
         };
         Login {
             principal: Principal {

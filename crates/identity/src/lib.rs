@@ -41,5 +41,5 @@ pub use registry::{
 };
 pub use secret::Secret;
 pub use throttle::{Policy, Throttle, network};
-pub use tls::{ServerCertificate, Tls, TlsError, server_config};
+pub use tls::{ServerCertificate, Tls, TlsError, client_config, server_config};
 pub use token::TokenError;

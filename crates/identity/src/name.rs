@@ -19,19 +19,22 @@ pub enum ClientKind {
     Device,
     /// A program that works with a tenant's devices.
     App,
+    /// An edge that brings what its devices say, and takes what they are asked.
+    Edge,
 }
 
 impl ClientKind {
-    /// `device` or `app`.
+    /// `device`, `app` or `edge`.
     pub fn as_str(self) -> &'static str {
         match self {
             ClientKind::Device => "device",
             ClientKind::App => "app",
+            ClientKind::Edge => "edge",
         }
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        [ClientKind::Device, ClientKind::App]
+        [ClientKind::Device, ClientKind::App, ClientKind::Edge]
             .into_iter()
             .find(|kind| kind.as_str() == text)
     }

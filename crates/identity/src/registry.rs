@@ -68,7 +68,7 @@ pub enum RegistryError {
     #[error("no device or app \"{0}\"")]
     NoClient(ClientName),
     /// The id is taken, perhaps by the other kind.
-    #[error("\"{name}\" exists and is {}", match kind { ClientKind::Device => "a device", ClientKind::App => "an app" })]
+    #[error("\"{name}\" exists and is {}", match kind { ClientKind::Device => "a device", ClientKind::App => "an app", ClientKind::Edge => "an edge" })]
     ClientExists {
         /// The name asked for.
         name: ClientName,

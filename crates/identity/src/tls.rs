@@ -29,6 +29,23 @@ pub enum ServerCertificate<'a> {
     },
 }
 
+/// TLS of a client that believes the authorities in the PEM file `ca`; an empty path: nobody.
+///
+/// # Errors
+/// The file cannot be read or holds none.
+pub fn client_config(ca: &Path) -> Result<Arc<rustls::ClientConfig>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    if !ca.as_os_str().is_empty() {
+        add_authorities(&mut roots, ca)?;
+    }
+    let provider = Arc::new(ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
 /// What a listener needs.
 #[derive(Clone, Debug)]
 pub struct Tls {
@@ -151,7 +168,13 @@ fn load(certificate: &Path, key: &Path) -> Result<ServerKey, TlsError> {
 fn client_roots(authority: &Authority, client_ca: Option<&Path>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.certificate().clone())?;
-    let Some(path) = client_ca else { return Ok(roots) };
+    if let Some(path) = client_ca {
+        add_authorities(&mut roots, path)?;
+    }
+    Ok(roots)
+}
+
+fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
     for certificate in certificates(path)? {
         let unusable = |error: rustls::Error| TlsError::Certificate {
             path: path.into(),
@@ -159,7 +182,7 @@ fn client_roots(authority: &Authority, client_ca: Option<&Path>) -> Result<RootC
         };
         roots.add(certificate).map_err(unusable)?;
     }
-    Ok(roots)
+    Ok(())
 }
 
 /// At least one.

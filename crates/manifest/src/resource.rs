@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::quantity;
 use crate::tree::Tree;
 
 /// The `apiVersion` of all resources here.
@@ -62,21 +63,44 @@ pub enum Target {
         /// Template of the payload; `None` sends that of the message.
         payload: Option<String>,
     },
-    /// `upstream`: over the link to the cloud.
-    Upstream {
-        /// Which lane.
-        priority: Priority,
-    },
+    /// `upstream`: to the cloud.
+    Upstream(Upstream),
 }
 
-/// Lane of the link to the cloud.
+/// How a route's messages wait for the cloud while the line is slow or cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upstream {
+    /// `priority`: whose turn comes more often.
+    pub priority: Priority,
+    /// `limit`: bytes of the route's messages that may wait, such as `64Mi`; `None`: as many as all routes together may.
+    pub limit_bytes: Option<u64>,
+    /// `full`: what happens to a message for which there is no room.
+    pub full: WhenFull,
+    /// `expiry`: seconds after which a message that still waits is dropped, written as `90s`, `15m`, `24h` or `7d`;
+    /// `None`: it waits for ever.
+    pub expiry_s: Option<u32>,
+}
+
+/// How often a route has its turn on a line that cannot carry all at once. None starves: each gets its share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// `high`: before the others.
+    /// `high`: four times the bytes of `normal`.
     High,
     /// `normal`.
     #[default]
     Normal,
+}
+
+/// What happens to a message for which there is no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// `drop-oldest`: it takes the place of those that waited longest.
+    #[default]
+    DropOldest,
+    /// `drop-newest`: it is dropped.
+    DropNewest,
+    /// `refuse`: its sender is told (MQTT 5: 0x97; 3.1.1: no acknowledgement, and the connection ends).
+    Refuse,
 }
 
 impl Resource {
@@ -184,12 +208,38 @@ impl Target {
                 method.extend(payload.as_ref().map(|payload| field("payload", payload)));
                 ("method".to_owned(), Tree::Map(method))
             }
-            Target::Upstream { priority } => (
-                "upstream".to_owned(),
-                Tree::Map(vec![field("priority", priority.as_str())]),
-            ),
+            Target::Upstream(upstream) => ("upstream".to_owned(), Tree::Map(upstream.fields())),
         };
         Tree::Map(vec![(name, value)])
+    }
+}
+
+impl Upstream {
+    fn fields(&self) -> Fields {
+        let mut fields = vec![field("priority", self.priority.as_str())];
+        fields.extend(
+            self.limit_bytes
+                .map(|bytes| field("limit", &quantity::bytes_to_text(bytes))),
+        );
+        if self.full != WhenFull::default() {
+            fields.push(field("full", self.full.as_str()));
+        }
+        fields.extend(self.expiry_s.map(|s| field("expiry", &quantity::seconds_to_text(s))));
+        fields
+    }
+}
+
+impl WhenFull {
+    pub(crate) const ALL: [WhenFull; 3] = [WhenFull::DropOldest, WhenFull::DropNewest, WhenFull::Refuse];
+
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WhenFull::DropOldest => "drop-oldest",
+            WhenFull::DropNewest => "drop-newest",
+            WhenFull::Refuse => "refuse",
+        }
     }
 }
 

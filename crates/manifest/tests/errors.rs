@@ -182,6 +182,18 @@ fn a_wrong_type_says_what_was_expected_and_what_was_found() {
         &route("  from: a\n  to: [{upstream: {priority: urgent}}]\n"),
         "6: spec.to[0].upstream.priority: unknown priority \"urgent\"; it is high or normal",
     );
+    check(
+        &route("  from: a\n  to: [{upstream: {full: drop}}]\n"),
+        "6: spec.to[0].upstream.full: unknown policy \"drop\"; it is drop-oldest, drop-newest or refuse",
+    );
+    check(
+        &route("  from: a\n  to: [{upstream: {limit: 64MB}}]\n"),
+        "6: spec.to[0].upstream.limit: \"64MB\" is no number of bytes; write one such as 64Mi, 2Gi or 500k",
+    );
+    check(
+        &route("  from: a\n  to: [{upstream: {expiry: soon}}]\n"),
+        "6: spec.to[0].upstream.expiry: \"soon\" is no time; write one such as 90s, 15m, 24h or 7d",
+    );
 }
 
 #[test]

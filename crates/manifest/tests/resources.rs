@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use manifest::{Device, Document, Priority, Resource, Route, Target, diff, parse};
+use manifest::{Device, Document, Priority, Resource, Route, Target, Upstream, WhenFull, diff, parse};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -44,9 +44,10 @@ fn alarm() -> Route {
                 name: "stop".into(),
                 payload: Some("{\"reason\": \"dry\"}".into()),
             },
-            Target::Upstream {
+            Target::Upstream(Upstream {
                 priority: Priority::High,
-            },
+                ..Upstream::default()
+            }),
             Target::Topic("apps/dashboard/alarms/{device}".into()),
         ],
     }
@@ -211,10 +212,24 @@ fn target() -> impl Strategy<Value = Target> {
             name,
             payload
         }),
-        Just(Target::Upstream {
-            priority: Priority::Normal
-        }),
+        upstream().prop_map(Target::Upstream),
     ]
+}
+
+fn upstream() -> impl Strategy<Value = Upstream> {
+    let priority = prop_oneof![Just(Priority::High), Just(Priority::Normal)];
+    let full = prop_oneof![
+        Just(WhenFull::DropOldest),
+        Just(WhenFull::DropNewest),
+        Just(WhenFull::Refuse)
+    ];
+    let (limit, expiry) = (prop::option::of(1..=1_u64 << 50), prop::option::of(1..=u32::MAX));
+    (priority, limit, full, expiry).prop_map(|(priority, limit_bytes, full, expiry_s)| Upstream {
+        priority,
+        limit_bytes,
+        full,
+        expiry_s,
+    })
 }
 
 fn name() -> impl Strategy<Value = String> {

@@ -31,7 +31,7 @@ pub enum QoS {
 
 impl QoS {
     /// QoS in the lowest two bits; 3 is none.
-    pub(crate) fn from_bits(bits: u8) -> Option<QoS> {
+    pub fn from_bits(bits: u8) -> Option<QoS> {
         match bits & 0x03 {
             0 => Some(QoS::AtMostOnce),
             1 => Some(QoS::AtLeastOnce),

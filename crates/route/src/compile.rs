@@ -1,7 +1,7 @@
 //! From a manifest's route to one that can be evaluated, refused where it cannot work.
 
 use device::topic::{Channel, DeviceTopic, validate_id};
-use manifest::{Route, Target as TargetSpec};
+use manifest::{Route, Target as TargetSpec, Upstream};
 
 use crate::condition::Condition;
 use crate::filter::Filter;
@@ -38,6 +38,7 @@ pub(crate) enum Target {
         /// `None`: the payload of the message.
         payload: Option<Template>,
     },
+    Upstream,
 }
 
 type Compile<T> = Result<T, RouteError>;
@@ -50,6 +51,11 @@ impl CompiledRoute {
     pub fn compile(route: &Route) -> Compile<Self> {
         let filter = Filter::parse(&route.from).map_err(|message| wrong("spec.from", 0, message))?;
         let condition = route.when.as_deref().map(|when| condition(when, &filter)).transpose()?;
+        let mut upstreams = route.to.iter().enumerate().filter(|(_, target)| is_upstream(target));
+        if let (Some(_), Some((i, _))) = (upstreams.next(), upstreams.next()) {
+            let message = "is the second one; a route sends a message upstream once";
+            return Err(wrong(&format!("spec.to[{i}].upstream"), 0, message));
+        }
         let targets = route.to.iter().enumerate();
         let targets =
             targets.map(|(i, target)| compile_target(target, &format!("spec.to[{i}]"), &filter, condition.is_none()));
@@ -67,6 +73,19 @@ impl CompiledRoute {
     pub fn name(&self) -> &str {
         &self.source.name
     }
+
+    /// How its messages wait for the cloud; `None`: it sends none there.
+    #[must_use]
+    pub fn upstream(&self) -> Option<&Upstream> {
+        self.source.to.iter().find_map(|target| match target {
+            TargetSpec::Upstream(upstream) => Some(upstream),
+            _ => None,
+        })
+    }
+}
+
+fn is_upstream(target: &TargetSpec) -> bool {
+    matches!(target, TargetSpec::Upstream(_))
 }
 
 fn wrong(path: &str, offset: usize, message: impl Into<String>) -> RouteError {
@@ -91,10 +110,7 @@ fn compile_target(target: &TargetSpec, path: &str, filter: &Filter, unconditiona
         TargetSpec::Method { device, name, payload } => {
             method_target(device, name, payload.as_deref(), &format!("{path}.method"), filter)
         }
-        TargetSpec::Upstream { .. } => {
-            let message = "needs a cloud link, which this version does not have; use topic or method";
-            Err(wrong(&format!("{path}.upstream"), 0, message))
-        }
+        TargetSpec::Upstream(_) => Ok(Target::Upstream),
     }
 }
 

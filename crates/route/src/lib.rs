@@ -13,4 +13,5 @@ mod template;
 
 pub use compile::{CompiledRoute, RouteError};
 pub use condition::{Lookup, MAX_CONDITION_BYTES, MAX_CONDITION_DEPTH, MAX_PAYLOAD_BYTES, MAX_STEPS};
+pub use manifest::{Priority, Upstream, WhenFull};
 pub use routes::{Action, Counters, Delivery, Full, LastFailure, MAX_HOPS, MAX_ROUTES, Message, Routes};

@@ -50,6 +50,11 @@ pub enum Action<'a> {
         /// The call's payload.
         payload: &'a [u8],
     },
+    /// Send the message to the cloud, as it is.
+    Upstream {
+        /// The route that asks for it.
+        route: &'a str,
+    },
 }
 
 /// What a route did since it was applied.
@@ -203,7 +208,7 @@ impl Entry {
             device,
         };
         for (i, target) in self.route.targets.iter().enumerate() {
-            match target.action(values, message.payload, buffers) {
+            match target.action(self.route.name(), values, message.payload, buffers) {
                 Ok(action) => {
                     self.counters.delivered += 1;
                     deliver(Delivery {
@@ -255,11 +260,13 @@ impl From<Unfilled> for Unusable {
 impl Target {
     fn action<'a>(
         &'a self,
+        route: &'a str,
         values: Values<'_>,
         message_payload: &'a [u8],
         buffers: &'a mut Buffers,
     ) -> Result<Action<'a>, Unusable> {
         match self {
+            Target::Upstream => Ok(Action::Upstream { route }),
             Target::Topic(template) => {
                 template.write(values, &mut buffers.name)?;
                 check_topic(&buffers.name)?;

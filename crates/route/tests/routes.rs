@@ -178,8 +178,8 @@ fn a_route_that_cannot_work_is_refused_at_its_field() {
             "spec.from: has \"#\" before its end; \"#\" is the last level of a topic filter",
         ),
         (
-            "{from: a, to: [{upstream: {}}]}",
-            "spec.to[0].upstream: needs a cloud link, which this version does not have; use topic or method",
+            "{from: a, to: [{upstream: {}}, {topic: x}, {upstream: {}}]}",
+            "spec.to[2].upstream: is the second one; a route sends a message upstream once",
         ),
         (
             "{from: a, to: [{topic: x/+}]}",

@@ -4,7 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod commands;
-mod edge;
+mod node;
 mod output;
 
 use std::process::ExitCode;
@@ -21,8 +21,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run an edge gateway: MQTT hub, device twins, methods, routes
-    Edge(Box<edge::Edge>),
+    /// Run an edge gateway: MQTT hub, device twins, methods, routes; in the cloud, edges that may connect: add, list, …
+    Edge(Box<node::Edge>),
+    /// Run the cloud end: hub for devices and edges, database, API
+    Cloud(Box<node::Cloud>),
     /// Devices that may connect: add, list, show, rotate, remove, disable, enable, label
     #[command(subcommand)]
     Device(commands::clients::Command),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
     use identity::ClientKind;
     let done = match Cli::parse().command {
         Command::Edge(edge) => edge.run(),
+        Command::Cloud(cloud) => cloud.run(),
         Command::Device(command) => command.run(ClientKind::Device),
         Command::App(command) => command.run(ClientKind::App),
         Command::Tenant(command) => command.run(),

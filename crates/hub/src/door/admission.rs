@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use identity::{Audit, CertificateIdentity, Event, Identity, Login, Presented, Refusal, Throttle, network};
+use identity::{
+    Audit, CertificateIdentity, Event, Identity, Login, Presented, PrincipalKind, Refusal, Throttle, network,
+};
 use mqtt::{Connect, ReasonCode, Version};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::certificate;
 use super::connect::{self, Arrival, NoConnect};
+use super::edge::EdgeConnection;
 use super::login_checks::{LoginChecks, Turn};
 use super::notices::{Notices, quoted};
 use super::pending::{Pending, Ticket};
@@ -21,6 +24,7 @@ use super::upgrade::{NoUpgrade, upgrade};
 use crate::config::{Limits, Listener};
 use crate::pace::Pace;
 use crate::refused::{DoorCounters, Refused};
+use crate::routing::LabelSource;
 use crate::shard::Order;
 use crate::shard::connection::{Admitted, Peer};
 use crate::shard::inbox::Inbox;
@@ -35,6 +39,9 @@ pub(crate) struct Doorman {
     identity: Arc<Identity>,
     audit: Arc<Audit>,
     shards: Vec<Inbox<Order>>,
+    /// Who takes the connections of edges; `None`: nobody, and they are refused.
+    edges: Option<mpsc::Sender<EdgeConnection>>,
+    labels: LabelSource,
     pending: Arc<Pending>,
     pace: Pace,
     throttle: Mutex<Throttle>,
@@ -69,6 +76,8 @@ enum TurnedAway {
     Full,
     #[error("the hub is stopping")]
     Stopping,
+    #[error("an edge, and this hub is no cloud")]
+    Edge,
 }
 
 impl TurnedAway {
@@ -86,13 +95,23 @@ impl TurnedAway {
             TurnedAway::Method => Refused::AuthenticationMethod,
             TurnedAway::Full => Refused::Connections,
             TurnedAway::Stopping => Refused::Stopping,
+            TurnedAway::Edge => Refused::Login,
         }
     }
 }
 
 impl Doorman {
-    pub(crate) fn new(limits: Limits, identity: Arc<Identity>, audit: Arc<Audit>, shards: Vec<Inbox<Order>>) -> Self {
+    pub(crate) fn new(
+        limits: Limits,
+        identity: Arc<Identity>,
+        audit: Arc<Audit>,
+        shards: Vec<Inbox<Order>>,
+        edges: Option<mpsc::Sender<EdgeConnection>>,
+        labels: LabelSource,
+    ) -> Self {
         Self {
+            edges,
+            labels,
             pending: Arc::default(),
             pace: Pace::new(),
             throttle: Mutex::new(Throttle::default()),
@@ -206,16 +225,21 @@ impl Doorman {
                 return Err(turned_away);
             }
         };
+        let peer = Peer {
+            principal,
+            proofs,
+            address,
+        };
+        if peer.principal.kind == PrincipalKind::Edge {
+            return self.admit_edge(stream, peer, arrival, seen_change, place).await;
+        }
+        let principal = &peer.principal;
         let shard = &self.shards[place_of(&principal.tenant, self.shards.len())];
         let link = stream.into_link()?;
         let Arrival { connect, early } = arrival;
         let client = Admitted {
             link,
-            peer: Peer {
-                principal,
-                proofs,
-                address,
-            },
+            peer,
             place,
             connect,
             early,
@@ -225,6 +249,31 @@ impl Doorman {
             .send(Order::Admit(Box::new(client)))
             .await
             .map_err(|_| TurnedAway::Stopping)
+    }
+
+    async fn admit_edge(
+        &self,
+        mut stream: Stream,
+        peer: Peer,
+        arrival: Arrival,
+        seen_change: u64,
+        place: OwnedSemaphorePermit,
+    ) -> Result<(), TurnedAway> {
+        let Some(edges) = &self.edges else {
+            connect::refuse(&mut stream, Version::V5, ReasonCode::NotAuthorized).await;
+            return Err(TurnedAway::Edge);
+        };
+        let Arrival { connect, early } = arrival;
+        let edge = EdgeConnection {
+            stream,
+            peer,
+            connect,
+            early,
+            labels: self.labels.clone(),
+            seen_change,
+            _place: place,
+        };
+        edges.send(edge).await.map_err(|_| TurnedAway::Stopping)
     }
 
     /// A certificate that is refused is a login that is, and accounted for.
@@ -374,12 +423,18 @@ mod tests {
 
     use super::*;
 
+    fn doorman(limits: Limits, identity: Identity, audit: Audit) -> Doorman {
+        let identity = Arc::new(identity);
+        let labels = LabelSource::new(&identity).unwrap();
+        Doorman::new(limits, identity, audit.into(), Vec::new(), None, labels)
+    }
+
     #[tokio::test]
     async fn another_number_of_login_checks_holds_at_once_and_lets_those_under_way_finish() {
         let directory = tempfile::tempdir().unwrap();
         let identity = Identity::open(directory.path(), IdentityOptions::default(), 0).unwrap();
         let audit = Audit::open(directory.path(), AuditOptions::default()).unwrap();
-        let doorman = Doorman::new(Limits::default(), identity.into(), audit.into(), Vec::new());
+        let doorman = doorman(Limits::default(), identity, audit);
         let under_way = doorman.login_checks.load_full().turn(NOWHERE).await;
         let change = |login_checks, expected| {
             doorman.set_limits(Limits {
@@ -404,7 +459,7 @@ mod tests {
             login_checks: 1,
             ..Limits::default()
         };
-        let doorman = Arc::new(Doorman::new(limits, identity.into(), audit.into(), Vec::new()));
+        let doorman = Arc::new(doorman(limits, identity, audit));
         let login_checks = doorman.login_checks.load_full();
         let turn = login_checks.turn(NOWHERE).await;
         let given_up = tokio::spawn(async move {

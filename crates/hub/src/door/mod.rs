@@ -4,6 +4,7 @@
 mod admission;
 mod certificate;
 mod connect;
+mod edge;
 mod listen;
 mod login_checks;
 mod notices;
@@ -13,5 +14,6 @@ mod stream;
 mod upgrade;
 
 pub(crate) use admission::{Doorman, place_of};
+pub use edge::EdgeConnection;
 pub use listen::Bound;
 pub(crate) use listen::serve;

@@ -10,6 +10,9 @@ use route::CompiledRoute;
 use tokio::sync::oneshot;
 
 use super::Shard;
+use super::tenant::Tenant;
+use crate::arrivals::{self, Arrived, Arriving, TakenEpoch};
+use crate::calls::EdgeCall;
 use crate::{calls, twins};
 
 /// A question to one tenant.
@@ -40,6 +43,18 @@ pub(crate) enum Ask {
         timeout_ms: u64,
         answer: oneshot::Sender<Vec<u8>>,
     },
+    /// What came of a call of a device behind an edge.
+    CallResult { call: EdgeCall, result: Vec<u8> },
+    /// Messages of another hub; what became of them, once that is durable.
+    Arrive {
+        arriving: Arriving,
+        answer: oneshot::Sender<Arrived>,
+    },
+    /// What came before of each epoch of an edge.
+    TakenOf {
+        edge: Arc<str>,
+        answer: oneshot::Sender<Vec<TakenEpoch>>,
+    },
     /// The sessions of the tenant.
     Sessions { answer: oneshot::Sender<Vec<SessionInfo>> },
     /// Exchanges the routes.
@@ -58,6 +73,21 @@ pub(crate) enum Ask {
         owner: Arc<str>,
         revoked: Option<HeldCredential>,
     },
+}
+
+/// An answer that waits for the log, and who waits for it; who asked may have given up.
+pub(crate) enum Answer {
+    Bytes(Vec<u8>, oneshot::Sender<Vec<u8>>),
+    Arrived(Arrived, oneshot::Sender<Arrived>),
+}
+
+impl Answer {
+    fn send(self) {
+        match self {
+            Answer::Bytes(bytes, to) => drop(to.send(bytes)),
+            Answer::Arrived(arrived, to) => drop(to.send(arrived)),
+        }
+    }
 }
 
 /// A route, as listings show it.
@@ -106,14 +136,14 @@ impl Shard {
         match request.ask {
             Ask::TwinGet { device, answer } => {
                 let (twin, after) = self.with_tenant(now, number, |tenant, _| twins::read(tenant, &device));
-                self.answer_after(after, twin, answer);
+                self.answer_after(after, Answer::Bytes(twin, answer));
             }
             Ask::TwinSet { device, patch, answer } => {
                 let set = self.with_tenant(now, number, |tenant, turn| {
                     twins::patch_desired(tenant, turn, &device, &patch)
                 });
                 let (result, after) = set.unwrap_or_else(|refusal| (refusal.payload(&device), Position::default()));
-                self.answer_after(after, result, answer);
+                self.answer_after(after, Answer::Bytes(result, answer));
             }
             Ask::Call {
                 device,
@@ -132,9 +162,27 @@ impl Shard {
                     calls::start_local(tenant, turn, id, &payload, timeout_ms, answer);
                 });
             }
+            Ask::CallResult { call, result } => {
+                self.with_tenant(now, number, |tenant, turn| {
+                    calls::finish_of_edge(tenant, turn, &call, &result);
+                });
+            }
+            Ask::Arrive { arriving, answer } => {
+                let (arrived, after) =
+                    self.with_tenant(now, number, |tenant, turn| arrivals::take(tenant, turn, &arriving));
+                self.answer_after(after, Answer::Arrived(arrived, answer));
+            }
+            Ask::TakenOf { edge, answer } => {
+                drop(answer.send(self.tenants[number as usize].arrivals.taken_of(&edge)));
+            }
             Ask::Sessions { answer } => drop(answer.send(self.sessions(number))),
             Ask::SetRoutes { routes, answer } => {
-                self.tenants[number as usize].routing.replace(routes);
+                let Tenant { name, routing, .. } = &mut self.tenants[number as usize];
+                let mut queues = self.queues.as_mut();
+                routing.replace(routes, |route, upstream| {
+                    let queues = queues.as_mut();
+                    queues.map(|queues| queues.queue_of(number, name, route, upstream))
+                });
                 // The asker may have given up meanwhile.
                 let _ = answer.send(());
             }
@@ -200,16 +248,18 @@ impl Shard {
         info.collect()
     }
 
-    fn answer_after(&mut self, after: Position, result: Vec<u8>, answer: oneshot::Sender<Vec<u8>>) {
-        self.answers.push_back((after, result, answer));
+    fn answer_after(&mut self, after: Position, answer: Answer) {
+        // None overtakes another: what is behind waits for it.
+        let after = self.answers.back().map_or(after, |(last, _)| after.max(*last));
+        self.answers.push_back((after, answer));
         self.send_answers();
     }
 
     /// Sends the answers whose promises are durable.
     pub(super) fn send_answers(&mut self) {
         let durable = self.journal.durable();
-        while let Some((_, result, answer)) = self.answers.pop_front_if(|(after, _, _)| *after <= durable) {
-            drop(answer.send(result));
+        while let Some((_, answer)) = self.answers.pop_front_if(|(after, _)| *after <= durable) {
+            answer.send();
         }
     }
 }

@@ -21,6 +21,12 @@ pub(crate) enum Entry<'a> {
     Twin(&'a str),
     /// A device's twin is no more.
     TwinGone(&'a str),
+    /// The state of a queue of the outbox.
+    OutboxState(&'a [u8]),
+    /// All about a message of the outbox but itself, which is the record's body.
+    OutboxMessage(&'a [u8]),
+    /// What came of an epoch of an edge.
+    Arrived(&'a [u8]),
 }
 
 impl<'a> Entry<'a> {
@@ -30,6 +36,9 @@ impl<'a> Entry<'a> {
             Entry::Broker(_) => 1,
             Entry::Twin(_) => 2,
             Entry::TwinGone(_) => 3,
+            Entry::OutboxState(_) => 4,
+            Entry::OutboxMessage(_) => 5,
+            Entry::Arrived(_) => 6,
         }
     }
 
@@ -42,6 +51,9 @@ impl<'a> Entry<'a> {
             1 => Entry::Broker(rest),
             2 => Entry::Twin(std::str::from_utf8(rest).ok()?),
             3 => Entry::TwinGone(std::str::from_utf8(rest).ok()?),
+            4 => Entry::OutboxState(rest),
+            5 => Entry::OutboxMessage(rest),
+            6 => Entry::Arrived(rest),
             _ => return None,
         };
         Some((tenant, entry))
@@ -100,7 +112,9 @@ impl Journal {
             Entry::Tenant(text) | Entry::Twin(text) | Entry::TwinGone(text) => {
                 self.meta.extend_from_slice(text.as_bytes());
             }
-            Entry::Broker(bytes) => self.meta.extend_from_slice(bytes),
+            Entry::Broker(bytes) | Entry::OutboxState(bytes) | Entry::OutboxMessage(bytes) | Entry::Arrived(bytes) => {
+                self.meta.extend_from_slice(bytes);
+            }
         }
         self.commit(kind, body)
     }

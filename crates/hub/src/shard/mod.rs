@@ -26,20 +26,22 @@ use std::sync::Arc;
 use broker::{ConnId, Now, OwnedMessage, Position};
 use mqtt::ReasonCode;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use self::clock::Clock;
 use self::connection::{Admitted, Phase};
 use self::connections::{Connections, INBOX, LOG};
-use self::control::Request;
+use self::control::{Answer, Request};
 use self::inbox::Orders;
 use self::journal::Journal;
 use self::tenant::Tenant;
 use self::turn::{LINGER_MS, Turn};
 use self::wait::{Timer, Until, Waiter};
 use crate::call_log::CallLog;
+use crate::calls::EdgeCall;
 use crate::config::Limits;
 use crate::counters::Counters;
+use crate::outbox::{Feedback, QueueFigures, Queues};
 use crate::routing::LabelSource;
 use crate::{announcements, calls, pipeline, sys};
 
@@ -55,6 +57,8 @@ pub(crate) enum Order {
     Limits(Arc<Limits>),
     /// Other quotas of tenants, from now on.
     Quotas,
+    /// What became of messages that left.
+    Outbox(Feedback),
     /// Tell every client that the hub stops, make everything durable, end.
     Stop,
 }
@@ -68,6 +72,8 @@ pub struct Observation {
     pub counters: Counters,
     /// Figures of its tenants.
     pub tenants: Vec<TenantFigures>,
+    /// What became of what was to leave, by tenant and route.
+    pub queues: Vec<QueueFigures>,
     /// What the log's files hold.
     pub log: store::Usage,
     /// The log has stopped after a failed write: nothing further is made durable.
@@ -103,6 +109,14 @@ pub(crate) struct Settings {
     pub(crate) low_latency: bool,
 }
 
+/// What leaves a shard for other hubs.
+pub(crate) struct Departures {
+    /// Messages; `None`: none does.
+    pub(crate) queues: Option<Queues>,
+    /// Calls of devices behind edges; `None`: there are no edges.
+    pub(crate) calls: Option<mpsc::Sender<EdgeCall>>,
+}
+
 pub(crate) struct Shard {
     settings: Settings,
     timer: Timer,
@@ -110,6 +124,9 @@ pub(crate) struct Shard {
     tenants: Vec<Tenant>,
     tenant_numbers: HashMap<Arc<str>, u32>,
     journal: Journal,
+    /// What leaves the hub; `None`: nothing does.
+    queues: Option<Queues>,
+    edge_calls: Option<mpsc::Sender<EdgeCall>>,
     orders: Orders<Order>,
     counters: Counters,
     clock: Clock,
@@ -123,7 +140,7 @@ pub(crate) struct Shard {
     labels: LabelSource,
     call_log: CallLog,
     /// Answers to the program that wait for the log, in the order of positions.
-    answers: VecDeque<(Position, Vec<u8>, oneshot::Sender<Vec<u8>>)>,
+    answers: VecDeque<(Position, Answer)>,
     /// When the last turn began; the next wait counts from there, so that it costs no second look at the clock.
     turn_began_ms: u64,
     /// The earliest instant at which any tenant has something due.
@@ -166,6 +183,9 @@ impl Shard {
         self.do_what_is_due(now);
         self.free_replies();
         self.flush(now);
+        if let Some(queues) = &mut self.queues {
+            queues.end_turn(&mut self.journal, now);
+        }
         self.journal.log().submit();
     }
 
@@ -196,6 +216,11 @@ impl Shard {
                 Order::Observe(answer) => drop(answer.send(self.observe())),
                 Order::Limits(limits) => self.set_limits(now, &limits),
                 Order::Quotas => self.set_bounds(now),
+                Order::Outbox(feedback) => {
+                    if let Some(queues) = &mut self.queues {
+                        queues.hear(feedback);
+                    }
+                }
                 Order::Stop => self.stop(now),
             }
         }
@@ -206,6 +231,7 @@ impl Shard {
             connections: self.connections.len(),
             counters: self.counters,
             tenants: self.tenants.iter().map(Tenant::figures).collect(),
+            queues: self.queues.as_ref().map(Queues::figures).unwrap_or_default(),
             log: self.journal.usage(),
             log_has_stopped: self.log_has_stopped,
         }
@@ -246,6 +272,9 @@ impl Shard {
             tenant: number,
             connections: &mut self.connections,
             journal: &mut self.journal,
+            queues: self.queues.as_mut(),
+            provenance: None,
+            edge_calls: self.edge_calls.as_ref(),
             counters: &mut self.counters,
             wills: &mut self.wills,
             labels: &self.labels,
@@ -293,6 +322,7 @@ impl Shard {
             Some(self.next_due_ms),
             self.connections.next_deadline_ms(),
             self.call_log.due_ms(),
+            self.queues.as_ref().and_then(Queues::due_ms),
             self.stops_at_ms,
         ];
         Until::Due {

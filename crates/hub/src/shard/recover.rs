@@ -15,10 +15,12 @@ use super::inbox::Orders;
 use super::journal::{Entry, Journal};
 use super::tenant::StoredTwin;
 use super::wait::Timer;
-use super::{Order, Settings, Shard, watch_wakers};
+use super::{Departures, Order, Settings, Shard, watch_wakers};
 use crate::StartError;
+use crate::arrivals::Arrivals;
 use crate::call_log::CallLog;
 use crate::counters::Counters;
+use crate::outbox::Restored;
 use crate::routing::LabelSource;
 use crate::twins;
 
@@ -29,6 +31,9 @@ struct Returning {
     position: Position,
     broker: Recovery,
     twins: BTreeMap<Box<str>, Position>,
+    arrivals: Arrivals,
+    /// Positions that something later stands for.
+    unneeded: Vec<Position>,
 }
 
 impl Shard {
@@ -40,12 +45,13 @@ impl Shard {
         orders: Orders<Order>,
         labels: LabelSource,
         call_log: CallLog,
+        departures: Departures,
     ) -> Result<Self, StartError> {
         let (log, recovery) = Log::open(dir, options)?;
         let clock = Clock::start();
         let now = clock.now();
-        let mut returning = Vec::new();
-        let report = recovery.replay(|record| restore(&mut returning, now, &settings, &record))?;
+        let (mut returning, mut restored) = (Vec::new(), Restored::default());
+        let report = recovery.replay(|record| restore(&mut returning, &mut restored, now, &settings, &record))?;
         for damage in &report.damage {
             tracing::error!(%damage, "damaged bytes in the log");
         }
@@ -59,6 +65,8 @@ impl Shard {
             tenants: Vec::new(),
             tenant_numbers: HashMap::new(),
             journal,
+            queues: departures.queues,
+            edge_calls: departures.calls,
             orders,
             counters: Counters::default(),
             clock,
@@ -79,6 +87,7 @@ impl Shard {
                 shard.bring_back(number, tenant);
             }
         }
+        shard.bring_back_queues(restored);
         shard.set_bounds(shard.clock.now());
         shard.read_twins();
         Ok(shard)
@@ -97,12 +106,25 @@ impl Shard {
         self.add_tenant(&name, tenant.position, self.new_broker());
         self.with_tenant(now, number, |returned, turn| {
             returned.broker = tenant.broker.finish(now, turn);
+            returned.arrivals = tenant.arrivals;
+            tenant
+                .unneeded
+                .into_iter()
+                .for_each(|position| turn.journal.release(position));
         });
         for (device, position) in tenant.twins {
             self.journal.load(number, position);
             // What it is comes with the answer.
             let twin = StoredTwin::new(Twin::default(), position);
             self.tenants[number as usize].put_twin(&device, twin);
+        }
+    }
+
+    /// Without an outbox the log keeps what was to leave, for a start that has one.
+    fn bring_back_queues(&mut self, restored: Restored) {
+        if let Some(queues) = &mut self.queues {
+            let name = |number: u32| Arc::clone(&self.tenants[number as usize].name);
+            queues.bring_back(restored, &mut self.journal, name);
         }
     }
 
@@ -187,6 +209,10 @@ impl Shard {
     }
 
     fn loaded(&mut self, now: broker::Now, position: Position, body: Option<&[u8]>) {
+        if self.queues.as_mut().is_some_and(|queues| queues.loaded(position, body)) {
+            self.journal.take_reader(position);
+            return;
+        }
         if let Some(number) = self.journal.take_reader(position) {
             self.with_tenant(now, number, |tenant, turn| {
                 tenant.broker.loaded(now, position, body, turn);
@@ -209,10 +235,34 @@ impl Shard {
             },
             Entry::Twin(device) => self.relocate_twin(number, device, position, body),
             Entry::TwinGone(_) => Ok(()),
+            Entry::Arrived(meta) => {
+                let arrivals = &mut self.tenants[number as usize].arrivals;
+                arrivals.relocate(&mut self.journal, number, meta, position)
+            }
+            Entry::OutboxState(_) | Entry::OutboxMessage(_) => self.relocate_of_outbox(number, entry, position, body),
         };
         self.journal.set_relocating(false);
         if moved.is_err() {
             tracing::error!("the log has no place for a record that must move");
+        }
+    }
+
+    fn relocate_of_outbox(
+        &mut self,
+        number: u32,
+        entry: Entry<'_>,
+        from: Position,
+        body: &[u8],
+    ) -> Result<(), broker::Full> {
+        let journal = &mut self.journal;
+        match (&mut self.queues, entry) {
+            (Some(queues), Entry::OutboxState(meta)) => queues.relocate_state(journal, meta, from),
+            (Some(queues), Entry::OutboxMessage(meta)) => queues.relocate_message(journal, meta, body, from),
+            _ => {
+                journal.append(number, Kind::Replacement, entry, body)?;
+                journal.release(from);
+                Ok(())
+            }
         }
     }
 
@@ -253,7 +303,13 @@ fn lost_name(number: u32) -> Arc<str> {
 }
 
 /// Takes one record of the log. A tenant's own record may come behind others of it: the log moves old records.
-fn restore(returning: &mut Vec<Option<Returning>>, now: Now, settings: &Settings, record: &store::Recovered<'_>) {
+fn restore(
+    returning: &mut Vec<Option<Returning>>,
+    restored: &mut Restored,
+    now: Now,
+    settings: &Settings,
+    record: &store::Recovered<'_>,
+) {
     let position = Position(record.position.0);
     let Some((number, entry)) = Entry::decode(record.meta) else {
         return;
@@ -267,6 +323,8 @@ fn restore(returning: &mut Vec<Option<Returning>>, now: Now, settings: &Settings
         position,
         broker: Recovery::new(now, settings.limits.broker.clone()),
         twins: BTreeMap::new(),
+        arrivals: Arrivals::default(),
+        unneeded: Vec::new(),
     });
     match entry {
         Entry::Tenant(name) => (tenant.name, tenant.position) = (Some(name.into()), position),
@@ -277,5 +335,8 @@ fn restore(returning: &mut Vec<Option<Returning>>, now: Now, settings: &Settings
         }
         Entry::Twin(device) => drop(tenant.twins.insert(device.into(), position)),
         Entry::TwinGone(device) => drop(tenant.twins.remove(device)),
+        Entry::Arrived(meta) => tenant.unneeded.extend(tenant.arrivals.restore(meta, position)),
+        Entry::OutboxState(meta) => restored.state(number as u32, meta, position),
+        Entry::OutboxMessage(meta) => restored.message(number as u32, meta, record.body_len, position, now),
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::TenantFigures;
 use super::rate::Rate;
 use crate::announcements::Announcements;
+use crate::arrivals::Arrivals;
 use crate::reply::ReplyTo;
 use crate::routing::Routing;
 
@@ -44,6 +45,8 @@ pub(crate) struct Tenant {
     /// Room for the result topic of a call that is being delivered.
     pub(crate) result_topic: String,
     pub(crate) routing: Routing,
+    /// What came from other hubs.
+    pub(crate) arrivals: Arrivals,
     /// Numbers the calls that routes make.
     pub(crate) route_calls: u64,
     /// When the tenant is told next what the hub says of itself.
@@ -114,6 +117,7 @@ impl Tenant {
             twin_bytes: 0,
             stored_bytes_max: u64::MAX,
             announcements: Announcements::default(),
+            arrivals: Arrivals::default(),
             calls: Calls::new(CallLimits::default()),
             result_topic: String::new(),
             routing: Routing::default(),

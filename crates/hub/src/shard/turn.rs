@@ -2,12 +2,16 @@
 
 use broker::{ConnId, Dropped, Full, Now, OwnedMessage, Position, Record, RefusedFilter, Sink};
 use mqtt::{ConnAck, Packet, Publish, ReasonCode};
+use tokio::sync::mpsc;
 
 use super::connection::Phase;
 use super::connections::Connections;
 use super::journal::Journal;
+use crate::arrivals::Provenance;
 use crate::call_log::CallLog;
+use crate::calls::EdgeCall;
 use crate::counters::Counters;
+use crate::outbox::Queues;
 use crate::refused::Refused;
 use crate::routing::LabelSource;
 
@@ -20,6 +24,12 @@ pub(crate) struct Turn<'a> {
     pub(crate) tenant: u32,
     pub(crate) connections: &'a mut Connections,
     pub(crate) journal: &'a mut Journal,
+    /// What leaves the hub; `None`: nothing does.
+    pub(crate) queues: Option<&'a mut Queues>,
+    /// Where the message comes from that is being routed; `None`: from a client.
+    pub(crate) provenance: Option<Provenance>,
+    /// Where calls of devices behind edges go; `None`: there are no edges.
+    pub(crate) edge_calls: Option<&'a mpsc::Sender<EdgeCall>>,
     pub(crate) counters: &'a mut Counters,
     /// Wills that came due: they go the way of any message once the broker is done.
     pub(crate) wills: &'a mut Vec<OwnedMessage>,

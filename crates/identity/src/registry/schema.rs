@@ -11,7 +11,7 @@ use crate::quotas::Quotas;
 
 /// Tells a registry from any other SQLite file ("Slvg").
 const APPLICATION_ID: i64 = 0x536C_7667;
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// How long one process waits for another that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ CREATE TABLE tenants (
 CREATE TABLE clients (
     tenant TEXT NOT NULL REFERENCES tenants(name),
     id TEXT NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('device', 'app')),
+    kind TEXT NOT NULL CHECK (kind IN ('device', 'app', 'edge')),
     created_unix_s INTEGER NOT NULL,
     disabled INTEGER NOT NULL DEFAULT 0,
     -- Argon2id in PHC format; null: no password.
@@ -76,6 +76,31 @@ CREATE TABLE token_keys (
     -- Null: the key that signs; else it only verifies, until then.
     verify_until_unix_s INTEGER
 ) STRICT, WITHOUT ROWID;
+";
+
+/// From version 1, which knew no edges. SQLite alters no CHECK: as its manual has it, the table is made anew.
+const SECOND_VERSION: &str = "
+ALTER TABLE clients RENAME TO old_clients;
+CREATE TABLE clients (
+    tenant TEXT NOT NULL REFERENCES tenants(name),
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('device', 'app', 'edge')),
+    created_unix_s INTEGER NOT NULL,
+    disabled INTEGER NOT NULL DEFAULT 0,
+    password TEXT,
+    token_epoch TEXT,
+    trusts_subject INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO clients SELECT * FROM old_clients;
+DROP TABLE old_clients;
+CREATE INDEX clients_by_kind ON clients (tenant, kind, id);
+CREATE TRIGGER client_added AFTER INSERT ON clients BEGIN
+    UPDATE tenants SET clients = clients + 1 WHERE name = NEW.tenant;
+END;
+CREATE TRIGGER client_removed AFTER DELETE ON clients BEGIN
+    UPDATE tenants SET clients = clients - 1 WHERE name = OLD.tenant;
+END;
 ";
 
 /// Why a registry was not opened.
@@ -157,17 +182,35 @@ fn check_version(connection: &mut Connection, path: &Path) -> Result<(), OpenErr
     if application_id(connection).map_err(failed)? != APPLICATION_ID {
         return Err(OpenError::NotARegistry { path: path.into() });
     }
-    let found = connection
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .map_err(failed)?;
+    let found = user_version(connection).map_err(failed)?;
     if found > VERSION {
-        Err(OpenError::Newer {
+        return Err(OpenError::Newer {
             path: path.into(),
             found,
-        })
-    } else {
-        Ok(())
+        });
     }
+    if found < VERSION {
+        migrate(connection).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// In one transaction that re-reads the version, because another process may be doing the same.
+fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    // Else what refers to a renamed table would follow it, and go with it.
+    connection.pragma_update(None, "legacy_alter_table", true)?;
+    connection.pragma_update(None, "foreign_keys", false)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if user_version(&transaction)? == 1 {
+        transaction.execute_batch(SECOND_VERSION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    transaction.commit()?;
+    connection.pragma_update(None, "legacy_alter_table", false)
 }
 
 fn application_id(connection: &Connection) -> rusqlite::Result<i64> {
@@ -208,9 +251,42 @@ mod tests {
             .unwrap();
         let refusal = refusal(&path);
         assert!(
-            refusal.contains("version 2") && refusal.contains("up to 1"),
+            refusal.contains("version 3") && refusal.contains("up to 2"),
             "{refusal}"
         );
+    }
+
+    #[test]
+    fn a_registry_of_the_first_version_keeps_its_clients_and_takes_edges() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("registry.db");
+        let mut first = Connection::open(&path).unwrap();
+        let tables = TABLES.replace("'device', 'app', 'edge'", "'device', 'app'");
+        let transaction = first.transaction().unwrap();
+        transaction.execute_batch(&tables).unwrap();
+        super::super::tenants::insert(&transaction, "default", &Quotas::default()).unwrap();
+        transaction
+            .pragma_update(None, "application_id", APPLICATION_ID)
+            .unwrap();
+        transaction.pragma_update(None, "user_version", 1).unwrap();
+        transaction.commit().unwrap();
+        let add = |connection: &Connection, id: &str, kind: &str| {
+            let sql = "INSERT INTO clients (tenant, id, kind, created_unix_s) VALUES ('default', ?1, ?2, 0)";
+            connection.execute(sql, [id, kind])
+        };
+        add(&first, "pump-7", "device").unwrap();
+        first
+            .execute("INSERT INTO labels VALUES ('default', 'pump-7', 'hall', '1')", [])
+            .unwrap();
+        assert!(add(&first, "hall-1", "edge").is_err());
+        drop(first);
+        let second = open(&path).unwrap();
+        add(&second, "hall-1", "edge").unwrap();
+        let count = |sql: &str| second.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(count("SELECT clients FROM tenants"), 2);
+        second.execute("DELETE FROM clients WHERE id = 'pump-7'", []).unwrap();
+        assert_eq!(count("SELECT count(*) FROM labels"), 0);
+        assert_eq!(count("SELECT clients FROM tenants"), 1);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! `kind: Route`.
 
-use super::fields::Reader;
+use super::fields::{Fields, Reader};
 use crate::node::{Content, Node};
-use crate::resource::{Priority, Route, Target};
+use crate::quantity;
+use crate::resource::{Priority, Route, Target, Upstream, WhenFull};
 use crate::tree::join;
 
 impl Reader<'_> {
@@ -85,21 +86,44 @@ impl Reader<'_> {
     }
 
     fn upstream(&mut self, node: &Node, path: &str) -> Option<Target> {
-        let fields = self.fields(node, path, "an upstream target", &["priority"])?;
-        let Some(node) = fields.get("priority") else {
-            return Some(Target::Upstream {
-                priority: Priority::default(),
-            });
+        let known = ["priority", "limit", "full", "expiry"];
+        let fields = self.fields(node, path, "an upstream target", &known)?;
+        let priority = self.optional(&fields, "priority", |text| {
+            let found = Priority::ALL.into_iter().find(|priority| priority.as_str() == text);
+            found.ok_or_else(|| format!("unknown priority {text:?}; it is high or normal"))
+        });
+        let limit_bytes = self.optional(&fields, "limit", quantity::bytes);
+        let full = self.optional(&fields, "full", |text| {
+            let found = WhenFull::ALL.into_iter().find(|full| full.as_str() == text);
+            found.ok_or_else(|| format!("unknown policy {text:?}; it is drop-oldest, drop-newest or refuse"))
+        });
+        let expiry_s = self.optional(&fields, "expiry", quantity::seconds);
+        Some(Target::Upstream(Upstream {
+            priority: priority?.unwrap_or_default(),
+            limit_bytes: limit_bytes?,
+            full: full?.unwrap_or_default(),
+            expiry_s: expiry_s?,
+        }))
+    }
+
+    /// A field that may be left out, as `parse` understands its text; the outer `None`: it was wrong.
+    fn optional<T>(
+        &mut self,
+        fields: &Fields<'_>,
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<Option<T>> {
+        let Some(node) = fields.get(name) else {
+            return Some(None);
         };
-        let text = self.text(node, &fields.path_of("priority"))?;
-        let found = Priority::ALL.into_iter().find(|priority| priority.as_str() == text);
-        if found.is_none() {
-            self.wrong(
-                node.line,
-                &fields.path_of("priority"),
-                format!("unknown priority {text:?}; it is high or normal"),
-            );
+        let path = fields.path_of(name);
+        let text = self.text(node, &path)?;
+        match parse(&text) {
+            Ok(value) => Some(Some(value)),
+            Err(message) => {
+                self.wrong(node.line, &path, message);
+                None
+            }
         }
-        found.map(|priority| Target::Upstream { priority })
     }
 }

@@ -117,9 +117,30 @@ impl<'a> PublishProperties<'a> {
         Ok(read)
     }
 
+    /// Takes the properties of a PUBLISH apart, which stand alone in `bytes` behind their length (section 3.3.2.3).
+    ///
+    /// # Errors
+    /// As [`Packet::decode`](crate::Packet::decode).
+    pub fn read_block(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let properties = Self::decode(&mut reader)?;
+        match reader.rest() {
+            [] => Ok(properties),
+            _ => Err(DecodeError::malformed(
+                "section 3.3.2.3",
+                "there are bytes behind the properties",
+            )),
+        }
+    }
+
+    /// Appends the properties behind their length, as a PUBLISH has them.
+    pub fn write_block(&self, out: &mut Vec<u8>) {
+        self.put_block(out);
+    }
+
     /// Whether there is nothing to write, as in most messages.
     #[inline]
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         let told = self.payload_is_utf8 | self.message_expiry_interval_s.is_some() | self.topic_alias.is_some();
         let answer = self.response_topic.is_some() | self.correlation_data.is_some() | self.content_type.is_some();
         !(told | answer) && self.subscription_ids.is_empty() && self.user_properties.is_empty()

@@ -65,6 +65,7 @@ pub(crate) fn deliveries(routes: &mut Routes, topic: &str, payload: &str, hops: 
             Action::Call { device, name, payload } => {
                 format!("call {device} {name} {}", String::from_utf8_lossy(payload))
             }
+            Action::Upstream { route } => format!("upstream by {route}"),
         });
     });
     lines

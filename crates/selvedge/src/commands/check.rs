@@ -10,7 +10,7 @@ use clap::Args;
 use rustix::process::{Resource, getrlimit};
 
 use super::Where;
-use crate::edge::unix_now_s;
+use crate::node::unix_now_s;
 use crate::output::say;
 
 /// Free bytes below which the disk is too small for the default log.

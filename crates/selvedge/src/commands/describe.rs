@@ -85,7 +85,7 @@ async fn about(client: &Client, name: &ClientName, kind: ClientKind) -> anyhow::
     let sessions: Page<SessionInfo> = client.get(&paths::sessions(name.tenant())).await?;
     let twin = match kind {
         ClientKind::Device => Some(client.get(&paths::twin(name)).await?),
-        ClientKind::App => None,
+        ClientKind::App | ClientKind::Edge => None,
     };
     let theirs = sessions.items.into_iter().filter(|session| session.owner == info.id);
     Ok(ClientDescription {

@@ -22,7 +22,7 @@ use api::Client;
 use clap::{Args, ValueEnum};
 use identity::{ClientKind, DEFAULT_TENANT, check_name};
 
-use crate::edge::DEFAULT_DATA;
+use crate::node::DEFAULT_DATA;
 use crate::output::Output;
 
 /// Which edge is asked.

@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
 use super::config::{Config, Durability, LogFormat};
+use super::role::Role;
 
 /// Most threads that serve clients: beyond the cores of the largest machines.
 pub(super) const SHARDS_MAX: u64 = 256;
@@ -69,10 +70,10 @@ pub(crate) struct Flags {
 
 impl Flags {
     /// The file, if there is one, with the flags over it.
-    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+    pub(crate) fn config(&self, role: Role) -> anyhow::Result<Config> {
         let mut config = match &self.config {
             Some(path) => Config::read(path)?,
-            None => Config::default(),
+            None => role.defaults(),
         };
         self.put_listeners(&mut config);
         put(&mut config.data, &self.data);
@@ -137,7 +138,7 @@ mod tests {
 
     fn config(words: &[&str]) -> Config {
         let words = ["edge"].iter().chain(words);
-        Cli::try_parse_from(words).unwrap().flags.config().unwrap()
+        Cli::try_parse_from(words).unwrap().flags.config(Role::Edge).unwrap()
     }
 
     #[test]

@@ -17,8 +17,10 @@ use tokio::time::MissedTickBehavior;
 use super::certificates::Certificates;
 use super::config::Config;
 use super::flags::Flags;
+use super::link;
 use super::listeners::{Opened, bind, bind_http, open};
 use super::logging::Logging;
+use super::role::Role;
 use super::unix_now_s;
 
 /// Time that a good stop may take; then the process ends all the same.
@@ -32,6 +34,7 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// What runs.
 pub(super) struct Running<'a> {
+    pub(super) role: Role,
     pub(super) flags: &'a Flags,
     /// What is in effect.
     pub(super) config: Config,
@@ -42,8 +45,8 @@ pub(super) struct Running<'a> {
     pub(super) certificates: Option<Certificates>,
 }
 
-/// Runs an edge until SIGTERM or SIGINT.
-pub(crate) async fn run(flags: &Flags, config: Config, log: Logging, start: Instant) -> anyhow::Result<()> {
+/// Runs an edge or a cloud until SIGTERM or SIGINT.
+pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging, start: Instant) -> anyhow::Result<()> {
     // Watched from the first moment on: a signal during the start is not lost.
     let mut signals = Signals::watch()?;
     raise_descriptor_limit();
@@ -60,7 +63,7 @@ pub(crate) async fn run(flags: &Flags, config: Config, log: Logging, start: Inst
     let http = bind_http(&config.listen.http).await?;
     let addresses = addresses(&opened, &http);
     let hub = Arc::new(Hub::start(
-        &config.hub_options(),
+        &config.hub_options(role),
         Arc::clone(&identity),
         Arc::clone(&audit),
     )?);
@@ -69,21 +72,27 @@ pub(crate) async fn run(flags: &Flags, config: Config, log: Logging, start: Inst
         identity,
         audit: Arc::clone(&audit),
         hub: Some(Arc::clone(&hub)),
-        hub_options: config.hub_options(),
+        hub_options: config.hub_options(role),
         about: about(&config, &addresses, &log),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
     let _tasks = serve_http(control, http, &desk);
+    link::start(&config.link, &hub)?;
+    if let Some(edges) = hub.take_edges() {
+        tokio::spawn(::link::cloud::run(Arc::clone(&hub), edges, Arc::default()));
+    }
     open(&hub, opened).await?;
     let took_ms = start.elapsed().as_millis();
     // Nobody need read it: the edge serves all the same.
     let _ = writeln!(
         std::io::stdout(),
-        "edge    ready   {}   in {took_ms} ms",
+        "{:<7} ready   {}   in {took_ms} ms",
+        role.name(),
         addresses.join(" ")
     );
     let mut running = Running {
+        role,
         flags,
         config,
         log,

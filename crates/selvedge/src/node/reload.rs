@@ -7,20 +7,21 @@ use super::running::Running;
 use crate::output::message;
 
 /// What takes effect at the next start only: the beginnings of keys.
-const AT_START: [&str; 7] = [
+const AT_START: [&str; 8] = [
     "data",
     "shards",
     "low_latency",
     "allow_anonymous",
     "listen.",
     "store.",
+    "link.",
     "log.format",
 ];
 
 impl Running<'_> {
     /// Takes the configuration over that the file and the flags are now; where that is wrong, nothing of it.
     pub(super) async fn reload(&mut self) {
-        match self.flags.config() {
+        match self.flags.config(self.role) {
             Ok(config) => self.take_over(config).await,
             Err(error) => tracing::error!("the configuration stays as it was: {}", message(&error)),
         }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::DEFAULT_DATA;
 use super::config_error::explain;
 use super::origin::Origin;
+use super::role::Role;
 
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,7 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     pub(crate) tls: Tls,
     pub(crate) store: Store,
+    pub(crate) link: Link,
     pub(crate) limits: Limits,
     pub(crate) log: Log,
     pub(crate) audit: Audit,
@@ -62,6 +64,28 @@ pub(crate) struct Store {
     pub(crate) pending_bytes: usize,
     pub(crate) limit_bytes: u64,
     pub(crate) garbage_bytes: u64,
+}
+
+/// The way to the cloud, and how messages wait for it. Empty url: there is none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Link {
+    pub(crate) url: String,
+    pub(crate) user_name: String,
+    pub(crate) password_file: PathBuf,
+    pub(crate) ca: PathBuf,
+    pub(crate) bytes: u64,
+    pub(crate) order: LinkOrder,
+}
+
+/// Which of two messages of a device goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LinkOrder {
+    /// One that comes now passes those that had to wait.
+    LiveFirst,
+    /// None passes another.
+    InOrder,
 }
 
 /// When an acknowledgement may leave.
@@ -149,6 +173,7 @@ impl Default for Config {
             listen: Listen::default(),
             tls: Tls::default(),
             store: Store::default(),
+            link: Link::default(),
             limits: Limits::default(),
             log: Log::default(),
             audit: Audit::default(),
@@ -180,6 +205,19 @@ impl Default for Store {
             pending_bytes: options.pending_bytes,
             limit_bytes: options.limit_bytes,
             garbage_bytes: options.garbage_bytes,
+        }
+    }
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            user_name: String::new(),
+            password_file: PathBuf::new(),
+            ca: PathBuf::new(),
+            bytes: hub::OutboxOptions::default().bytes,
+            order: LinkOrder::LiveFirst,
         }
     }
 }
@@ -262,8 +300,12 @@ impl Config {
     }
 
     /// How the hub is run.
-    pub(crate) fn hub_options(&self) -> hub::Options {
+    pub(crate) fn hub_options(&self, role: Role) -> hub::Options {
         let options = hub::Options::new(&self.data);
+        let outbox = match role {
+            Role::Edge if !self.link.url.is_empty() => Some(self.link.outbox()),
+            Role::Edge | Role::Cloud => None,
+        };
         hub::Options {
             shards: match self.shards {
                 0 => options.shards,
@@ -273,7 +315,21 @@ impl Config {
             allow_anonymous: self.allow_anonymous,
             low_latency: self.low_latency,
             limits: self.limits.hub(),
+            outbox,
+            has_edges: role == Role::Cloud,
             ..options
+        }
+    }
+}
+
+impl Link {
+    fn outbox(&self) -> hub::OutboxOptions {
+        hub::OutboxOptions {
+            bytes: self.bytes,
+            ordering: match self.order {
+                LinkOrder::LiveFirst => hub::Ordering::LiveFirst,
+                LinkOrder::InOrder => hub::Ordering::Strict,
+            },
         }
     }
 }

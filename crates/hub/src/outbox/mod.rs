@@ -1,0 +1,223 @@
+//! What leaves the hub for another place: from an edge over its link to the cloud, in the cloud into the database.
+//!
+//! Each route with an `upstream` target has a [`Queue`](queue::Queue) of its own. Its messages are in the log of their
+//! shard, so that the acknowledgement of one waits for one position whatever it is kept for. A message is known for life
+//! by (epoch, sequence): each queue opens an epoch with the first message after a start, and numbers from 0. Who carries
+//! messages away holds an [`Outbox`]: it gives credit in bytes for two lanes, gets messages for it, and says what became
+//! of each.
+//!
+//! A message that comes while there is credit for the **live** lane goes out at once, from memory. All others wait in
+//! the log; they are the **backlog**, and go out by the credit for that lane, oldest first, queues in turns of bytes by
+//! their priority. Where order is wanted whatever it costs ([`Order::Strict`]), nothing is live while anything waits.
+
+mod epoch;
+mod ledger;
+mod parcel;
+mod queue;
+mod queues;
+mod record;
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+pub use self::ledger::{Discarded, Ledger};
+pub use self::parcel::{Origin, Parcel};
+pub use self::queues::QueueFigures;
+pub(crate) use self::queues::{EpochNumbers, Incoming, Queues, Restored, Taken};
+use crate::shard::inbox::{Ended, Inbox};
+
+/// Which of two messages of one device goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ordering {
+    /// One that comes now passes those that had to wait: what happens is seen at once.
+    #[default]
+    LiveFirst,
+    /// None passes another.
+    Strict,
+}
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct OutboxOptions {
+    /// Bytes of the log that all messages that wait may take; each shard has an equal part of them.
+    pub bytes: u64,
+    /// Which message goes first.
+    pub ordering: Ordering,
+}
+
+impl Default for OutboxOptions {
+    fn default() -> Self {
+        Self {
+            bytes: 512 << 20,
+            ordering: Ordering::LiveFirst,
+        }
+    }
+}
+
+impl OutboxOptions {
+    /// What each of several shards has of it.
+    pub(crate) fn of_each(self, shards: usize) -> Self {
+        Self {
+            bytes: self.bytes / shards as u64,
+            ..self
+        }
+    }
+}
+
+/// What a message takes beside itself, about: in the log, in memory, and of the credit for it.
+const FIXED_BYTES: u64 = 96;
+
+/// A lane of the way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// It came just now.
+    Live,
+    /// It had to wait.
+    Backlog,
+}
+
+/// A message on its way out.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Where it is to be settled.
+    pub ticket: Ticket,
+    /// Its tenant.
+    pub tenant: Arc<str>,
+    /// The route that sends it.
+    pub route: Arc<str>,
+    /// No lower sequence of its epoch is to be expected any more.
+    pub floor: u64,
+    /// How it goes.
+    pub lane: Lane,
+    /// The message, as [`Parcel::decode`] takes it apart.
+    pub body: Vec<u8>,
+}
+
+impl Outgoing {
+    /// The credit that it took, in bytes.
+    pub fn cost_bytes(&self) -> u64 {
+        self.body.len() as u64 + FIXED_BYTES
+    }
+}
+
+/// Which message, to its outbox. Those of a queue are in the order in which they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket {
+    pub(crate) shard: u16,
+    pub(crate) queue: u32,
+    /// When its queue began to number: greater for a later start of the hub, and never used again.
+    pub epoch: u64,
+    /// Its number in the epoch, from 0.
+    pub sequence: u64,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The other end has it, and keeps it.
+    Delivered,
+    /// The other end will never take it.
+    Refused,
+    /// It could not be taken now: it waits again.
+    Returned,
+}
+
+/// What the carrier tells a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Feedback {
+    pub(crate) settled: Vec<(Ticket, Fate)>,
+    pub(crate) live_bytes: u64,
+    pub(crate) backlog_bytes: u64,
+}
+
+/// The carrier's end of a hub's queues.
+pub struct Outbox {
+    shards: Vec<Inbox<crate::shard::Order>>,
+    outgoing: mpsc::UnboundedReceiver<Vec<Outgoing>>,
+}
+
+/// Tells the hub what became of messages; cheap to clone.
+#[derive(Clone)]
+pub struct Settler {
+    shards: Vec<Inbox<crate::shard::Order>>,
+}
+
+impl Outbox {
+    pub(crate) fn new(
+        shards: Vec<Inbox<crate::shard::Order>>,
+        outgoing: mpsc::UnboundedReceiver<Vec<Outgoing>>,
+    ) -> Self {
+        Self { shards, outgoing }
+    }
+
+    /// The next messages that there was credit for, in the order of their lanes; `None` once the hub has ended. May be
+    /// given up at any await.
+    pub async fn next(&mut self) -> Option<Vec<Outgoing>> {
+        self.outgoing.recv().await
+    }
+
+    /// More messages, if there are any now.
+    pub fn try_next(&mut self) -> Option<Vec<Outgoing>> {
+        self.outgoing.try_recv().ok()
+    }
+
+    /// What settles messages and gives credit.
+    pub fn settler(&self) -> Settler {
+        Settler {
+            shards: self.shards.clone(),
+        }
+    }
+}
+
+impl Settler {
+    /// Gives credit for so many bytes of messages beside what was given before, evenly to all shards.
+    pub async fn credit(&self, live_bytes: u64, backlog_bytes: u64) {
+        let shards = self.shards.len() as u64;
+        for shard in &self.shards {
+            let feedback = Feedback {
+                settled: Vec::new(),
+                live_bytes: live_bytes.div_ceil(shards),
+                backlog_bytes: backlog_bytes.div_ceil(shards),
+            };
+            let _ = tell(shard, feedback).await;
+        }
+    }
+
+    /// Says what became of messages, and gives the credit that they took back to the shards they came from, for the
+    /// lanes they went by.
+    pub async fn settle(&self, settled: impl IntoIterator<Item = Settled>) {
+        let mut shares: Vec<Feedback> = Vec::new();
+        shares.resize_with(self.shards.len(), Feedback::default);
+        for one in settled {
+            let share = &mut shares[usize::from(one.ticket.shard)];
+            share.settled.push((one.ticket, one.fate));
+            match one.lane {
+                Lane::Live => share.live_bytes += one.credit_bytes,
+                Lane::Backlog => share.backlog_bytes += one.credit_bytes,
+            }
+        }
+        for (shard, share) in self.shards.iter().zip(shares) {
+            if !share.settled.is_empty() {
+                let _ = tell(shard, share).await;
+            }
+        }
+    }
+}
+
+/// A message that was settled.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled {
+    /// Which.
+    pub ticket: Ticket,
+    /// What became of it.
+    pub fate: Fate,
+    /// How it went.
+    pub lane: Lane,
+    /// Credit that is given back.
+    pub credit_bytes: u64,
+}
+
+async fn tell(shard: &Inbox<crate::shard::Order>, feedback: Feedback) -> Result<(), Ended> {
+    shard.send(crate::shard::Order::Outbox(feedback)).await
+}

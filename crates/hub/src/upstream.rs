@@ -1,0 +1,48 @@
+//! A message on its way into the outbox.
+
+use broker::Position;
+use mqtt::{PacketId, Publish, QoS, ReasonCode};
+
+use crate::outbox::{Incoming, Origin, Parcel, Taken};
+use crate::pipeline::Outcome;
+use crate::shard::turn::Turn;
+
+/// Has the outbox take a message; its sender is acknowledged once the log has it.
+pub(crate) fn send(turn: &mut Turn<'_>, queue: u32, publish: &Publish<'_>) -> Outcome {
+    let Some(queues) = turn.queues.as_deref_mut() else {
+        return Outcome::now(ReasonCode::Success);
+    };
+    let provenance = turn.provenance.as_ref();
+    let parcel = Parcel {
+        received_ms: provenance.map_or(turn.now.unix_ms, |provenance| provenance.received_ms),
+        origin: provenance.map(|provenance| Origin {
+            edge: &provenance.edge,
+            epoch: provenance.epoch,
+            sequence: provenance.sequence,
+        }),
+        publish: Publish {
+            dup: false,
+            packet_id: (publish.qos != QoS::AtMostOnce).then_some(PacketId::MIN),
+            ..publish.clone()
+        },
+    };
+    let mut body = Vec::with_capacity(publish.topic.len() + publish.payload.len() + 32);
+    parcel.encode(&mut body);
+    let incoming = Incoming {
+        queue,
+        body: &body,
+        received_ms: parcel.received_ms,
+        expiry_s: publish.properties.message_expiry_interval_s,
+    };
+    match queues.take(turn.journal, turn.now, &incoming) {
+        Taken::Kept(after) => Outcome {
+            reason: ReasonCode::Success,
+            after,
+        },
+        Taken::Dropped => Outcome::now(ReasonCode::Success),
+        Taken::Refused => Outcome {
+            reason: ReasonCode::QuotaExceeded,
+            after: Position::default(),
+        },
+    }
+}

@@ -1,0 +1,296 @@
+//! The connection of one edge, from the answer to its CONNECT to its end.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::num::NonZeroU16;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hub::{Arrived, Arriving, EdgeCall, EdgeConnection, Hub};
+use mqtt::{Ack, ConnAck, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::failure;
+use super::registry::Connected;
+use crate::batch::{Decoder, Section};
+use crate::packets::Packets;
+use crate::topics::{self, CallTopic};
+
+/// Bytes of a packet that an edge may send.
+const PACKET_BYTES_MAX: u32 = 1 << 20;
+/// Batches of an edge that may wait for the log.
+const BATCHES_MAX: u16 = 256;
+/// Calls that wait for an edge's answer, at most.
+const CALLS_MAX: usize = 10_000;
+/// How often credentials and deadlines are looked at.
+const BEAT: Duration = Duration::from_secs(1);
+
+pub(super) struct Session {
+    connection: EdgeConnection,
+    hub: Arc<Hub>,
+    edge: Arc<str>,
+    /// Names of the tenants that it may speak for.
+    tenants: Vec<String>,
+    packets: Packets,
+    decoder: Decoder,
+    /// Batches that wait for the log.
+    waiting: JoinSet<(PacketId, Verdict)>,
+    /// Calls that wait for the edge's answer, by what comes back with it.
+    calls: HashMap<u64, (Instant, Box<EdgeCall>)>,
+    next_call: u64,
+    out: Vec<u8>,
+    keep_alive: Duration,
+    last_heard: Instant,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+struct Verdict {
+    /// There is no room for some of it now.
+    is_full: bool,
+    /// Numbers of its sections that will never be taken.
+    refused: Vec<usize>,
+}
+
+impl Session {
+    /// Serves an edge until its connection ends.
+    pub(super) async fn serve(connection: EdgeConnection, hub: Arc<Hub>, connected: &Connected) {
+        let name = connection.name();
+        let (instance, keep_alive_s) = {
+            let connect = connection.connect();
+            let instance = connect.user_properties.get(topics::INSTANCE).unwrap_or_default();
+            (instance.to_owned(), connect.keep_alive_s)
+        };
+        let mut session = Self {
+            hub,
+            edge: Arc::clone(&name),
+            tenants: connection.tenants(),
+            connection,
+            packets: Packets::new(PACKET_BYTES_MAX as usize),
+            decoder: Decoder::default(),
+            waiting: JoinSet::new(),
+            calls: HashMap::new(),
+            next_call: 0,
+            out: Vec::new(),
+            keep_alive: Duration::from_secs(keep_alive_s.into()).mul_f64(1.5),
+            last_heard: Instant::now(),
+        };
+        let mut calls = match connected.enter(Arc::clone(&name), &instance, session.connection.address()) {
+            Ok(calls) => calls,
+            Err(taken) => return session.refuse(taken.by).await,
+        };
+        tracing::info!(edge = %session.edge, address = ?session.connection.address(), "an edge is connected");
+        let reason = session.run(&mut calls).await;
+        connected.leave(&name, &calls);
+        tracing::info!(edge = %session.edge, %reason, "an edge is not connected any more");
+        session.give_up_calls(&mut calls).await;
+    }
+
+    /// Another edge has its name.
+    async fn refuse(mut self, by: Option<std::net::SocketAddr>) {
+        let from = by.map_or_else(|| "a Unix socket".to_owned(), |by| by.to_string());
+        let why = format!(
+            "an edge \"{}\" is connected already, from {from}; if this one is a copy of it, join it under a name of its own",
+            self.edge
+        );
+        tracing::warn!(edge = %self.edge, address = ?self.connection.address(), %from, "two edges have one name");
+        let mut answer = ConnAck::new(ReasonCode::ClientIdentifierNotValid);
+        answer.reason_string = Some(&why);
+        let mut bytes = Vec::new();
+        Packet::ConnAck(Box::new(answer)).encode(Version::V5, &mut bytes);
+        let _ = self.connection.write(&bytes).await;
+    }
+
+    /// Why the connection ended, in words.
+    async fn run(&mut self, calls: &mut mpsc::Receiver<Box<EdgeCall>>) -> String {
+        self.welcome();
+        let mut beats = tokio::time::interval(BEAT);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if let Err(reason) = self.take_packets().await {
+                return reason;
+            }
+            if !self.out.is_empty() {
+                if let Err(error) = self.connection.write(&self.out).await {
+                    return error.to_string();
+                }
+                self.out.clear();
+            }
+            let takes_more = self.waiting.len() < usize::from(BATCHES_MAX);
+            tokio::select! {
+                biased;
+                call = calls.recv() => match call {
+                    Some(call) => self.ask(call).await,
+                    None => return self.end(ReasonCode::SessionTakenOver, "it connected again").await,
+                },
+                Some(done) = self.waiting.join_next() => self.acknowledge(done.expect("no batch panics")),
+                read = self.connection.read(self.packets.buffer()), if takes_more => match read {
+                    Ok(()) => self.last_heard = Instant::now(),
+                    Err(error) => return error.to_string(),
+                },
+                _ = beats.tick() => {
+                    if self.connection.is_revoked() {
+                        return self.end(ReasonCode::NotAuthorized, "its credential was revoked").await;
+                    }
+                    if !self.keep_alive.is_zero() && self.last_heard.elapsed() > self.keep_alive {
+                        return self.end(ReasonCode::KeepAliveTimeout, "nothing was heard of it").await;
+                    }
+                    self.give_up_late_calls();
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self) {
+        let mut properties = UserPropertiesBuf::new();
+        properties.push(topics::DIALECT.0, topics::DIALECT.1);
+        let mut answer = ConnAck::new(ReasonCode::Success);
+        answer.receive_maximum = NonZeroU16::new(BATCHES_MAX);
+        answer.maximum_packet_size = Some(PACKET_BYTES_MAX);
+        answer.user_properties = properties.as_properties();
+        Packet::ConnAck(Box::new(answer)).encode(Version::V5, &mut self.out);
+    }
+
+    async fn end(&mut self, reason: ReasonCode, why: &str) -> String {
+        let mut bytes = Vec::new();
+        let mut disconnect = Disconnect::new(reason);
+        disconnect.reason_string = Some(why);
+        Packet::Disconnect(disconnect).encode(Version::V5, &mut bytes);
+        let _ = self.connection.write(&bytes).await;
+        why.to_owned()
+    }
+
+    async fn take_packets(&mut self) -> Result<(), String> {
+        let mut results = Vec::new();
+        while let Some(packet) = self.packets.next().map_err(|error| error.to_string())? {
+            match packet {
+                Packet::Publish(publish) if publish.topic == topics::BATCH => {
+                    let packet_id = publish
+                        .packet_id
+                        .ok_or("a batch of QoS 0, which nobody could acknowledge")?;
+                    let sections = self
+                        .decoder
+                        .read(&self.edge, publish.payload)
+                        .map_err(|error| error.to_string())?;
+                    let taking = take(Arc::clone(&self.hub), &self.edge, sections, &self.tenants);
+                    self.waiting.spawn(async move { (packet_id, taking.await) });
+                }
+                Packet::Publish(publish) if publish.topic == topics::RESULT => {
+                    let token = publish
+                        .properties
+                        .correlation_data
+                        .and_then(|data| data.try_into().ok());
+                    let call = token.and_then(|token| self.calls.remove(&u64::from_le_bytes(token)));
+                    results.extend(call.map(|(_, call)| (call, publish.payload.to_vec())));
+                }
+                Packet::PingReq => Packet::PingResp.encode(Version::V5, &mut self.out),
+                Packet::Disconnect(_) => return Err("it said goodbye".to_owned()),
+                other => {
+                    return Err(format!(
+                        "it sent {:?}, which no edge does",
+                        std::mem::discriminant(&other)
+                    ));
+                }
+            }
+        }
+        for (call, result) in results {
+            self.hub.finish_call(*call, result).await;
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, (packet_id, verdict): (PacketId, Verdict)) {
+        let mut properties = UserPropertiesBuf::new();
+        if !verdict.refused.is_empty() {
+            let numbers: Vec<String> = verdict.refused.iter().map(usize::to_string).collect();
+            properties.push(topics::REFUSED, &numbers.join(","));
+        }
+        let reason = if verdict.is_full {
+            ReasonCode::QuotaExceeded
+        } else {
+            ReasonCode::Success
+        };
+        let mut ack = Ack::new(packet_id, reason);
+        ack.user_properties = properties.as_properties();
+        Packet::PubAck(ack).encode(Version::V5, &mut self.out);
+    }
+
+    /// Asks a device behind the edge.
+    async fn ask(&mut self, call: Box<EdgeCall>) {
+        if self.calls.len() >= CALLS_MAX {
+            let message = format!("{CALLS_MAX} calls wait for the edge {}, which is the limit", self.edge);
+            return self.hub.finish_call(*call, failure(429, &message)).await;
+        }
+        self.next_call += 1;
+        let token = self.next_call.to_le_bytes();
+        let topic = CallTopic {
+            tenant: &call.tenant,
+            device: &call.device,
+            method: &call.name,
+            timeout_ms: call.timeout_ms,
+        };
+        let topic = topic.to_string();
+        let mut publish = Publish::new(&topic, QoS::AtMostOnce, None, &call.payload);
+        publish.properties.correlation_data = Some(&token);
+        publish.encode(Version::V5, &mut self.out);
+        let until = Instant::now() + Duration::from_millis(call.timeout_ms);
+        self.calls.insert(self.next_call, (until, call));
+    }
+
+    /// The hub has answered them itself.
+    fn give_up_late_calls(&mut self) {
+        let now = Instant::now();
+        self.calls.retain(|_, (until, _)| *until > now);
+    }
+
+    /// The calls that the edge will not answer any more.
+    async fn give_up_calls(self, calls: &mut mpsc::Receiver<Box<EdgeCall>>) {
+        calls.close();
+        let asked = self.calls.into_values().map(|(_, call)| call);
+        let unasked = std::iter::from_fn(|| calls.try_recv().ok());
+        for call in asked.chain(unasked) {
+            let message = format!("the connection of the edge {} broke before the answer came", self.edge);
+            self.hub.finish_call(*call, failure(504, &message)).await;
+        }
+    }
+}
+
+/// Has the hub take the sections of a batch, each for its tenant; done once all that was taken is durable.
+fn take(
+    hub: Arc<Hub>,
+    edge: &Arc<str>,
+    sections: Vec<Section>,
+    tenants: &[String],
+) -> Pin<Box<dyn Future<Output = Verdict> + Send>> {
+    let may = |section: &Section| tenants.iter().any(|tenant| **tenant == *section.name.tenant);
+    let mut verdict = Verdict::default();
+    let mut arriving = Vec::new();
+    for (number, section) in sections.into_iter().enumerate() {
+        if !may(&section) {
+            tracing::warn!(%edge, tenant = %section.name.tenant, "an edge speaks for a tenant that it may not speak for");
+            verdict.refused.push(number);
+            continue;
+        }
+        let Section { name, floor, parcels } = section;
+        let edge = Arc::clone(edge);
+        arriving.push((
+            name.tenant,
+            Arriving {
+                edge,
+                epoch: name.epoch,
+                floor,
+                parcels,
+            },
+        ));
+    }
+    Box::pin(async move {
+        for (tenant, arriving) in arriving {
+            let arrived = hub.arrive(&tenant, arriving).await;
+            verdict.is_full |= !matches!(arrived, Some(Arrived { refused: 0, .. }));
+        }
+        verdict
+    })
+}

@@ -1,0 +1,116 @@
+//! The edge's end of the link: carries what leaves the hub to the cloud, over one connection, for as long as the hub runs.
+
+mod dial;
+mod load;
+mod session;
+mod status;
+mod window;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hub::{Hub, Outbox, Settler};
+use rand::Rng;
+use tokio::time::Instant;
+use url::Url;
+
+use self::dial::dial;
+use self::load::Load;
+use self::session::{Ended, Session};
+pub use self::status::{LinkStatus, State};
+
+/// Credit for messages that go at once, in bytes: they are in memory, beside the log.
+const LIVE_CREDIT_BYTES: u64 = 1 << 20;
+/// Credit for messages that are read back, in bytes.
+const BACKLOG_CREDIT_BYTES: u64 = 8 << 20;
+/// The first pause before another try, at most; each one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause before another try.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A connection that lasted as long makes the next pause the first again.
+const PROVEN: Duration = Duration::from_secs(30);
+/// Time for a connection to be made: name, TCP, TLS and the answer to CONNECT.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Where an edge's link goes, and as whom.
+#[derive(Clone)]
+pub struct Options {
+    /// `mqtts://host:8883`; `mqtt://` without TLS.
+    pub url: Url,
+    /// The edge's name, in the cloud as in what it sends.
+    pub edge: Arc<str>,
+    /// User name and password or token; `None`: a client certificate in `tls`, or nothing.
+    pub login: Option<Login>,
+    /// Whom the link believes, and what it shows; for the schemes with TLS.
+    pub tls: Arc<rustls::ClientConfig>,
+}
+
+/// What the edge logs in with.
+#[derive(Clone)]
+pub struct Login {
+    /// As MQTT's.
+    pub user_name: String,
+    /// As MQTT's.
+    pub password: Vec<u8>,
+}
+
+/// Runs the link until the hub ends.
+pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<LinkStatus>) {
+    let settler = outbox.settler();
+    settler.credit(LIVE_CREDIT_BYTES, BACKLOG_CREDIT_BYTES).await;
+    let mut link = Link {
+        instance: format!("{:016x}", rand::random::<u64>()),
+        options,
+        hub,
+        outbox,
+        settler,
+        load: Load::default(),
+        status,
+    };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let began = Instant::now();
+        match link.connect_and_serve().await {
+            Ended::HubStopped => return,
+            Ended::Broken(reason) => link.status.broke(&reason),
+        }
+        link.load.come_back();
+        if began.elapsed() >= PROVEN {
+            pause = FIRST_PAUSE;
+        }
+        // Full jitter: edges that lost their cloud at the same instant do not come back at the same instant.
+        tokio::time::sleep(pause.mul_f64(rand::rng().random())).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// All that lasts longer than a connection.
+struct Link {
+    /// Tells this start of the edge from all others, and from its copies.
+    instance: String,
+    options: Options,
+    hub: Arc<Hub>,
+    outbox: Outbox,
+    settler: Settler,
+    load: Load,
+    status: Arc<LinkStatus>,
+}
+
+impl Link {
+    async fn connect_and_serve(&mut self) -> Ended {
+        self.status.set(State::Connecting);
+        let dialled = tokio::time::timeout(DIAL_TIMEOUT, dial(&self.options)).await;
+        let stream = match dialled {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Ended::Broken(error),
+            Err(_) => return Ended::Broken(format!("no connection within {} s", DIAL_TIMEOUT.as_secs())),
+        };
+        match Session::begin(stream, &self.options, &self.instance, DIAL_TIMEOUT).await {
+            Ok(session) => {
+                self.status.set(State::Connected);
+                session.serve(self).await
+            }
+            Err(reason) => Ended::Broken(reason),
+        }
+    }
+}

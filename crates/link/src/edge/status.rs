@@ -1,0 +1,98 @@
+//! How the link is, for whoever asks.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Whether there is a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// One is being made, or is waited for.
+    Connecting,
+    /// There is one.
+    Connected,
+}
+
+/// How a link is at one instant.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Whether there is a connection.
+    pub state: State,
+    /// For how long it has been so.
+    pub since: Duration,
+    /// Why the last connection ended, or was not made.
+    pub last_error: Option<String>,
+    /// Rate of the line in bytes a second, if it has shown one.
+    pub rate_bytes_per_s: Option<u64>,
+    /// The shortest round trip of late.
+    pub round_trip: Option<Duration>,
+}
+
+/// Says how a link is; the link writes it, anybody reads it.
+#[derive(Debug)]
+pub struct LinkStatus(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    since: Instant,
+    last_error: Option<String>,
+    rate_bytes_per_s: Option<u64>,
+    round_trip: Option<Duration>,
+}
+
+impl Default for LinkStatus {
+    fn default() -> Self {
+        Self(Mutex::new(Inner {
+            state: State::Connecting,
+            since: Instant::now(),
+            last_error: None,
+            rate_bytes_per_s: None,
+            round_trip: None,
+        }))
+    }
+}
+
+impl LinkStatus {
+    /// How it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        let inner = self.lock();
+        Snapshot {
+            state: inner.state,
+            since: inner.since.elapsed(),
+            last_error: inner.last_error.clone(),
+            rate_bytes_per_s: inner.rate_bytes_per_s,
+            round_trip: inner.round_trip,
+        }
+    }
+
+    pub(super) fn set(&self, state: State) {
+        let mut inner = self.lock();
+        if inner.state != state {
+            tracing::info!(?state, "the link to the cloud");
+            (inner.state, inner.since) = (state, Instant::now());
+        }
+    }
+
+    /// The connection ended, or was not made.
+    pub(super) fn broke(&self, reason: &str) {
+        let mut inner = self.lock();
+        if inner.state == State::Connected || inner.last_error.as_deref() != Some(reason) {
+            tracing::warn!(%reason, "no link to the cloud");
+        }
+        if inner.state == State::Connected {
+            inner.since = Instant::now();
+        }
+        inner.state = State::Connecting;
+        inner.last_error = Some(reason.to_owned());
+    }
+
+    pub(super) fn saw_line(&self, rate_bytes_per_s: Option<f64>, round_trip: Option<Duration>) {
+        let mut inner = self.lock();
+        inner.rate_bytes_per_s = rate_bytes_per_s.map(|rate| rate as u64);
+        inner.round_trip = round_trip;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.0.lock().expect("no holder of this lock panics")
+    }
+}

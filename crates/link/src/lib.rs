@@ -1,0 +1,14 @@
+//! Edge to cloud: the messages of a hub's outbox over one connection of MQTT 5, what becomes of each, and what devices
+//! behind an edge are asked from the cloud.
+//!
+//! Both ends are here: [`edge`] dials, [`cloud`] serves the edges that the hub's doors let in. Neither knows what a
+//! message means.
+
+pub mod batch;
+pub mod cloud;
+pub mod edge;
+mod packets;
+mod topics;
+mod wire;
+
+pub use wire::Malformed;

@@ -1,0 +1,80 @@
+//! What is said over a link, by the topics of its PUBLISH packets.
+//!
+//! | topic | from | what |
+//! | --- | --- | --- |
+//! | `$link/batch` | edge, QoS 1 | a [batch](crate::batch); its PUBACK says that the cloud keeps all of it |
+//! | `$link/call/{tenant}/{device}/{method}/{timeout in ms}` | cloud, QoS 0 | a call; its Correlation Data comes back with the result |
+//! | `$link/result` | edge, QoS 0 | the result of the call with this Correlation Data |
+
+/// Messages for the cloud.
+pub(crate) const BATCH: &str = "$link/batch";
+/// What came of a call.
+pub(crate) const RESULT: &str = "$link/result";
+/// A call begins so.
+const CALL: &str = "$link/call/";
+
+/// The User Property by which an edge says in its CONNECT, and a cloud in its CONNACK, that it speaks as this module
+/// says, and in which version.
+pub(crate) const DIALECT: (&str, &str) = ("selvedge-link", "1");
+/// The User Property of the CONNECT that tells a start of an edge from all others.
+pub(crate) const INSTANCE: &str = "instance";
+/// The User Property of the PUBACK of a batch with sections that the cloud will never take: their numbers in the batch.
+pub(crate) const REFUSED: &str = "refused";
+
+/// A call of a device, as its topic has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallTopic<'a> {
+    pub(crate) tenant: &'a str,
+    pub(crate) device: &'a str,
+    pub(crate) method: &'a str,
+    pub(crate) timeout_ms: u64,
+}
+
+impl<'a> CallTopic<'a> {
+    pub(crate) fn parse(topic: &'a str) -> Option<Self> {
+        let mut levels = topic.strip_prefix(CALL)?.split('/');
+        let call = Self {
+            tenant: levels.next()?,
+            device: levels.next()?,
+            method: levels.next()?,
+            timeout_ms: levels.next()?.parse().ok()?,
+        };
+        levels.next().is_none().then_some(call)
+    }
+}
+
+impl std::fmt::Display for CallTopic<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let CallTopic {
+            tenant,
+            device,
+            method,
+            timeout_ms,
+        } = self;
+        write!(f, "{CALL}{tenant}/{device}/{method}/{timeout_ms}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_read_back_from_its_topic() {
+        let call = CallTopic {
+            tenant: "acme",
+            device: "pump-7",
+            method: "stop",
+            timeout_ms: 5_000,
+        };
+        assert_eq!(CallTopic::parse(&call.to_string()), Some(call));
+        for wrong in [
+            "$link/call/a/b/c",
+            "$link/call/a/b/c/x",
+            "$link/call/a/b/c/5/d",
+            "$link/batch",
+        ] {
+            assert_eq!(CallTopic::parse(wrong), None, "{wrong}");
+        }
+    }
+}
