@@ -11,7 +11,7 @@ use super::namespace::Namespace;
 use super::netem::Netem;
 use super::plan::MTU_BYTES;
 use super::relay::{Relay, create_tun};
-use super::{Host, Line, LinePlan, Means, Network, NetworkError, Plan, Settings, Span};
+use super::{Bandwidth, Host, Line, LinePlan, Means, Network, NetworkError, Plan, Settings, Span};
 
 /// Addresses are of the block that is set apart for measuring networks (RFC 2544), a subnet for each line.
 const DEVICE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
@@ -30,24 +30,28 @@ struct End {
     hardware_address: &'static str,
 }
 
-/// Tries in a namespace that is then given up what this machine lets us do: what emulates the plan's lines, if any has
-/// to be.
+/// Tries in a namespace that is then given up what this machine lets us do: what emulates each line of the plan, none
+/// for a plain one.
 ///
 /// # Errors
 /// Hosts cannot be made here.
-pub(super) fn try_out(plan: &Plan) -> Result<Option<Means>, NetworkError> {
+pub(super) fn try_out(plan: &Plan) -> Result<[Option<Means>; 2], NetworkError> {
     let namespace = new_namespace()?;
     namespace.ip("link set lo up\n")?;
-    if plan.lines().into_iter().all(|line| *line == LinePlan::Plain) {
-        return Ok(None);
-    }
-    let has_netem = || namespace.tc("qdisc add dev lo root netem delay 1ms\n").is_ok();
-    let found = || if has_netem() { Means::Netem } else { Means::Relay };
-    let means = plan.means.unwrap_or_else(found);
-    if means == Means::Relay {
+    let has_netem = plan.means.is_none() && namespace.tc("qdisc add dev lo root netem delay 1ms\n").is_ok();
+    let found = |settings: &Settings| match settings.bandwidth_bit_per_s {
+        Bandwidth::UNSHAPED if has_netem => Means::Netem,
+        _ => Means::Relay,
+    };
+    let means_of = |line: &LinePlan| {
+        line.settings()
+            .map(|settings| plan.means.unwrap_or_else(|| found(settings)))
+    };
+    let means = plan.lines().map(means_of);
+    if means.contains(&Some(Means::Relay)) {
         tun(&namespace, "probe")?;
     }
-    Ok(Some(means))
+    Ok(means)
 }
 
 /// The network of a machine that allows none: all hosts are this machine, and nothing is varied.
@@ -77,8 +81,8 @@ pub(super) fn loopback(plan: &Plan, obstacle: &NetworkError) -> Network {
     }
 }
 
-/// The network of a plan, its lines emulated by `means`.
-pub(super) fn namespaces(plan: &Plan, means: Option<Means>) -> Result<Network, NetworkError> {
+/// The network of a plan, each line emulated by its means.
+pub(super) fn namespaces(plan: &Plan, means: [Option<Means>; 2]) -> Result<Network, NetworkError> {
     let [device, edge, cloud] = [new_host()?, new_host()?, new_host()?];
     edge.set_parameter("ipv4/ip_forward", "1")?;
     let near = [
@@ -90,8 +94,8 @@ pub(super) fn namespaces(plan: &Plan, means: Option<Means>) -> Result<Network, N
         end(&cloud, "edge", CLOUD, "02:00:00:00:00:04"),
     ];
     let lines = [
-        line(near, &plan.device_edge, means, (plan.seed, Span::DeviceEdge))?,
-        line(far, &plan.edge_cloud, means, (plan.seed, Span::EdgeCloud))?,
+        line(near, &plan.device_edge, means[0], (plan.seed, Span::DeviceEdge))?,
+        line(far, &plan.edge_cloud, means[1], (plan.seed, Span::EdgeCloud))?,
     ];
     device.ip(&format!("route add default via {EDGE}\n"))?;
     cloud.ip(&format!("route add default via {EDGE_TO_CLOUD}\n"))?;
@@ -137,10 +141,10 @@ fn line(
     means: Option<Means>,
     (seed, span): (u64, Span),
 ) -> Result<Line, NetworkError> {
-    let kind = match (plan, means) {
-        (LinePlan::Emulated(settings), Some(Means::Netem)) => netem(ends, *settings).map(Kind::Netem),
-        (LinePlan::Emulated(settings), _) => relay(&ends, *settings, (seed, span)).map(Kind::Relay),
-        (LinePlan::Plain, _) => pair(&ends).map(|()| Kind::Plain),
+    let kind = match (plan.settings(), means) {
+        (Some(settings), Some(Means::Netem)) => netem(ends, *settings).map(Kind::Netem),
+        (Some(settings), Some(Means::Relay)) => relay(&ends, *settings, (seed, span)).map(Kind::Relay),
+        _ => pair(&ends).map(|()| Kind::Plain),
     };
     kind.map(Line::new)
 }

@@ -27,7 +27,7 @@ pub enum NetworkError {
     /// This line cannot be changed or cut.
     #[error("the line cannot be {wish}: {reason}")]
     Fixed {
-        /// What was asked for: `changed`, `cut` or `mended`.
+        /// What was asked for: `changed`, `shaped`, `cut` or `mended`.
         wish: &'static str,
         /// Why not, and what would help.
         reason: String,

@@ -33,6 +33,8 @@ pub(super) enum Kind {
 pub struct Counters {
     /// Arrived at the other end.
     pub delivered: u64,
+    /// Those of them that the relay delivered more than 100 µs after they were due.
+    pub delivered_late: u64,
     /// Lost on the way, as the settings ask for.
     pub lost: u64,
     /// Came when the queue before the line was full.
@@ -104,6 +106,15 @@ impl Line {
         match &self.kind {
             Kind::Relay(relay) => relay.counters().map(Some),
             _ => Ok(None),
+        }
+    }
+
+    /// Whether the relay of this line runs before all ordinary threads, so that busy cores do not delay packets; none
+    /// where no relay of ours carries them.
+    pub fn runs_first(&self) -> Option<bool> {
+        match &self.kind {
+            Kind::Relay(relay) => Some(relay.runs_first()),
+            _ => None,
         }
     }
 

@@ -1,75 +1,77 @@
 //! A line by the kernel's own emulator: a queueing discipline on both ends of a pair of virtual Ethernet devices.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::namespace::Namespace;
-use super::plan::MTU_BYTES;
-use super::{NetworkError, Settings};
+use super::{Bandwidth, NetworkError, Settings};
 
-/// Stands for unshaped. With any rate, netem keeps packets in order (`tc-netem(8)`), and this one is beyond the machine.
-const UNSHAPED: &str = "32gbit";
-/// Packets on the way where no bandwidth says how many there can be; as many as our relay holds.
-const UNSHAPED_PACKETS: u64 = 65_536;
-/// Ethernet's header, which is no part of the bandwidth.
-const HEADER_BYTES: i32 = 14;
+/// With any rate, netem keeps packets in order (`tc-netem(8)`); this one is beyond the machine.
+const IN_ORDER: &str = "32gbit";
+/// Packets on the way in each direction, as many as our relay holds.
+const MOST_PACKETS: u32 = 65_536;
 
 /// Both ends of a line.
 pub(super) struct Netem {
     /// Where each end is, and the name of its device.
     ends: [(Arc<Namespace>, &'static str); 2],
-    settings: Mutex<Settings>,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    settings: Settings,
+    is_cut: bool,
 }
 
 impl Netem {
     pub(super) fn start(ends: [(Arc<Namespace>, &'static str); 2], settings: Settings) -> Result<Netem, NetworkError> {
-        let netem = Netem {
-            ends,
-            settings: Mutex::new(settings),
-        };
+        let state = Mutex::new(State {
+            settings,
+            is_cut: false,
+        });
+        let netem = Netem { ends, state };
         netem.set(settings)?;
         Ok(netem)
     }
 
+    /// Takes no bandwidth: netem bounds its queue in packets, those on the way among them, so that small ones would be
+    /// dropped long before the line is full.
     pub(super) fn set(&self, settings: Settings) -> Result<(), NetworkError> {
-        let mut current = self.current();
-        self.apply(&settings)?;
-        *current = settings;
-        Ok(())
+        if settings.bandwidth_bit_per_s != Bandwidth::UNSHAPED {
+            let reason = "netem has no queue that is bounded in bytes; plan the line with the relay as its means";
+            return Err(NetworkError::Fixed {
+                wish: "shaped",
+                reason: reason.to_owned(),
+            });
+        }
+        self.change(|state| state.settings = settings)
     }
 
+    /// What is on its way arrives; what comes is dropped.
     pub(super) fn cut(&self) -> Result<(), NetworkError> {
-        let current = self.current();
-        self.apply(&Settings { loss: 1.0, ..*current })
+        self.change(|state| state.is_cut = true)
     }
 
     pub(super) fn mend(&self) -> Result<(), NetworkError> {
-        let current = self.current();
-        self.apply(&current)
+        self.change(|state| state.is_cut = false)
     }
 
-    fn current(&self) -> MutexGuard<'_, Settings> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn apply(&self, settings: &Settings) -> Result<(), NetworkError> {
-        let wanted = discipline(settings);
-        self.ends
-            .iter()
-            .try_for_each(|(namespace, device)| namespace.tc(&format!("qdisc replace dev {device} root {wanted}\n")))
+    fn change(&self, how: impl FnOnce(&mut State)) -> Result<(), NetworkError> {
+        let mut current = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = *current;
+        how(&mut wanted);
+        let discipline = discipline(&wanted);
+        for (namespace, device) in &self.ends {
+            namespace.tc(&format!("qdisc replace dev {device} root {discipline}\n"))?;
+        }
+        *current = wanted;
+        Ok(())
     }
 }
 
-/// As `tc` takes it. Its limit counts packets, those on the way among them: as many full ones as the queue and the way
-/// hold at this bandwidth.
-fn discipline(settings: &Settings) -> String {
-    let rate = settings.bandwidth_bit_per_s.bit_per_s;
+/// As `tc` takes it.
+fn discipline(State { settings, is_cut }: &State) -> String {
     let (half_us, half_jitter_us) = (settings.round_trip_us as f64 / 2.0, settings.jitter_us as f64 / 2.0);
-    let limit = rate.map_or(UNSHAPED_PACKETS, |rate| {
-        let way_bytes = (half_us + half_jitter_us) * rate as f64 / 8e6;
-        let bytes = settings.queue_bytes().unwrap_or_default() + way_bytes as u64;
-        bytes.div_ceil(MTU_BYTES as u64)
-    });
-    let rate = rate.map_or(UNSHAPED.to_owned(), |rate| format!("{rate}bit"));
-    let loss = settings.loss * 100.0;
-    format!("netem limit {limit} delay {half_us}us {half_jitter_us}us loss {loss}% rate {rate} -{HEADER_BYTES}")
+    let loss = if *is_cut { 100.0 } else { settings.loss * 100.0 };
+    format!("netem limit {MOST_PACKETS} delay {half_us}us {half_jitter_us}us loss {loss}% rate {IN_ORDER}")
 }

@@ -22,7 +22,8 @@ pub struct Plan {
     pub device_edge: LinePlan,
     /// Between edge and cloud.
     pub edge_cloud: LinePlan,
-    /// What emulates; none = `netem` where the kernel has it, else our relay.
+    /// What emulates; none = `netem` where the kernel has it and the line has no bandwidth, else our relay. A line that
+    /// will be given a bandwidth later, or be compared with one that has, takes the relay.
     pub means: Option<Means>,
     /// Seed of jitter and loss; `netem` takes none.
     pub seed: u64,

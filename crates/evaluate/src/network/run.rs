@@ -75,6 +75,8 @@ pub struct Cell {
     pub settings: Settings,
     /// What emulated it; none = nothing was emulated.
     pub means: Option<Means>,
+    /// Whether our relay ran before all ordinary threads.
+    pub runs_first: Option<bool>,
     /// What was got.
     pub measured: Measured,
     /// What our relay counted, towards the cloud and back.
@@ -135,6 +137,7 @@ fn cell(plan: &Plan, settings: Settings) -> Result<(Cell, Option<String>), Netwo
     let cell = Cell {
         settings: got,
         means: line.means(),
+        runs_first: line.runs_first(),
         measured: measure(&network, (Place::Device, Place::Cloud), &got)?,
         counters: line.counters()?,
     };

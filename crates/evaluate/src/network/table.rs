@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use statrs::distribution::{Beta, ContinuousCDF};
 
 use super::measure::Way;
-use super::{Cell, Means, NetworkRun};
+use super::{Cell, Counters, Means, NetworkRun};
 use crate::stats;
 
 /// Probability left out on each side of a two-sided 95 % interval.
@@ -14,25 +14,16 @@ const TAIL: f64 = 0.025;
 /// Every setting, then what has to be known to read them.
 pub fn table(run: &NetworkRun) -> String {
     let mut out = String::new();
-    let groups = [
-        "",
-        "round trip, ms",
-        "",
-        "µs",
-        "ms",
-        "lost, % (95 %)",
-        "",
-        "throughput, bit/s",
-        "",
-    ];
-    line(&mut out, groups.map(str::to_owned));
-    let heads = ["", "expected", "p50", "error", "p99", "up", "down", "up", "down"];
+    let _ = writeln!(
+        out,
+        "  {:<23}{:>17}{:>7}{:>8}{:>18}{:>18}{:>6}",
+        "", "round trip, ms", "µs", "ms", "lost, % (95 %)", "throughput, bit/s", "late"
+    );
+    let heads = ["", "expected", "p50", "error", "p99", "up", "down", "up", "down", "%"];
     line(&mut out, heads.map(str::to_owned));
     line(&mut out, row("nothing between", &run.plain));
     for cell in &run.cells {
-        let round_trip_ms = cell.settings.round_trip_us as f64 / 1e3;
-        let label = format!("{}, {round_trip_ms} ms", cell.settings.bandwidth_bit_per_s);
-        line(&mut out, row(&label, cell));
+        line(&mut out, row(&label(cell), cell));
     }
     for note in notes(run) {
         let _ = write!(out, "\n  {note}");
@@ -41,13 +32,25 @@ pub fn table(run: &NetworkRun) -> String {
     out
 }
 
-fn line(out: &mut String, [label, expected, p50, error, p99, lost_up, lost_down, up, down]: [String; 9]) {
-    let text =
-        format!("  {label:<17}{expected:>14}{p50:>9}{error:>7}{p99:>9}{lost_up:>14}{lost_down:>10}{up:>9}{down:>9}");
-    let _ = writeln!(out, "{}", text.trim_end());
+fn line(out: &mut String, [label, expected, p50, error, p99, lost_up, lost_down, up, down, late]: [String; 10]) {
+    let _ = writeln!(
+        out,
+        "  {label:<23}{expected:>8}{p50:>9}{error:>7}{p99:>8}{lost_up:>9}{lost_down:>9}{up:>9}{down:>9}{late:>6}"
+    );
 }
 
-fn row(label: &str, cell: &Cell) -> [String; 9] {
+/// What was set on the emulated line, and by what.
+fn label(cell: &Cell) -> String {
+    let means = match cell.means {
+        Some(Means::Netem) => "netem",
+        Some(Means::Relay) => "relay",
+        None => "none",
+    };
+    let round_trip_ms = cell.settings.round_trip_us as f64 / 1e3;
+    format!("{}, {round_trip_ms} ms, {means}", cell.settings.bandwidth_bit_per_s)
+}
+
+fn row(label: &str, cell: &Cell) -> [String; 10] {
     let expected_ms = cell.expected_us() / 1e3;
     let quantile = |q| cell.quantile_us(q).map(|us| us / 1e3);
     let shown = |ms: Option<f64>| ms.map_or("too few".to_owned(), |ms| format!("{ms:.3}"));
@@ -63,7 +66,15 @@ fn row(label: &str, cell: &Cell) -> [String; 9] {
         lost(down),
         rate(up.throughput_bit_per_s),
         rate(down.throughput_bit_per_s),
+        cell.counters.map_or_else(|| "–".to_owned(), late),
     ]
+}
+
+/// Share of the packets that our relay delivered too late, in percent.
+fn late(counters: [Counters; 2]) -> String {
+    let [up, down] = counters;
+    let (late, all) = (up.delivered_late + down.delivered_late, up.delivered + down.delivered);
+    format!("{:.1}", late as f64 * 100.0 / all.max(1) as f64)
 }
 
 /// As the interval of the share, in percent.
@@ -93,18 +104,16 @@ fn notes(run: &NetworkRun) -> Vec<String> {
     let bytes = run.plain.measured.probe_bytes;
     let mut notes = vec![
         format!("Expected: the delay that is set, and sending {bytes} bytes, headers of IP among them, twice."),
+        "Relay: packets carried by a thread of ours between two TUN devices. Netem: the kernel's emulator.".to_owned(),
+        "Late: packets that the relay delivered more than 100 µs after their time; many, where TCP takes all."
+            .to_owned(),
         "Throughput: IP packets of UDP where it is shaped, else the payload of one TCP connection.".to_owned(),
     ];
-    notes.extend(run.cells.first().and_then(|cell| cell.means).map(means));
+    if run.cells.iter().any(|cell| cell.runs_first == Some(false)) {
+        notes.push("The relay was not let run before other threads: busy cores delay its packets.".to_owned());
+    }
     notes.extend(run.not_varied.clone().map(|words| format!("Not varied: {words}.")));
     notes
-}
-
-fn means(means: Means) -> String {
-    match means {
-        Means::Netem => "Emulated by the kernel's netem.".to_owned(),
-        Means::Relay => "Emulated by our packet relay between two TUN devices.".to_owned(),
-    }
 }
 
 impl Cell {

@@ -100,17 +100,35 @@ fn a_shaped_line_carries_its_bandwidth_in_each_direction_and_no_more() {
     if cannot_make_hosts() {
         return;
     }
-    for means in all_means() {
-        let settings = Settings {
-            bandwidth_bit_per_s: Bandwidth::of(512_000),
-            ..Settings::default()
-        };
-        let measured = measured(means, settings);
-        for way in [measured.up, measured.down] {
-            let share = way.throughput_bit_per_s / 512e3;
-            assert!((0.7..=1.02).contains(&share), "{means:?}: {share} of the bandwidth");
-        }
+    let settings = Settings {
+        bandwidth_bit_per_s: Bandwidth::of(512_000),
+        ..Settings::default()
+    };
+    let measured = measured(Means::Relay, settings);
+    for way in [measured.up, measured.down] {
+        let share = way.throughput_bit_per_s / 512e3;
+        assert!((0.7..=1.02).contains(&share), "{share} of the bandwidth");
     }
+}
+
+#[test]
+fn a_line_with_a_bandwidth_takes_the_relay_though_the_kernel_has_netem() {
+    if cannot_make_hosts() {
+        return;
+    }
+    let shaped = Settings {
+        bandwidth_bit_per_s: Bandwidth::of(512_000),
+        ..Settings::default()
+    };
+    let network = Network::build(&Plan::wan(shaped, 1)).unwrap();
+    assert_eq!(network.line(Span::EdgeCloud).means(), Some(Means::Relay));
+    if no_netem() {
+        return;
+    }
+    let network = Network::build(&Plan::wan(Settings::default(), 1)).unwrap();
+    let line = network.line(Span::EdgeCloud);
+    assert_eq!(line.means(), Some(Means::Netem));
+    assert!(matches!(line.set(shaped), Err(NetworkError::Fixed { .. })));
 }
 
 #[test]
@@ -121,7 +139,6 @@ fn as_many_packets_are_lost_in_each_direction_as_the_share_says() {
     for means in all_means() {
         let settings = Settings {
             loss: 0.1,
-            bandwidth_bit_per_s: Bandwidth::of(10_000_000),
             ..Settings::default()
         };
         let measured = measured(means, settings);

@@ -11,6 +11,9 @@ use crate::network::{Counters, Settings};
 /// round trip of 600 ms.
 const MOST_PACKETS: usize = 65_536;
 
+/// What is delivered so much after it was due is counted as late.
+const LATE_NS: u64 = 100_000;
+
 /// Packets from one end to the other, in the order in which they were offered.
 pub(super) struct Direction {
     settings: Settings,
@@ -118,6 +121,7 @@ impl Direction {
             self.sent -= 1;
             if !packet.is_lost {
                 self.counters.delivered += 1;
+                self.counters.delivered_late += u64::from(now_ns - packet.due_ns > LATE_NS);
                 return Some(packet.bytes);
             }
             self.counters.lost += 1;

@@ -142,3 +142,14 @@ fn packets_on_the_way_are_bounded_in_number() {
     }
     assert_eq!(line.counters().dropped_on_the_way, 1);
 }
+
+#[test]
+fn what_is_delivered_more_than_100_us_after_it_was_due_is_counted_as_late() {
+    let mut line = direction(settings());
+    for late_ns in [100_000, 100_001] {
+        line.offer(0, &[0]);
+        let due_ns = line.due_ns().unwrap();
+        assert!(line.deliver(due_ns + late_ns).is_some());
+    }
+    assert_eq!((line.counters().delivered, line.counters().delivered_late), (2, 1));
+}

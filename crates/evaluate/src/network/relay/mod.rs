@@ -2,6 +2,7 @@
 
 mod carrier;
 mod direction;
+mod priority;
 mod tun;
 
 use std::io;
@@ -26,8 +27,16 @@ pub(super) struct Relay {
     questions: Option<SyncSender<Question>>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
-    /// Why the thread ended before its time.
-    failure: Arc<OnceLock<String>>,
+    said: Arc<Said>,
+}
+
+/// What the thread says of itself.
+#[derive(Default)]
+struct Said {
+    /// Whether it runs before all ordinary threads.
+    runs_first: OnceLock<bool>,
+    /// Why it ended before its time.
+    failure: OnceLock<String>,
 }
 
 impl Relay {
@@ -47,13 +56,13 @@ impl Relay {
             wake: Arc::clone(&wake),
             clock: Clock::start(),
         };
-        let failure = Arc::new(OnceLock::new());
-        let thread = carry(carrier, Arc::clone(&failure)).map_err(trying("starting the thread of a line"))?;
+        let said = Arc::new(Said::default());
+        let thread = carry(carrier, Arc::clone(&said)).map_err(trying("starting the thread of a line"))?;
         let relay = Relay {
             questions: Some(questions),
             wake,
             thread: Some(thread),
-            failure,
+            said,
         };
         // It carries once it answers.
         relay.counters().map(|_| relay)
@@ -70,6 +79,11 @@ impl Relay {
 
     pub(super) fn mend(&self) -> Result<(), NetworkError> {
         self.ask(|direction, _| direction.mend()).map(drop)
+    }
+
+    /// Whether its thread runs before all ordinary ones.
+    pub(super) fn runs_first(&self) -> bool {
+        self.said.runs_first.get().copied().unwrap_or_default()
     }
 
     /// Of both directions, that towards the cloud first.
@@ -92,7 +106,7 @@ impl Relay {
             .as_ref()
             .is_some_and(|questions| questions.send(question).is_ok());
         self.wake_up();
-        let ended = || NetworkError::RelayEnded(self.failure.get().cloned().unwrap_or_default());
+        let ended = || NetworkError::RelayEnded(self.said.failure.get().cloned().unwrap_or_default());
         asked.then(|| answered.recv().ok()).flatten().ok_or_else(ended)
     }
 
@@ -102,12 +116,13 @@ impl Relay {
     }
 }
 
-fn carry(carrier: Carrier, failure: Arc<OnceLock<String>>) -> io::Result<JoinHandle<()>> {
+fn carry(carrier: Carrier, said: Arc<Said>) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name("line".to_owned());
     thread.spawn(move || {
+        // Both are set by this thread alone.
+        let _ = said.runs_first.set(priority::run_first());
         if let Err(error) = carrier.run() {
-            // Set by this thread alone.
-            let _ = failure.set(error.to_string());
+            let _ = said.failure.set(error.to_string());
         }
     })
 }
