@@ -6,7 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::capacity::CapacityRun;
-use crate::{capacity, run};
+use crate::network::NetworkRun;
+use crate::{capacity, network, run};
 
 /// One raw file, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +16,8 @@ pub enum Raw {
     RoundTrip(Box<run::Run>),
     /// Of the experiment on capacity.
     Capacity(Box<CapacityRun>),
+    /// Of the emulated network.
+    Network(Box<NetworkRun>),
 }
 
 /// What tells the experiments apart.
@@ -43,10 +46,15 @@ impl Raw {
         let heading = outer
             .run
             .map_or_else(|| (outer.experiment, outer.format), |run| (run.experiment, run.format));
-        let (Some(_), Some(format)) = heading else {
+        let (Some(experiment), Some(format)) = heading else {
             return Err(invalid("it is no raw file of an experiment"));
         };
-        let known = if is_capacity { capacity::FORMAT } else { run::FORMAT };
+        let is_network = experiment == network::EXPERIMENT;
+        let known = match (is_capacity, is_network) {
+            (true, _) => capacity::FORMAT,
+            (_, true) => network::FORMAT,
+            _ => run::FORMAT,
+        };
         if format != known {
             return Err(invalid(&format!(
                 "raw format {format} where this program reads {known}"
@@ -55,6 +63,9 @@ impl Raw {
         if is_capacity {
             let file: CapacityFile = serde_json::from_slice(bytes)?;
             return Ok(Raw::Capacity(Box::new(file.run)));
+        }
+        if is_network {
+            return Ok(Raw::Network(Box::new(serde_json::from_slice(bytes)?)));
         }
         Ok(Raw::RoundTrip(Box::new(serde_json::from_slice(bytes)?)))
     }
@@ -79,6 +90,7 @@ mod tests {
         let error = |text: &str| Raw::parse(text.as_bytes()).unwrap_err().to_string();
         assert!(error("{}").contains("no raw file"));
         assert!(error(r#"{"experiment": "rtt", "format": 99}"#).contains("raw format 99"));
+        assert!(error(r#"{"experiment": "network", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"run": {"experiment": "capacity", "format": 99}}"#).contains("raw format 99"));
     }
 }

@@ -1,50 +1,37 @@
 //! `selvedge evaluate network`: the emulated lines, set against got.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::outcome::Output;
+use super::Failure;
+use super::outcome::Outcome;
 use super::rtt::progress;
-use super::{Failure, say};
-use crate::network::{self, NetworkRun, Options};
+use crate::network::{self, Options};
+use crate::raw::Raw;
+use crate::rtt::Progress;
 
-/// Name of the raw file.
-const FILE: &str = "network.json";
-
-/// Measure the emulated lines between device, edge and cloud
+/// Measure the emulated lines between device, edge and cloud: about 15 s for each setting, at 8 kbit/s a minute
 #[derive(Debug, clap::Args)]
 pub struct Network {
     #[command(flatten)]
     options: Options,
-    /// Directory for the JSON file
-    #[arg(long, default_value = "target/evaluate", value_name = "DIR")]
-    out: PathBuf,
-    /// What is printed
-    #[arg(long, value_enum, default_value_t)]
-    output: Output,
+    #[command(flatten)]
+    outcome: Outcome,
 }
 
 impl Network {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let run = network::run(&self.options, progress().as_mut())?;
-        let path = self.out.join(FILE);
-        let json = serde_json::to_string_pretty(&run)?;
-        write(&path, &json)?;
-        match self.output {
-            Output::Json => say(format_args!("{json}\n")),
-            Output::Table => say(words(&run, &path)),
-        }
-        Ok(())
+        let path = self.outcome.out.join("network.json");
+        let raw = measure(&self.options, &path, progress().as_mut())?;
+        self.outcome.report(vec![raw])
     }
 }
 
-fn words(run: &NetworkRun, path: &Path) -> String {
-    format!("{}\n  Samples: {}\n", network::table(run), path.display())
-}
-
-fn write(path: &Path, json: &str) -> Result<(), Failure> {
-    let written = path
-        .parent()
-        .map_or(Ok(()), std::fs::create_dir_all)
-        .and_then(|()| std::fs::write(path, json));
-    Ok(written.map_err(|error| format!("{}: {error}", path.display()))?)
+/// Measures and writes the raw file to `path`.
+pub(super) fn measure(options: &Options, path: &Path, progress: &mut dyn Progress) -> Result<Raw, Failure> {
+    let named = |error: std::io::Error| format!("{}: {error}", path.display());
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(named)?;
+    let run = network::run(options, progress)?;
+    std::fs::write(path, serde_json::to_string_pretty(&run)?).map_err(named)?;
+    progress.say(&format!("Samples: {}", path.display()));
+    Ok(Raw::Network(Box::new(run)))
 }

@@ -18,7 +18,7 @@ pub(super) struct Outcome {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Output {
+enum Output {
     /// A table for people
     #[default]
     Table,

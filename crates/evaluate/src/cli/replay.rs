@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use super::Failure;
 use super::capacity::measure as measure_capacity;
+use super::network::measure as measure_network;
 use super::outcome::Outcome;
 use super::rtt::{data_set, measure, progress};
 use crate::capacity::{self, CapacityRun};
+use crate::network::{self, NetworkRun};
 use crate::raw::Raw;
 use crate::rtt::Plan;
 use crate::run::Run;
@@ -25,6 +27,7 @@ impl Replay {
         let again = match Raw::read(&self.raw_file)? {
             Raw::RoundTrip(before) => self.round_trip(*before, prefix)?,
             Raw::Capacity(before) => self.capacity(*before, prefix)?,
+            Raw::Network(before) => self.network(*before)?,
         };
         self.outcome.report(vec![again])
     }
@@ -49,5 +52,14 @@ impl Replay {
         };
         let path = self.outcome.out.join("capacity-again.json");
         measure_capacity(&options, &path, prefix, progress().as_mut())
+    }
+
+    fn network(&self, before: NetworkRun) -> Result<Raw, Failure> {
+        let options = network::Options {
+            seed: Some(before.seed),
+            ..before.options
+        };
+        let path = self.outcome.out.join("network-again.json");
+        measure_network(&options, &path, progress().as_mut())
     }
 }

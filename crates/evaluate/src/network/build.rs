@@ -65,7 +65,7 @@ pub(super) fn loopback(plan: &Plan, obstacle: &NetworkError) -> Network {
     .collect();
     let not_varied = format!(
         "hosts of their own cannot be made here ({obstacle}), so that all run on 127.0.0.1: the lines cannot be cut, \
-         and their bandwidth, delay, jitter and loss are those of this machine{}{}; run as root to have them",
+         and their bandwidth, delay, jitter and loss are those of this machine{}{}; run as root, or by `unshare --map-root-user`, to have them",
         if wanted.is_empty() { "" } else { " instead of " },
         wanted.join(" and "),
     );
@@ -75,6 +75,7 @@ pub(super) fn loopback(plan: &Plan, obstacle: &NetworkError) -> Network {
         })
     };
     Network {
+        plan: plan.clone(),
         hosts: [Host::loopback(), Host::loopback(), Host::loopback()],
         lines: [line(), line()],
         not_varied: Some(not_varied),
@@ -100,6 +101,7 @@ pub(super) fn namespaces(plan: &Plan, means: [Option<Means>; 2]) -> Result<Netwo
     device.ip(&format!("route add default via {EDGE}\n"))?;
     cloud.ip(&format!("route add default via {EDGE_TO_CLOUD}\n"))?;
     Ok(Network {
+        plan: plan.clone(),
         hosts: [
             Host::inside(device, DEVICE),
             Host::inside(edge, EDGE),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::netem::Netem;
 use super::relay::Relay;
-use super::{Means, NetworkError, Settings};
+use super::{LineRecord, Means, NetworkError, Settings};
 
 /// Which line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,24 +98,22 @@ impl Line {
         }
     }
 
-    /// What became of its packets, towards the cloud and back; none where no relay of ours counts them.
+    /// What it is, and what became of its packets so far.
     ///
     /// # Errors
     /// The relay has ended.
-    pub fn counters(&self) -> Result<Option<[Counters; 2]>, NetworkError> {
-        match &self.kind {
-            Kind::Relay(relay) => relay.counters().map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether the relay of this line runs before all ordinary threads, so that busy cores do not delay packets; none
-    /// where no relay of ours carries them.
-    pub fn runs_first(&self) -> Option<bool> {
-        match &self.kind {
-            Kind::Relay(relay) => Some(relay.runs_first()),
-            _ => None,
-        }
+    pub fn record(&self) -> Result<LineRecord, NetworkError> {
+        let Kind::Relay(relay) = &self.kind else {
+            return Ok(LineRecord {
+                means: self.means(),
+                ..LineRecord::default()
+            });
+        };
+        Ok(LineRecord {
+            means: self.means(),
+            runs_first: Some(relay.runs_first()),
+            counters: Some(relay.counters()?),
+        })
     }
 
     fn fixed(&self, wish: &'static str) -> NetworkError {

@@ -9,28 +9,34 @@
 mod bandwidth;
 mod build;
 mod error;
+mod figures;
 mod host;
 mod line;
 mod measure;
 mod namespace;
 mod netem;
 mod plan;
+mod record;
 mod relay;
 mod run;
 mod table;
 
 pub use bandwidth::Bandwidth;
 pub use error::NetworkError;
+pub(crate) use figures::{COLUMNS, notes, rows};
 pub use host::{Host, Place};
 pub use line::{Counters, Line, Span};
 pub use measure::{Measured, Way, measure};
 pub(crate) use namespace::join_at;
 pub use plan::{LinePlan, Means, Plan, Settings};
+pub use record::{LineRecord, NetworkRecord};
 pub use run::{Cell, NetworkRun, Options, run};
-pub use table::table;
+pub(crate) use run::{EXPERIMENT, FORMAT};
+pub(crate) use table::table;
 
 /// Three hosts and two lines. Dropping it ends the lines; the hosts' namespaces end with their last user.
 pub struct Network {
+    plan: Plan,
     hosts: [Host; 3],
     lines: [Line; 2],
     not_varied: Option<String>,
@@ -60,6 +66,19 @@ impl Network {
     /// One of the two lines.
     pub fn line(&self, span: Span) -> &Line {
         &self.lines[span as usize]
+    }
+
+    /// What a raw file keeps of it.
+    ///
+    /// # Errors
+    /// A relay has ended.
+    pub fn record(&self) -> Result<NetworkRecord, NetworkError> {
+        Ok(NetworkRecord {
+            plan: self.plan.clone(),
+            device_edge: self.line(Span::DeviceEdge).record()?,
+            edge_cloud: self.line(Span::EdgeCloud).record()?,
+            not_varied: self.not_varied.clone(),
+        })
     }
 
     /// What of the plan this machine does not let us vary, and why, in a sentence; none where all is as planned.

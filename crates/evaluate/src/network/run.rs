@@ -6,13 +6,15 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bandwidth, Counters, LinePlan, Means, Measured, Network, NetworkError, Place, Plan, Settings, Span, measure,
+    Bandwidth, LinePlan, Means, Measured, Network, NetworkError, NetworkRecord, Place, Plan, Settings, measure,
 };
 use crate::environment::{self, Environment};
 use crate::rtt::{Progress, units};
 
 /// Version of the layout, raised when a reader of the older one would misread it.
 pub(crate) const FORMAT: u32 = 1;
+
+pub(crate) const EXPERIMENT: &str = "network";
 
 /// Bandwidths of the first paper's Table 2 and Fig. 5 (e), from the thinnest, and none.
 const BANDWIDTHS: [Bandwidth; 6] = [
@@ -62,8 +64,6 @@ pub struct NetworkRun {
     pub plain: Cell,
     /// One for each bandwidth and delay; none where nothing can be varied.
     pub cells: Vec<Cell>,
-    /// What this machine does not let us vary, and why.
-    pub not_varied: Option<String>,
     /// The machine, before and after (rule 14).
     pub environment: Environment,
 }
@@ -71,16 +71,10 @@ pub struct NetworkRun {
 /// One setting, and what was got.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What was set.
-    pub settings: Settings,
-    /// What emulated it; none = nothing was emulated.
-    pub means: Option<Means>,
-    /// Whether our relay ran before all ordinary threads.
-    pub runs_first: Option<bool>,
+    /// What was set, and what emulated it.
+    pub network: NetworkRecord,
     /// What was got.
     pub measured: Measured,
-    /// What our relay counted, towards the cloud and back.
-    pub counters: Option<[Counters; 2]>,
 }
 
 /// Measures all that the options ask for.
@@ -93,55 +87,39 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<NetworkRun,
     let settings = options.settings();
     settings.iter().try_for_each(Settings::check)?;
     progress.say("Measuring three hosts with nothing between them");
-    let plain_plan = Plan {
+    let plain = cell(&Plan {
         edge_cloud: LinePlan::Plain,
         ..Plan::wan(Settings::default(), seed)
-    };
-    let (plain, plain_not_varied) = cell(&plain_plan, Settings::default())?;
-    let (mut cells, mut not_varied) = (Vec::new(), plain_not_varied);
-    for settings in settings {
-        let plan = Plan {
-            means: options.means,
-            ..Plan::wan(settings, seed)
-        };
-        progress.say(&format!("Measuring {settings}"));
-        let (cell, obstacle) = cell(&plan, settings)?;
-        if obstacle.is_some() {
-            not_varied = obstacle;
-            break;
+    })?;
+    let mut cells = Vec::new();
+    if plain.network.not_varied.is_none() {
+        for settings in settings {
+            progress.say(&format!("Measuring {settings}"));
+            cells.push(cell(&Plan {
+                means: options.means,
+                ..Plan::wan(settings, seed)
+            })?);
         }
-        cells.push(cell);
     }
     Ok(NetworkRun {
         format: FORMAT,
-        experiment: "network".to_owned(),
+        experiment: EXPERIMENT.to_owned(),
         options: options.clone(),
         seed,
         plain,
         cells,
-        not_varied,
         environment: environment::conclude(before, None, started.elapsed()),
     })
 }
 
-/// With what this machine did not let us vary.
-fn cell(plan: &Plan, settings: Settings) -> Result<(Cell, Option<String>), NetworkError> {
+fn cell(plan: &Plan) -> Result<Cell, NetworkError> {
     let network = Network::build(plan)?;
-    let line = network.line(Span::EdgeCloud);
-    let not_varied = network.not_varied().map(str::to_owned);
-    let got = if not_varied.is_some() {
-        Settings::default()
-    } else {
-        settings
-    };
-    let cell = Cell {
-        settings: got,
-        means: line.means(),
-        runs_first: line.runs_first(),
-        measured: measure(&network, (Place::Device, Place::Cloud), &got)?,
-        counters: line.counters()?,
-    };
-    Ok((cell, not_varied))
+    let settings = plan.edge_cloud.settings().copied().unwrap_or_default();
+    let measured = measure(&network, (Place::Device, Place::Cloud), &settings)?;
+    Ok(Cell {
+        network: network.record()?,
+        measured,
+    })
 }
 
 impl Options {

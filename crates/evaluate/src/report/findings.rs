@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::promises::{Line, lines};
 use super::summary::{Summary, summarise};
 use crate::capacity::{self, CapacityRun};
+use crate::network::NetworkRun;
 use crate::raw::Raw;
 use crate::rtt::Options;
 use crate::run::Run;
@@ -18,6 +19,8 @@ pub struct Findings {
     pub experiments: Vec<Summary>,
     /// Experiments on memory, time until ready and durability.
     pub capacity: Vec<Capacity>,
+    /// Measurements of the emulated network.
+    pub networks: Vec<NetworkRun>,
 }
 
 /// One experiment on capacity.
@@ -33,7 +36,7 @@ impl Findings {
     /// Judges raw files. Runs with the same options are runs of one experiment.
     pub fn of(raw: Vec<Raw>) -> Findings {
         let mut experiments: Vec<Vec<Run>> = Vec::new();
-        let mut capacity = Vec::new();
+        let (mut capacity, mut networks) = (Vec::new(), Vec::new());
         for file in raw {
             match file {
                 Raw::RoundTrip(run) => match experiments.iter_mut().find(|runs| is_of_one(&runs[0], &run)) {
@@ -44,9 +47,14 @@ impl Findings {
                     rows: capacity::summarise(&run),
                     run: *run,
                 }),
+                Raw::Network(run) => networks.push(*run),
             }
         }
-        Findings::new(experiments.iter().map(|runs| summarise(runs)).collect(), capacity)
+        let experiments = experiments.iter().map(|runs| summarise(runs)).collect();
+        Findings {
+            networks,
+            ..Findings::new(experiments, capacity)
+        }
     }
 
     pub(super) fn new(experiments: Vec<Summary>, capacity: Vec<Capacity>) -> Findings {
@@ -54,6 +62,7 @@ impl Findings {
             promises: lines(&experiments, &capacity),
             experiments,
             capacity,
+            networks: Vec::new(),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::sentences::sentences;
 use super::words::{self, count};
 use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, knees, promises};
 use crate::capacity;
+use crate::network;
 use crate::stats::Comparison;
 
 /// Width of the arms' labels.
@@ -27,12 +28,16 @@ pub fn table(findings: &Findings) -> String {
             out.push('\n');
         }
         for line in sentences(summary) {
-            push_wrapped(&mut out, &line);
+            out.push_str(&words::wrapped(&line));
         }
         out.push('\n');
     }
     for capacity in &findings.capacity {
         out.push_str(&capacity::table(&capacity.run, &capacity.rows));
+        out.push('\n');
+    }
+    for run in &findings.networks {
+        out.push_str(&network::table(run));
         out.push('\n');
     }
     out.push_str(&promises::table(&findings.promises));
@@ -125,20 +130,4 @@ fn folded(label: &str) -> (String, String) {
 fn line(out: &mut String, label: &str, [p50, p99, cpu, lost]: [&str; 4], rest: &str) {
     let text = format!("  {label:<LABEL$}{p50:>9}{p99:>9}{cpu:>7}{lost:>8}  {rest}");
     let _ = writeln!(out, "{}", text.trim_end());
-}
-
-/// Lines of at most 98 characters after an indent of two, four from the second on.
-fn push_wrapped(out: &mut String, text: &str) {
-    let mut line = String::from(" ");
-    for word in text.split(' ') {
-        if line.chars().count() + 1 + word.chars().count() > 100 {
-            out.push_str(&line);
-            out.push('\n');
-            line = String::from("   ");
-        }
-        line.push(' ');
-        line.push_str(word);
-    }
-    out.push_str(&line);
-    out.push('\n');
 }

@@ -342,6 +342,21 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// Lines of at most 98 characters after an indent of two, four from the second on.
+pub(crate) fn wrapped(text: &str) -> String {
+    let (mut out, mut line) = (String::new(), String::from(" "));
+    for word in text.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > 100 {
+            out.push_str(&line);
+            out.push('\n');
+            line = String::from("   ");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    out + &line + "\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use evaluate::network::{
     Bandwidth, LinePlan, Means, Measured, Network, NetworkError, Place, Plan, Settings, Span, measure,
 };
+use evaluate::raw::Raw;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use super::bench::{helper, pause};
@@ -173,10 +174,7 @@ fn device_and_cloud_reach_each_other_only_through_the_edge() {
     };
     let before = forwarded();
     let (sender, receiver) = (socket(&network, Place::Device), socket(&network, Place::Cloud));
-    let port = receiver.local_addr().unwrap().port();
-    sender
-        .send_to(b"hello", (network.host(Place::Cloud).address(), port))
-        .unwrap();
+    sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
     let (_, from) = receiver.recv_from(&mut [0; 8]).unwrap();
     assert_eq!(
         from.ip(),
@@ -187,7 +185,7 @@ fn device_and_cloud_reach_each_other_only_through_the_edge() {
 }
 
 fn socket(network: &Network, place: Place) -> UdpSocket {
-    let bind = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let bind = || UdpSocket::bind((network.host(place).address(), 0)).unwrap();
     let socket = network.host(place).enter(bind).unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
     socket
@@ -217,9 +215,9 @@ fn a_connection_survives_a_cut_of_three_seconds_and_nothing_passes_meanwhile() {
 }
 
 fn connection(network: &Network, from: Place, to: Place) -> (TcpStream, TcpStream) {
-    let listen = || TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let listen = || TcpListener::bind((network.host(to).address(), 0)).unwrap();
     let listener = network.host(to).enter(listen).unwrap();
-    let address = (network.host(to).address(), listener.local_addr().unwrap().port()).into();
+    let address = listener.local_addr().unwrap();
     let connect = || TcpStream::connect_timeout(&address, LIMIT).unwrap();
     let near = network.host(from).enter(connect).unwrap();
     let (far, _) = listener.accept().unwrap();
@@ -384,6 +382,68 @@ fn a_network_that_is_dropped_ends_its_namespaces_and_its_threads() {
     assert!(made.is_subset(&namespaces_in_use()));
     drop(network);
     assert!(namespaces_in_use().is_disjoint(&made));
+}
+
+#[test]
+fn a_line_whose_device_was_taken_away_says_so() {
+    if cannot_make_hosts() {
+        return;
+    }
+    let network = network(Means::Relay, Settings::default());
+    let helper = network.host(Place::Edge).helper(&helper());
+    let arguments = ["link", "del", "cloud"].map(str::to_owned);
+    assert!(
+        helper
+            .launching(None, Path::new("ip"), &arguments)
+            .status()
+            .unwrap()
+            .success()
+    );
+    until("the relay's end", || network.record().is_err());
+    let error = network.line(Span::EdgeCloud).cut().unwrap_err();
+    assert!(matches!(error, NetworkError::RelayEnded(_)), "{error}");
+}
+
+#[test]
+fn the_emulators_error_is_in_its_raw_file_and_in_the_report_of_it() {
+    if cannot_make_hosts() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        let output = command.args(arguments).arg("--out").arg(out.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let raw = out.path().join("network.json").display().to_string();
+    let table = run(&["network", "--bandwidth", "1mbit", "--jitter", "2ms", "--seed", "1"]);
+    let Raw::Network(file) = Raw::read(Path::new(&raw)).unwrap() else {
+        panic!("{raw} is of another experiment")
+    };
+    assert_eq!((file.seed, file.cells.len()), (1, 1));
+    assert!(file.cells[0].quantile_us(0.5).unwrap() >= 28_000.0);
+    assert!(file.cells[0].network.edge_cloud.counters.is_some());
+    assert!(
+        table.contains("1mbit, 30 ms, relay") && table.contains("nothing between"),
+        "{table}"
+    );
+    assert!(
+        table
+            .lines()
+            .all(|line| line.chars().count() <= 100 || line.contains(&*raw)),
+        "{table}"
+    );
+    assert_eq!(
+        run(&["report", &raw]),
+        table,
+        "the report is a pure function of the raw file"
+    );
+    let page = std::fs::read_to_string(out.path().join("report.html")).unwrap();
+    assert!(page.contains("Emulated network") && page.contains("1mbit, 30 ms, relay"));
+    assert!(run(&["replay", &raw]).contains("1mbit, 30 ms, relay"));
+    assert!(out.path().join("network-again.json").is_file());
 }
 
 /// Without the capability that namespaces take, as any user but root.

@@ -1,7 +1,7 @@
 //! Throughput of an unshaped line: one TCP connection with as much as it takes.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::network::error::trying;
@@ -12,10 +12,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 const CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) fn throughput_bit_per_s(from: &Host, to: &Host) -> Result<f64, NetworkError> {
-    let listener = to.enter(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
+    let listener = to.enter(|| TcpListener::bind((to.address(), 0)))?;
     let listener = listener.map_err(trying("listening on a host"))?;
-    let port = listener.local_addr().map_err(trying("asking for a port"))?.port();
-    let address = SocketAddr::from((to.address(), port));
+    let address = listener.local_addr().map_err(trying("asking for a socket's address"))?;
     let sender = from.enter(|| TcpStream::connect_timeout(&address, LIMIT))?;
     let sender = sender.map_err(trying("connecting two hosts"))?;
     let (receiver, _) = listener.accept().map_err(trying("accepting a connection"))?;

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{HEADER_BYTES, LOOK, Measured, Way, address_of, udp_socket};
+use super::{HEADER_BYTES, LOOK, Measured, Way, connect, udp_socket};
 use crate::generator::clock::Clock;
 use crate::generator::poller::Poller;
 use crate::network::error::trying;
@@ -29,8 +29,7 @@ const SOCKET: usize = 0;
 
 pub(super) fn measure(near: &Host, far: &Host, settings: &Settings) -> Result<Measured, NetworkError> {
     let (prober, answerer) = (udp_socket(near)?, udp_socket(far)?);
-    let to = address_of(far, &answerer)?;
-    prober.connect(to).map_err(trying("connecting a probe's socket"))?;
+    let to = connect(&prober, &answerer)?;
     let (answered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let round_trips_ns = std::thread::scope(|scope| {
         scope.spawn(|| answer(&answerer, &answered, &is_over));
@@ -44,7 +43,7 @@ pub(super) fn measure(near: &Host, far: &Host, settings: &Settings) -> Result<Me
         round_trips_ns.iter().flatten().count() as u64,
     );
     let turned = answered.load(Ordering::Acquire);
-    if back == 0 && settings.loss < 1.0 {
+    if back == 0 {
         return Err(NetworkError::Silence(format!(
             "none of {sent} probes came back from {to}"
         )));
@@ -88,12 +87,15 @@ fn probe(socket: &UdpSocket, settings: &Settings) -> io::Result<Vec<Option<u64>>
     let count = WARM_UP + count(settings, interval_ns);
     let mut due_ns: VecDeque<u64> = (0..count).map(|number| number * interval_ns).collect();
     let mut probes = Probes::default();
-    let end_ns = (count - 1) * interval_ns + patience_ns(settings);
+    let mut end_ns = u64::MAX;
     while clock.now_ns() < end_ns && probes.back < count {
         poller.wait(&clock, due_ns.front().copied(), Some(end_ns))?;
         probes.receive(socket, &clock)?;
         if due_ns.pop_front_if(|due_ns| *due_ns <= clock.now_ns()).is_some() {
             probes.send(socket, &clock)?;
+            if due_ns.is_empty() {
+                end_ns = clock.now_ns() + patience_ns(settings);
+            }
         }
     }
     Ok(probes.round_trips_ns.split_off(WARM_UP as usize))

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{HEADER_BYTES, LOOK, address_of, udp_socket};
+use super::{HEADER_BYTES, LOOK, connect, udp_socket};
 use crate::generator::clock::Clock;
 use crate::generator::poller::Poller;
 use crate::network::error::trying;
@@ -23,8 +23,7 @@ const LEAST_PACKETS: u64 = 60;
 
 pub(super) fn throughput_bit_per_s(from: &Host, to: &Host, settings: &Settings) -> Result<f64, NetworkError> {
     let (sender, receiver) = (udp_socket(from)?, udp_socket(to)?);
-    let address = address_of(to, &receiver)?;
-    sender.connect(address).map_err(trying("connecting a socket"))?;
+    let address = connect(&sender, &receiver)?;
     let bandwidth = settings.bandwidth_bit_per_s;
     let gap = LOOK.max(Duration::from_nanos(3 * bandwidth.sending_ns(packet_bytes(bandwidth))));
     let is_over = AtomicBool::new(false);

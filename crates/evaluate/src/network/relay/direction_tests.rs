@@ -135,6 +135,15 @@ fn a_cut_takes_what_is_queued_and_on_the_way_and_what_comes_until_it_is_mended()
 }
 
 #[test]
+fn a_cut_line_stays_cut_when_its_settings_change() {
+    let mut line = direction(settings());
+    line.cut();
+    line.set(0, shaped(8_000));
+    line.offer(0, &[1]);
+    assert_eq!(line.due_ns(), None);
+}
+
+#[test]
 fn packets_on_the_way_are_bounded_in_number() {
     let mut line = direction(settings());
     for _ in 0..=MOST_PACKETS {

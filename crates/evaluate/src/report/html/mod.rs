@@ -2,6 +2,7 @@
 
 mod capacity;
 mod distributions;
+mod network;
 mod page;
 mod papers;
 mod promises;
@@ -31,12 +32,17 @@ pub fn html(findings: &Findings) -> String {
         page.number_ids(number);
         capacity::section(&mut page, found);
     }
+    for (number, run) in findings.networks.iter().enumerate() {
+        page.number_ids(number);
+        network::section(&mut page, run);
+    }
     page.finish(&format!("Selvedge: {title}"))
 }
 
 fn title(findings: &Findings) -> String {
     match (findings.experiments.as_slice(), findings.capacity.as_slice()) {
         ([only], []) => words::experiment(only),
+        ([], []) => "The emulated network".to_owned(),
         ([], _) => "What a broker takes and holds".to_owned(),
         _ => "Round trips and capacity".to_owned(),
     }
@@ -47,6 +53,7 @@ fn head(page: &mut Page, findings: &Findings, title: &str) {
     let environments: Vec<&Environment> = round_trips
         .map(|run| &run.environment)
         .chain(findings.capacity.iter().map(|capacity| &capacity.run.environment))
+        .chain(findings.networks.iter().map(|run| &run.environment))
         .collect();
     let Some(first) = environments.first() else { return };
     let machine = [first.cpu_model.as_deref(), first.kernel.as_deref()];
@@ -86,6 +93,9 @@ fn contents(page: &mut Page, findings: &Findings) {
     }
     if !findings.capacity.is_empty() {
         link("capacity", "Capacity");
+    }
+    if !findings.networks.is_empty() {
+        link("network", "Network");
     }
     let links = links
         .iter()

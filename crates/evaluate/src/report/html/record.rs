@@ -4,6 +4,7 @@ use super::page::{Cell, Page};
 use super::words;
 use crate::capacity::CapacityRun;
 use crate::environment::Environment;
+use crate::network::NetworkRun;
 use crate::report::{RunFacts, Summary};
 
 pub(super) fn section(page: &mut Page, summary: &Summary) {
@@ -41,6 +42,15 @@ fn run_table(page: &mut Page, run: &RunFacts) {
 pub(super) fn capacity(page: &mut Page, run: &CapacityRun) {
     let rows = vec![
         ("seed of the order", run.seed.to_string()),
+        ("options", serde_json::to_string(&run.options).unwrap_or_default()),
+    ];
+    environment_table(page, rows, &run.environment);
+}
+
+/// The record of a run that measured the network.
+pub(super) fn network(page: &mut Page, run: &NetworkRun) {
+    let rows = vec![
+        ("seed of jitter and loss", run.seed.to_string()),
         ("options", serde_json::to_string(&run.options).unwrap_or_default()),
     ];
     environment_table(page, rows, &run.environment);
