@@ -72,15 +72,16 @@ pub struct Mark {
 }
 
 impl Database {
-    /// Opens `sqlite:PATH` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (with the parameters of libpq's URLs), and
-    /// makes or renews its tables. PostgreSQL's lie in a schema `selvedge`.
+    /// Opens `sqlite:PATH` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and makes or renews its tables. PostgreSQL's
+    /// lie in a schema `selvedge`. Of libpq's parameters, `sslmode` is `disable` (the default) or `verify-full`, with
+    /// `sslrootcert=FILE`.
     ///
     /// # Errors
     /// [`Error::Location`], [`Error::Away`], [`Error::Full`], [`Error::Unusable`].
     pub fn open(url: &str) -> Result<Self, Error> {
         let engine: Box<dyn Engine> = match Location::parse(url)? {
             Location::Sqlite(path) => Box::new(Sqlite::open(&path)?),
-            Location::Postgres(config) => Box::new(Postgres::open(*config)?),
+            Location::Postgres(server) => Box::new(Postgres::open(*server)?),
         };
         Ok(Database {
             engine,

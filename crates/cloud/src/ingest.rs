@@ -12,9 +12,9 @@ use crate::reading::Reading;
 
 /// Most readings of one transaction.
 const MAX_READINGS: usize = 10_000;
-/// Payload bytes after which a transaction takes no further reading, so that a thin line to the database can carry it
-/// within the time limits.
-const MAX_BYTES: usize = 8 << 20;
+/// Payload bytes after which a transaction takes no further reading: a thin line to the database can carry them within
+/// the time limits, and the rows that can be made of them, some 300,000, fit into memory.
+const MAX_BYTES: usize = 2 << 20;
 
 /// A reading on its way in.
 struct Item<'a> {

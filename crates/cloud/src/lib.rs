@@ -18,6 +18,7 @@ mod location;
 mod mark;
 mod names;
 mod postgres;
+pub mod pump;
 mod query;
 mod reading;
 mod source_time;

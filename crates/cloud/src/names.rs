@@ -9,8 +9,10 @@ use crate::error::Failure;
 /// otherwise fill the database with them.
 pub const MAX_STREAMS_PER_DEVICE: u64 = 10_000;
 
-/// Most names remembered; at this many all are forgotten and looked up again. About 100 bytes each.
-const MAX_REMEMBERED: usize = 200_000;
+/// Memory for names; when it is full, all are forgotten and looked up again. Some 300,000 streams of usual names.
+const MAX_REMEMBERED_BYTES: usize = 32 << 20;
+/// Beside the name itself.
+const ENTRY_BYTES: usize = 48;
 
 /// What was looked up before. Numbers never change and are never given up, so this is never wrong.
 #[derive(Default)]
@@ -18,6 +20,7 @@ pub(crate) struct Names {
     /// By tenant, device and stream, each ended by NUL, which none contains.
     series: HashMap<String, i64>,
     edges: HashMap<String, i32>,
+    remembered_bytes: usize,
     key: String,
 }
 
@@ -40,9 +43,8 @@ impl Names {
         edges: impl Iterator<Item = &'a str>,
         series: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
     ) -> Result<(), Failure> {
-        if self.series.len() + self.edges.len() > MAX_REMEMBERED {
-            self.series.clear();
-            self.edges.clear();
+        if self.remembered_bytes > MAX_REMEMBERED_BYTES {
+            *self = Names::default();
         }
         self.prepare_edges(engine, edges)?;
         let mut missing = BTreeSet::new();
@@ -74,6 +76,7 @@ impl Names {
         let missing: Vec<&str> = missing.into_iter().collect();
         if !missing.is_empty() {
             let numbers = engine.edges(&missing)?;
+            self.remembered_bytes += missing.iter().map(|name| name.len() + ENTRY_BYTES).sum::<usize>();
             self.edges.extend(missing.into_iter().map(str::to_owned).zip(numbers));
         }
         Ok(())
@@ -92,6 +95,7 @@ impl Names {
             };
             write_key(&mut self.key, &name.tenant, &name.device, &name.stream);
             self.series.insert(self.key.clone(), number);
+            self.remembered_bytes += self.key.len() + ENTRY_BYTES;
         }
         Ok(others)
     }

@@ -49,7 +49,7 @@ impl Queries {
     pub fn open(url: &str) -> Result<Self, Error> {
         let reader: Box<dyn Reader> = match Location::parse(url)? {
             Location::Sqlite(path) => Box::new(SqliteReader::open(&path)?),
-            Location::Postgres(config) => Box::new(PostgresReader::open(*config)?),
+            Location::Postgres(server) => Box::new(PostgresReader::open(*server)?),
         };
         Ok(Queries { reader })
     }

@@ -4,20 +4,22 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
-use tokio_postgres::config::Host;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Statement};
 
-use super::{class, schema};
+use super::{Server, class, schema};
 use crate::error::{Error, Failure};
 
 /// Until a connection is made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For each answer. The server gives up before we do, so that we hear why.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
+/// Whatever the database's owner has set: what was committed is on disk, and no wait of the server's is endless.
 const SERVER_OPTIONS: &str = "-c search_path=selvedge -c statement_timeout=30s -c lock_timeout=10s \
-    -c idle_in_transaction_session_timeout=60s -c client_min_messages=warning -c jit=off";
+    -c idle_in_transaction_session_timeout=60s -c client_min_messages=warning \
+    -c synchronous_commit=on -c jit=off";
 
 /// Parameters of a statement.
 pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -33,18 +35,19 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects, with these settings of the server beside those that every connection has, and makes or renews the
     /// tables.
-    pub(super) fn open(config: &Config, settings: &str) -> Result<Self, Failure> {
-        let place = place(config);
+    pub(super) fn open(server: &Server, settings: &str) -> Result<Self, Failure> {
+        let place = server.place.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Error::Away {
             place: place.clone(),
             reason: error.to_string(),
         })?;
+        let config = with_limits(&server.config, settings);
         let connecting = async {
-            let (client, connection) = with_limits(config, settings).connect(NoTls).await?;
-            // It ends, with an error that the client's next call tells, when the connection does.
-            tokio::spawn(async move { drop(connection.await) });
-            Ok(client)
+            match server.tls.clone() {
+                Some(tls) => start(config.connect(tls).await?),
+                None => start(config.connect(NoTls).await?),
+            }
         };
         let client = wait(&runtime, &place, connecting)?;
         let mut connection = Connection {
@@ -95,6 +98,18 @@ impl Connection {
     }
 }
 
+/// Has the connection driven by the runtime. It ends, with an error that the client's next call tells, when it is lost.
+fn start<S, T>(
+    (client, connection): (Client, tokio_postgres::Connection<S, T>),
+) -> Result<Client, tokio_postgres::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(client)
+}
+
 fn wait<T>(
     runtime: &Runtime,
     place: &str,
@@ -123,16 +138,4 @@ fn with_limits(config: &Config, settings: &str) -> Config {
         .tcp_user_timeout(ANSWER_TIMEOUT)
         .keepalives_idle(ANSWER_TIMEOUT);
     config
-}
-
-/// Where it is, as a URL without user and password.
-pub(super) fn place(config: &Config) -> String {
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(host)) => host.clone(),
-        Some(Host::Unix(path)) => path.display().to_string(),
-        None => "?".to_owned(),
-    };
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
-    format!("postgres://{host}:{port}/{database}")
 }

@@ -2,9 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use tokio_postgres::Config;
-
-use super::connection::{Connection, place};
+use super::Server;
+use super::connection::Connection;
 use super::partitions::{self, Day};
 use super::transaction::PostgresTransaction;
 use crate::engine::{Engine, SeriesName, Transaction};
@@ -13,21 +12,22 @@ use crate::error::{Error, Failure};
 /// Rejected readings that one step of retention removes.
 const STEP_ROWS: i64 = 10_000;
 
+/// What is read after an epoch's lock was waited for must be what its last holder wrote: a snapshot of before would let
+/// a reading in twice.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
 pub(crate) struct Postgres {
-    config: Config,
-    place: String,
+    server: Server,
     connection: Option<Connection>,
     /// The day whose partition there is.
     day: Option<Day>,
 }
 
 impl Postgres {
-    pub(crate) fn open(config: Config) -> Result<Self, Error> {
-        let place = place(&config);
-        let connection = Connection::open(&config, "").map_err(|failure| failure.into_error(&place))?;
+    pub(crate) fn open(server: Server) -> Result<Self, Error> {
+        let connection = Connection::open(&server, "").map_err(|failure| failure.into_error(&server.place))?;
         Ok(Postgres {
-            config,
-            place,
+            server,
             connection: Some(connection),
             day: None,
         })
@@ -37,7 +37,7 @@ impl Postgres {
     fn with<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::open(&self.config, "")?,
+            None => Connection::open(&self.server, "")?,
         };
         let done = work(&mut connection)?;
         self.connection = Some(connection);
@@ -47,7 +47,7 @@ impl Postgres {
 
 impl Engine for Postgres {
     fn place(&self) -> &str {
-        &self.place
+        &self.server.place
     }
 
     fn edges(&mut self, names: &[&str]) -> Result<Vec<i32>, Failure> {
@@ -121,7 +121,7 @@ impl Engine for Postgres {
             self.with(|connection| partitions::make(connection, day))?;
             self.day = Some(day);
         }
-        self.with(|connection| connection.batch("BEGIN"))?;
+        self.with(|connection| connection.batch(BEGIN))?;
         Ok(Box::new(PostgresTransaction::new(&mut self.connection, day, now_ms)))
     }
 

@@ -4,10 +4,11 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
 use bytes::BytesMut;
+use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{Config, Row};
 
-use super::connection::{Connection, place};
+use super::Server;
+use super::connection::Connection;
 use crate::error::{Error, Failure};
 use crate::query::{Cell, Reader};
 
@@ -20,18 +21,15 @@ const BY_INDEX: &str = "-c enable_sort=off -c enable_seqscan=off -c enable_bitma
     -c enable_mergejoin=off";
 
 pub(crate) struct PostgresReader {
-    config: Config,
-    place: String,
+    server: Server,
     connection: Option<Connection>,
 }
 
 impl PostgresReader {
-    pub(crate) fn open(config: Config) -> Result<Self, Error> {
-        let place = place(&config);
-        let connection = Connection::open(&config, BY_INDEX).map_err(|failure| failure.into_error(&place))?;
+    pub(crate) fn open(server: Server) -> Result<Self, Error> {
+        let connection = Connection::open(&server, BY_INDEX).map_err(|failure| failure.into_error(&server.place))?;
         Ok(PostgresReader {
-            config,
-            place,
+            server,
             connection: Some(connection),
         })
     }
@@ -39,7 +37,7 @@ impl PostgresReader {
 
 impl Reader for PostgresReader {
     fn place(&self) -> &str {
-        &self.place
+        &self.server.place
     }
 
     fn query(
@@ -51,7 +49,7 @@ impl Reader for PostgresReader {
         // Back in its place only if all went well.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::open(&self.config, BY_INDEX)?,
+            None => Connection::open(&self.server, BY_INDEX)?,
         };
         let statement = connection.prepared(sql)?;
         let parameters: Vec<&(dyn ToSql + Sync)> = parameters.iter().map(|cell| cell as _).collect();

@@ -74,7 +74,12 @@ impl Cluster {
 
     /// The user that the server runs as.
     pub(crate) fn owner(&self) -> u32 {
-        std::fs::metadata(self.directory.join("data")).unwrap().uid()
+        std::fs::metadata(self.data()).unwrap().uid()
+    }
+
+    /// Its data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.join("data")
     }
 
     /// Runs SQL as the operator would; its output.

@@ -11,5 +11,6 @@ mod place;
 mod queries;
 mod rejected;
 mod retention;
+mod tls;
 mod tmpfs;
 mod values;

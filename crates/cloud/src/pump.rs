@@ -1,0 +1,151 @@
+//! What leaves the cloud's hub goes into the database, and is settled once it is there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hub::{Fate, Outbox, Outgoing, Parcel, Settled, Settler};
+use tokio::time::sleep;
+
+use crate::{Database, Error, Gap, Ingested, Origin, Reading};
+
+/// Name of the edge that messages of the cloud's own clients come from; no edge can be called so.
+const HERE: &str = "@cloud";
+/// Messages of a batch, at most.
+const BATCH_MESSAGES_MAX: usize = 10_000;
+/// Credit for messages that go at once, and for those that are read back, in bytes: they are in memory.
+const CREDIT_BYTES: u64 = 16 << 20;
+/// The first pause before the database is tried again, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Messages on their way into the database.
+#[derive(Default)]
+struct Batch {
+    readings: Vec<Reading>,
+    gaps: BTreeMap<(Arc<str>, u64), (u64, u64)>,
+    messages: Vec<Outgoing>,
+    /// Messages that no row can be made of.
+    refused: Vec<Outgoing>,
+}
+
+/// Carries messages into the database until the hub ends. While the database is away or full nothing is lost: the hub's
+/// log holds what has come, and what finds no room there stays with who sent it.
+pub async fn run(mut outbox: Outbox, database: Database) {
+    let settler = outbox.settler();
+    settler.credit(0, CREDIT_BYTES).await;
+    let mut database = Some(database);
+    while let Some(messages) = outbox.next().await {
+        let mut batch = Batch::default();
+        messages.into_iter().for_each(|message| batch.add(message));
+        while batch.messages.len() < BATCH_MESSAGES_MAX
+            && let Some(more) = outbox.try_next()
+        {
+            more.into_iter().for_each(|message| batch.add(message));
+        }
+        let there = database.take().expect("given back below");
+        database = Some(store(there, batch, &settler).await);
+    }
+}
+
+/// Stores a batch, however long it takes, and settles its messages.
+async fn store(mut database: Database, mut batch: Batch, settler: &Settler) -> Database {
+    let (mut pause, longest) = PAUSES;
+    loop {
+        let writing = tokio::task::spawn_blocking(move || {
+            let written = batch.write(&mut database);
+            (database, batch, written)
+        });
+        let written;
+        (database, batch, written) = writing.await.expect("writing to a database does not panic");
+        match written {
+            Ok(deferred) => {
+                batch.settle(&deferred, settler).await;
+                return database;
+            }
+            Err(error) => tracing::warn!(%error, "telemetry waits"),
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(longest);
+    }
+}
+
+impl Batch {
+    fn add(&mut self, message: Outgoing) {
+        match reading(&message) {
+            Some((reading, after)) => {
+                let origin = &reading.origin;
+                let key = (Arc::clone(origin.edge()), origin.epoch());
+                let gap = self.gaps.entry(key).or_insert((after, origin.sequence()));
+                *gap = (gap.0.min(after), gap.1.max(origin.sequence()));
+                self.readings.push(reading);
+                self.messages.push(message);
+            }
+            None => self.refused.push(message),
+        }
+    }
+
+    /// Indexes of the readings that are not in yet.
+    fn write(&mut self, database: &mut Database) -> Result<Vec<usize>, Error> {
+        let now_ms = unix_now_ms();
+        let Ingested { deferred, .. } = database.ingest(&self.readings, now_ms)?;
+        if deferred.is_empty() {
+            database.fill(&self.gaps(), now_ms)?;
+        }
+        Ok(deferred)
+    }
+
+    /// What lies between the messages of a lane, which keeps its order: nothing of it will come.
+    fn gaps(&self) -> Vec<Gap> {
+        let gaps = self.gaps.iter().filter_map(|((edge, epoch), (first, last))| {
+            let first = Origin::new(Arc::clone(edge), *epoch, *first).ok()?;
+            Gap::new(first, *last)
+        });
+        gaps.collect()
+    }
+
+    async fn settle(&self, deferred: &[usize], settler: &Settler) {
+        let stored = self.messages.iter().enumerate().map(|(at, message)| {
+            let is_deferred = deferred.binary_search(&at).is_ok();
+            settled(message, if is_deferred { Fate::Returned } else { Fate::Delivered })
+        });
+        let refused = self.refused.iter().map(|message| settled(message, Fate::Refused));
+        settler.settle(stored.chain(refused)).await;
+    }
+}
+
+fn settled(message: &Outgoing, fate: Fate) -> Settled {
+    Settled {
+        ticket: message.ticket,
+        fate,
+        lane: message.lane,
+        credit_bytes: message.cost_bytes(),
+    }
+}
+
+/// The reading in a message of telemetry, and behind which one of its lane it comes; `None` if it is no telemetry.
+fn reading(message: &Outgoing) -> Option<(Reading, u64)> {
+    let parcel = Parcel::decode(&message.body).ok()?;
+    let mut levels = parcel.publish.topic.splitn(4, '/');
+    let (Some("devices"), Some(device), Some("telemetry")) = (levels.next(), levels.next(), levels.next()) else {
+        return None;
+    };
+    let (edge, epoch, sequence, after) = match parcel.origin {
+        Some(origin) => (origin.edge, origin.epoch, origin.sequence, origin.after),
+        None => (HERE, message.ticket.epoch, message.ticket.sequence, message.after),
+    };
+    let reading = Reading {
+        tenant: message.tenant.to_string(),
+        device: device.to_owned(),
+        subtopic: levels.next().unwrap_or_default().to_owned(),
+        payload: parcel.publish.payload.to_vec().into(),
+        received_at_ms: i64::try_from(parcel.received_ms).unwrap_or(i64::MAX),
+        origin: Origin::new(edge.into(), epoch, sequence).ok()?,
+    };
+    Some((reading, after))
+}
+
+fn unix_now_ms() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "retention goes by the date on which a row was stored")]
+    let now = std::time::SystemTime::now();
+    now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
