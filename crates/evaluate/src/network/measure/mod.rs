@@ -52,7 +52,7 @@ pub fn measure(network: &Network, (near, far): (Place, Place), settings: &Settin
     let mut measured = echo::measure(near, far, settings)?;
     let throughput = |from: &Host, to: &Host| match settings.bandwidth_bit_per_s.bit_per_s {
         Some(_) => flood::throughput_bit_per_s(from, to, settings),
-        None => bulk::throughput_bit_per_s(from, to),
+        None => bulk::throughput_bit_per_s(from, to, settings),
     };
     measured.up.throughput_bit_per_s = throughput(near, far)?;
     measured.down.throughput_bit_per_s = throughput(far, near)?;
