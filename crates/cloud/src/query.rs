@@ -36,7 +36,8 @@ pub(crate) trait Reader: Send {
 }
 
 /// A telemetry database, open for reading. Every question names its tenant, and is answered from that tenant's rows
-/// alone. Answers end after 4 MiB even if more was asked for.
+/// alone. Answers end after 4 MiB, even if there is more: go on behind the last item until an answer is empty, or as
+/// its [`Page`] says.
 pub struct Queries {
     reader: Box<dyn Reader>,
 }

@@ -29,7 +29,29 @@ pub(super) struct Connection {
     client: Client,
     statements: HashMap<&'static str, Statement>,
     /// Last, so that it outlives the client: it drives the connection while something is waited for.
-    runtime: Runtime,
+    runtime: Driver,
+}
+
+/// A runtime that ends without a wait: one that waited could not be dropped in an async task.
+struct Driver(Option<Runtime>);
+
+impl Driver {
+    fn new() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Driver(Some(runtime)))
+    }
+
+    fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.0.as_ref().expect("taken by drop alone").block_on(work)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Connection {
@@ -37,8 +59,7 @@ impl Connection {
     /// tables.
     pub(super) fn open(server: &Server, settings: &str) -> Result<Self, Failure> {
         let place = server.place.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Error::Away {
+        let runtime = Driver::new().map_err(|error| Error::Away {
             place: place.clone(),
             reason: error.to_string(),
         })?;
@@ -111,7 +132,7 @@ where
 }
 
 fn wait<T>(
-    runtime: &Runtime,
+    runtime: &Driver,
     place: &str,
     work: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, Failure> {

@@ -9,6 +9,7 @@ crate::on_both!(
     a_newer_version_is_refused_with_both_versions,
     several_may_make_the_tables_at_once,
     rows_that_somebody_else_wrote_are_an_error_and_no_panic,
+    a_database_may_be_dropped_in_an_async_task,
 );
 
 fn a_newer_version_is_refused_with_both_versions(place: &Place) {
@@ -40,6 +41,12 @@ fn rows_that_somebody_else_wrote_are_an_error_and_no_panic(place: &Place) {
     let mut queries = place.queries();
     let answer = queries.range(crate::common::TENANT, crate::common::DEVICE, "x", 0..i64::MAX, 1, None);
     assert!(matches!(answer, Err(Error::Unusable { .. })));
+}
+
+fn a_database_may_be_dropped_in_an_async_task(place: &Place) {
+    let (database, queries) = (place.open(), place.queries());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async move { drop((database, queries)) });
 }
 
 #[test]
