@@ -23,7 +23,7 @@ pub enum Command {
     Rtt(Box<rtt::Rtt>),
     /// Memory, time until ready, and acknowledged messages that survive kill -9: Selvedge beside Mosquitto
     Capacity(Box<capacity::Capacity>),
-    /// The emulated lines between device, edge and cloud: what is set against what is got
+    /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
     /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about 25 min
     Promises(promises::Promises),

@@ -9,7 +9,7 @@ use crate::network::{self, Options};
 use crate::raw::Raw;
 use crate::rtt::Progress;
 
-/// Measure the emulated lines between device, edge and cloud: about 15 s for each setting, at 8 kbit/s a minute
+/// Measure the emulated lines between device, edge and cloud
 #[derive(Debug, clap::Args)]
 pub struct Network {
     #[command(flatten)]

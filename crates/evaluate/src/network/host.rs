@@ -23,7 +23,7 @@ pub enum Place {
     Cloud,
 }
 
-/// A machine of its own as far as its network goes; files and processes are this machine's.
+/// A machine of its own as far as its network goes, with IPv4 alone; files and processes are this machine's.
 pub struct Host {
     address: Ipv4Addr,
     /// None: this machine's own network.
