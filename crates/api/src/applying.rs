@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use identity::{ClientKind, ClientName, Registry};
-use manifest::{Change, Device, Document, Error, Errors, Resource, Route, Target, Upstream};
+use manifest::{Change, Device, Document, Error, Errors, Resource, Route, Target, Upstream, WhenFull};
 use route::{CompiledRoute, MAX_ROUTES};
 
 use crate::applying_desired::{as_it_is, check_desired};
@@ -227,7 +227,7 @@ pub(crate) async fn follow(desk: &Desk, tenant: &str) -> Done<()> {
     let Some(hub) = desk.running_hub() else { return Ok(()) };
     let mut routes = desk.manifests.routes_of(tenant);
     if desk.has_upstream() && routes.iter().all(|route| route.name != DEFAULT_ROUTE) {
-        routes.push(default_route(tenant));
+        routes.push(default_route(tenant, desk.upstream_when_full()));
     }
     let routes = compiled(&routes);
     hub.set_routes(tenant, routes).await.ok_or_else(Wrong::no_answer)
@@ -237,13 +237,16 @@ pub(crate) async fn follow(desk: &Desk, tenant: &str) -> Done<()> {
 /// takes its place.
 const DEFAULT_ROUTE: &str = "telemetry";
 
-fn default_route(tenant: &str) -> Route {
+fn default_route(tenant: &str, full: WhenFull) -> Route {
     Route {
         tenant: tenant.to_owned(),
         name: DEFAULT_ROUTE.to_owned(),
         from: "devices/+/telemetry/#".to_owned(),
         when: None,
-        to: vec![Target::Upstream(Upstream::default())],
+        to: vec![Target::Upstream(Upstream {
+            full,
+            ..Upstream::default()
+        })],
     }
 }
 

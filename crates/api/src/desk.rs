@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use hub::Hub;
 use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, What};
+use manifest::WhenFull;
 use tokio::sync::{Mutex, OnceCell};
 use tracing_appender::non_blocking::ErrorCounter;
 
@@ -102,6 +103,14 @@ impl Desk {
     /// Whether what routes send upstream goes anywhere.
     pub(crate) fn has_upstream(&self) -> bool {
         self.hub_options.outbox.is_some()
+    }
+
+    /// What becomes of telemetry that finds no room: an edge drops the oldest, a cloud leaves it with who sent it.
+    pub(crate) fn upstream_when_full(&self) -> WhenFull {
+        match self.hub_options.has_edges {
+            true => WhenFull::Refuse,
+            false => WhenFull::DropOldest,
+        }
     }
 
     /// The hub, if it runs.

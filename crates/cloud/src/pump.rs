@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hub::{Fate, Outbox, Outgoing, Parcel, Settled, Settler};
+use rangemap::RangeSet;
 use tokio::time::sleep;
 
 use crate::{Database, Error, Gap, Ingested, Origin, Reading};
@@ -22,7 +23,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 #[derive(Default)]
 struct Batch {
     readings: Vec<Reading>,
-    gaps: BTreeMap<(Arc<str>, u64), (u64, u64)>,
+    /// By edge and epoch: the messages with what lies between each and the one of its lane before it, of which nothing
+    /// will come.
+    runs: BTreeMap<(Arc<str>, u64), RangeSet<u64>>,
     messages: Vec<Outgoing>,
     /// Messages that no row can be made of.
     refused: Vec<Outgoing>,
@@ -75,8 +78,8 @@ impl Batch {
             Some((reading, after)) => {
                 let origin = &reading.origin;
                 let key = (Arc::clone(origin.edge()), origin.epoch());
-                let gap = self.gaps.entry(key).or_insert((after, origin.sequence()));
-                *gap = (gap.0.min(after), gap.1.max(origin.sequence()));
+                let run = after.min(origin.sequence())..origin.sequence() + 1;
+                self.runs.entry(key).or_default().insert(run);
                 self.readings.push(reading);
                 self.messages.push(message);
             }
@@ -94,11 +97,14 @@ impl Batch {
         Ok(deferred)
     }
 
-    /// What lies between the messages of a lane, which keeps its order: nothing of it will come.
     fn gaps(&self) -> Vec<Gap> {
-        let gaps = self.gaps.iter().filter_map(|((edge, epoch), (first, last))| {
-            let first = Origin::new(Arc::clone(edge), *epoch, *first).ok()?;
-            Gap::new(first, *last)
+        let runs = self
+            .runs
+            .iter()
+            .flat_map(|(key, runs)| runs.iter().map(move |run| (key, run)));
+        let gaps = runs.filter_map(|((edge, epoch), run)| {
+            let first = Origin::new(Arc::clone(edge), *epoch, run.start).ok()?;
+            Gap::new(first, run.end - 1)
         });
         gaps.collect()
     }
@@ -145,7 +151,11 @@ fn reading(message: &Outgoing) -> Option<(Reading, u64)> {
 }
 
 fn unix_now_ms() -> i64 {
-    #[expect(clippy::disallowed_methods, reason = "retention goes by the date on which a row was stored")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "retention goes by the date on which a row was stored"
+    )]
     let now = std::time::SystemTime::now();
-    now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+    now.duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as i64)
 }

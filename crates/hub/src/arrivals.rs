@@ -20,8 +20,8 @@ use crate::shard::turn::Turn;
 
 /// Epochs of one edge that are remembered; of more the oldest go, and a message of theirs that comes again is taken again.
 const EPOCHS_OF_EDGE_MAX: usize = 64;
-/// Ranges of an epoch that are remembered; above it the lowest gap counts as filled. An edge has few: its lanes, and
-/// what it parked.
+/// Ranges of an epoch that are remembered; above it the lowest gap counts as filled. A lane has few: it keeps its order,
+/// and each message says behind which one it comes.
 const RANGES_MAX: usize = 4_096;
 
 /// Messages of one epoch of an edge.
@@ -63,6 +63,7 @@ pub(crate) struct Provenance {
     pub(crate) edge: Arc<str>,
     pub(crate) epoch: u64,
     pub(crate) sequence: u64,
+    pub(crate) after: u64,
     pub(crate) received_ms: u64,
 }
 
@@ -210,7 +211,8 @@ pub(crate) fn take(tenant: &mut Tenant, turn: &mut Turn<'_>, arriving: &Arriving
             arrived.refused = arriving.parcels.len() - at;
             break;
         }
-        mark.taken.insert(origin.sequence..origin.sequence + 1);
+        mark.taken
+            .insert(origin.after.min(origin.sequence)..origin.sequence + 1);
         arrived.new += 1;
         after = after.max(outcome.after);
         devices.extend(device::topic::DeviceTopic::parse(parcel.publish.topic).map(|topic| topic.device.to_owned()));
@@ -243,6 +245,7 @@ fn take_one(tenant: &mut Tenant, turn: &mut Turn<'_>, edge: &Arc<str>, parcel: &
         edge: Arc::clone(edge),
         epoch: origin.epoch,
         sequence: origin.sequence,
+        after: origin.after,
         received_ms: parcel.received_ms,
     });
     let outcome = pipeline::forward(tenant, turn, None, &parcel.publish);

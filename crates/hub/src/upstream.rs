@@ -19,6 +19,7 @@ pub(crate) fn send(turn: &mut Turn<'_>, queue: u32, publish: &Publish<'_>) -> Ou
             edge: &provenance.edge,
             epoch: provenance.epoch,
             sequence: provenance.sequence,
+            after: provenance.after,
         }),
         publish: Publish {
             dup: false,

@@ -3,7 +3,7 @@
 //! A batch is a row of sections, each of one epoch of one queue: the epoch's number in this connection, its floor, how
 //! many messages follow, and those. What was said before in the connection is not said again: an epoch's tenant, route
 //! and number are told once, a topic is told once and has a number from then on, and a message that has the topic and
-//! the length of the one before it says so in a bit. A message of a device that always sends as much takes three bytes
+//! the length of the one before it says so in a bit, as one does that comes right behind that in its lane. A message of a device that always sends as much takes three bytes
 //! beside its payload.
 
 use std::collections::HashMap;
@@ -27,6 +27,7 @@ const SAME_TOPIC: u8 = 1 << 3;
 const SAME_LEN: u8 = 1 << 4;
 const SKIPS: u8 = 1 << 5;
 const HAS_PROPERTIES: u8 = 1 << 6;
+const TELLS_AFTER: u8 = 1 << 7;
 
 /// What a number in front of a topic means: the topic follows and has no number, or follows and gets the next one.
 const UNNUMBERED: u64 = 0;
@@ -42,6 +43,17 @@ pub struct EpochName {
     pub route: Arc<str>,
     /// Its number.
     pub epoch: u64,
+}
+
+/// Where a message has its place in its epoch, as [`hub::Outgoing`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its number.
+    pub sequence: u64,
+    /// No sequence from this one up to its own is of its lane.
+    pub after: u64,
+    /// No lower sequence is to be expected any more.
+    pub floor: u64,
 }
 
 /// Makes batches for one connection.
@@ -95,16 +107,16 @@ impl Encoder {
     }
 
     /// Adds a message to the batch.
-    pub fn put(&mut self, name: &EpochName, sequence: u64, floor: u64, parcel: &Parcel<'_>) {
+    pub fn put(&mut self, name: &EpochName, at: Place, parcel: &Parcel<'_>) {
         if self.section.as_ref().is_none_or(|section| section.epoch != name.epoch) {
             self.end_section();
-            self.begin_section(name, sequence, parcel.received_ms);
+            self.begin_section(name, at.sequence, parcel.received_ms);
         }
         self.messages += 1;
         let mut section = self.section.take().expect("begun just now");
-        section.floor = section.floor.max(floor);
+        section.floor = section.floor.max(at.floor);
         section.count += 1;
-        self.put_record(&mut section, sequence, parcel);
+        self.put_record(&mut section, at, parcel);
         self.section = Some(section);
     }
 
@@ -148,11 +160,13 @@ impl Encoder {
         self.batch.extend_from_slice(&section.records);
     }
 
-    fn put_record(&mut self, section: &mut Writing, sequence: u64, parcel: &Parcel<'_>) {
+    fn put_record(&mut self, section: &mut Writing, at: Place, parcel: &Parcel<'_>) {
+        let Place { sequence, after, .. } = at;
         let publish = &parcel.publish;
         let is_same_topic = section.last_topic == publish.topic;
         let is_same_len = section.last_len == Some(publish.payload.len());
         let skips = sequence != section.next_sequence;
+        let is_next_of_lane = after == section.next_sequence.min(sequence);
         let has_properties = !publish.properties.is_empty();
         let flag = |bit: u8, is_set: bool| if is_set { bit } else { 0 };
         let out = &mut section.records;
@@ -162,10 +176,14 @@ impl Encoder {
                 | flag(SAME_TOPIC, is_same_topic)
                 | flag(SAME_LEN, is_same_len)
                 | flag(SKIPS, skips)
-                | flag(HAS_PROPERTIES, has_properties),
+                | flag(HAS_PROPERTIES, has_properties)
+                | flag(TELLS_AFTER, !is_next_of_lane),
         );
         if skips {
             wire::put_signed(out, sequence.wrapping_sub(section.next_sequence) as i64);
+        }
+        if !is_next_of_lane {
+            wire::put_signed(out, sequence.wrapping_sub(after) as i64);
         }
         wire::put_signed(out, parcel.received_ms.wrapping_sub(section.last_received_ms) as i64);
         if !is_same_topic {
@@ -294,9 +312,14 @@ impl Decoder {
 
     fn record(&mut self, edge: &str, epoch: u64, reader: &mut Reader<'_>, at: &mut At) -> Result<Vec<u8>, Malformed> {
         let flags = reader.u8()?;
+        let next = at.sequence;
         if flags & SKIPS != 0 {
             at.sequence = at.sequence.wrapping_add(reader.signed()? as u64);
         }
+        let after = match flags & TELLS_AFTER != 0 {
+            true => at.sequence.wrapping_sub(reader.signed()? as u64),
+            false => next.min(at.sequence),
+        };
         at.received_ms = at.received_ms.wrapping_add(reader.signed()? as u64);
         if flags & SAME_TOPIC == 0 {
             self.topic(reader, &mut at.topic)?;
@@ -319,6 +342,7 @@ impl Decoder {
             edge,
             epoch,
             sequence: at.sequence,
+            after,
         };
         let publish = Publish {
             dup: false,
@@ -381,6 +405,7 @@ mod tests {
     struct Message {
         epoch: u64,
         sequence: u64,
+        after: u64,
         received_ms: u64,
         topic: String,
         qos: QoS,
@@ -394,21 +419,49 @@ mod tests {
         let qos = prop_oneof![Just(QoS::AtMostOnce), Just(QoS::AtLeastOnce), Just(QoS::ExactlyOnce)];
         let topic = prop_oneof!["[ab]/[0-9]{1,3}", "[a-z]{250,300}"];
         let (text, bytes) = (prop::option::of("[a-z]{0,5}"), prop::collection::vec(any::<u8>(), 0..9));
-        (0..3_u64, number.clone(), number, topic, qos, any::<bool>(), text, bytes).prop_map(
-            |(epoch, sequence, received_ms, topic, qos, retain, content_type, payload)| Message {
-                epoch,
-                sequence,
-                received_ms,
-                topic,
-                qos,
-                retain,
-                content_type,
-                payload,
-            },
+        (
+            0..3_u64,
+            (number.clone(), number.clone()),
+            number,
+            topic,
+            qos,
+            any::<bool>(),
+            text,
+            bytes,
         )
+            .prop_map(
+                |(epoch, (sequence, after), received_ms, topic, qos, retain, content_type, payload)| Message {
+                    epoch,
+                    sequence,
+                    after,
+                    received_ms,
+                    topic,
+                    qos,
+                    retain,
+                    content_type,
+                    payload,
+                },
+            )
+    }
+
+    /// Of the first messages of a lane, without gaps.
+    fn in_row(sequence: u64) -> Place {
+        Place {
+            sequence,
+            after: sequence,
+            floor: 0,
+        }
     }
 
     impl Message {
+        fn place(&self) -> Place {
+            Place {
+                sequence: self.sequence,
+                after: self.after,
+                floor: 0,
+            }
+        }
+
         fn parcel<'a>(&'a self, origin: Option<Origin<'a>>) -> Parcel<'a> {
             let packet_id = (self.qos != QoS::AtMostOnce).then_some(PacketId::MIN);
             let mut publish = Publish::new(&self.topic, self.qos, packet_id, &self.payload);
@@ -436,13 +489,13 @@ mod tests {
             let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
             for messages in batches {
                 for message in &messages {
-                    encoder.put(&name(message.epoch), message.sequence, 0, &message.parcel(None));
+                    encoder.put(&name(message.epoch), message.place(), &message.parcel(None));
                 }
                 let batch = encoder.finish();
                 let sections = decoder.read("hall-1", &batch).unwrap();
                 let out: Vec<Vec<u8>> = sections.into_iter().flat_map(|section| section.parcels).collect();
                 let expected = messages.iter().map(|message| {
-                    let origin = Origin { edge: "hall-1", epoch: message.epoch, sequence: message.sequence };
+                    let origin = Origin { edge: "hall-1", epoch: message.epoch, sequence: message.sequence, after: message.after };
                     let mut bytes = Vec::new();
                     message.parcel(Some(origin)).encode(&mut bytes);
                     bytes
@@ -466,8 +519,7 @@ mod tests {
                 let publish = Publish::new(&topic, QoS::AtMostOnce, None, b"1");
                 encoder.put(
                     &name(1),
-                    round,
-                    0,
+                    in_row(round),
                     &Parcel {
                         received_ms: 0,
                         origin: None,
@@ -497,8 +549,7 @@ mod tests {
                 );
                 encoder.put(
                     &name(1),
-                    sequence,
-                    0,
+                    in_row(sequence),
                     &Parcel {
                         received_ms: 1_000 + sequence * 60,
                         origin: None,

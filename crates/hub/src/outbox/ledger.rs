@@ -53,7 +53,8 @@ pub struct Ledger {
 impl Ledger {
     /// Messages that wait, or are on their way.
     pub fn queued(&self) -> u64 {
-        self.received - self.delivered - self.dropped.iter().sum::<u64>()
+        let settled = self.delivered + self.dropped.iter().sum::<u64>();
+        self.received.saturating_sub(settled)
     }
 
     pub(crate) fn drop(&mut self, why: Discarded, messages: u64) {

@@ -6,6 +6,10 @@
 //! messages away holds an [`Outbox`]: it gives credit in bytes for two lanes, gets messages for it, and says what became
 //! of each.
 //!
+//! The two lanes of an epoch share one row of sequences, which says what came first, and have each a number of their
+//! own, which differ in the lowest bit. What the other end has of a lane is a short thing to say, because a lane keeps
+//! its order, and each message tells behind which one of its lane it comes.
+//!
 //! A message that comes while there is credit for the **live** lane goes out at once, from memory. All others wait in
 //! the log; they are the **backlog**, and go out by the credit for that lane, oldest first, queues in turns of bytes by
 //! their priority. Where order is wanted whatever it costs ([`Order::Strict`]), nothing is live while anything waits.
@@ -16,6 +20,7 @@ mod parcel;
 mod queue;
 mod queues;
 mod record;
+mod track;
 
 use std::sync::Arc;
 
@@ -86,8 +91,10 @@ pub struct Outgoing {
     pub tenant: Arc<str>,
     /// The route that sends it.
     pub route: Arc<str>,
-    /// No lower sequence of its epoch is to be expected any more.
+    /// No lower sequence of its lane is to be expected any more.
     pub floor: u64,
+    /// No sequence from this one up to its own is of its lane.
+    pub after: u64,
     /// How it goes.
     pub lane: Lane,
     /// The message, as [`Parcel::decode`] takes it apart.
@@ -106,9 +113,10 @@ impl Outgoing {
 pub struct Ticket {
     pub(crate) shard: u16,
     pub(crate) queue: u32,
-    /// When its queue began to number: greater for a later start of the hub, and never used again.
+    /// When its queue began to number, and the lane in the lowest bit: greater for a later start of the hub, and never
+    /// used again.
     pub epoch: u64,
-    /// Its number in the epoch, from 0.
+    /// Its number in the epoch, from 0: of two messages with the same epoch but for that bit, the greater came later.
     pub sequence: u64,
 }
 

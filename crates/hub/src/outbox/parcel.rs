@@ -11,6 +11,8 @@ pub struct Origin<'a> {
     pub epoch: u64,
     /// See [`Ticket::sequence`](super::Ticket::sequence).
     pub sequence: u64,
+    /// See [`Outgoing::after`](super::Outgoing::after).
+    pub after: u64,
 }
 
 /// A message with what has to be known of it.
@@ -40,6 +42,7 @@ impl<'a> Parcel<'a> {
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(&origin.epoch.to_le_bytes());
             out.extend_from_slice(&origin.sequence.to_le_bytes());
+            out.extend_from_slice(&origin.after.to_le_bytes());
         }
         self.publish.encode(Version::V5, out);
     }
@@ -79,7 +82,14 @@ fn take_origin(len: usize, bytes: &[u8]) -> Result<(Origin<'_>, &[u8]), NoParcel
     let edge = std::str::from_utf8(name).map_err(|_| NoParcel)?;
     let (epoch, rest) = take_u64(rest)?;
     let (sequence, rest) = take_u64(rest)?;
-    Ok((Origin { edge, epoch, sequence }, rest))
+    let (after, rest) = take_u64(rest)?;
+    let origin = Origin {
+        edge,
+        epoch,
+        sequence,
+        after,
+    };
+    Ok((origin, rest))
 }
 
 #[cfg(test)]
@@ -107,6 +117,7 @@ mod tests {
             edge: "hall-1",
             epoch: 1 << 40,
             sequence: 9,
+            after: 7,
         };
         for origin in [None, Some(origin)] {
             let bytes = parcel(origin);
@@ -125,6 +136,7 @@ mod tests {
             edge: "hall-1",
             epoch: 1,
             sequence: 2,
+            after: 2,
         }));
         for len in 0..bytes.len() {
             assert_eq!(Parcel::decode(&bytes[..len]), Err(NoParcel), "{len}");

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use broker::Position;
 use route::Upstream;
 
-use super::epoch::{Epoch, Held, State};
+use super::Lane;
+use super::epoch::{Epoch, of_lane};
 use super::ledger::{Discarded, Ledger};
+use super::track::{Held, State};
 
-/// Ranges of settled messages above the floor of an epoch that the log is told of; further ones are delivered again
-/// after a crash, and known at the other end.
-const RANGES_MAX: usize = 1_024;
+/// Settled messages above the floor of a lane that the log is told of; further ones are delivered again after a crash,
+/// and known at the other end.
+const SETTLED_MAX: usize = 1_024;
 
 /// One queue: all that one route of one tenant sends.
 #[derive(Debug)]
@@ -41,8 +43,9 @@ pub(crate) struct Queue {
 }
 
 /// A message of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
+    /// The lane of an epoch.
     pub(crate) epoch: u64,
     pub(crate) sequence: u64,
 }
@@ -58,12 +61,29 @@ pub(crate) struct Kept {
 /// See [`Kept`].
 #[derive(Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct KeptEpoch {
+    /// As [`Epoch::number`].
     pub(crate) number: u64,
-    pub(crate) floor: u64,
     pub(crate) end: u64,
-    /// Settled above the floor, ends excluded.
-    pub(crate) settled: Vec<(u64, u64)>,
+    /// Of the live lane and of the backlog.
+    pub(crate) lanes: [KeptLane; 2],
 }
+
+/// See [`Kept`].
+#[derive(Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct KeptLane {
+    pub(crate) floor: u64,
+    /// Settled above the floor.
+    pub(crate) settled: Vec<u64>,
+}
+
+impl KeptLane {
+    fn is_settled(&self, sequence: u64) -> bool {
+        sequence < self.floor || self.settled.contains(&sequence)
+    }
+}
+
+/// In the order of [`KeptEpoch::lanes`].
+const LANES: [Lane; 2] = [Lane::Live, Lane::Backlog];
 
 impl Queue {
     pub(crate) fn new(tenant_number: u32, tenant: Arc<str>, route: Arc<str>) -> Self {
@@ -84,22 +104,38 @@ impl Queue {
         }
     }
 
-    /// The place that the next message gets in an epoch.
-    pub(crate) fn next_place(&self, epoch: u64) -> Place {
+    /// The place that the next message gets, in a lane of an epoch.
+    pub(crate) fn next_place(&self, epoch: u64, lane: Lane) -> Place {
         let last = self.epochs.back().filter(|last| last.number == epoch);
-        let sequence = last.map_or(0, Epoch::end);
-        Place { epoch, sequence }
+        Place {
+            epoch: of_lane(epoch, lane),
+            sequence: last.map_or(0, |last| last.end),
+        }
+    }
+
+    /// Whether a message waits in the live lane of an epoch: what comes may not pass it there.
+    pub(crate) fn is_live_lane_held_up(&mut self, epoch: u64) -> bool {
+        let track = self
+            .epochs
+            .back_mut()
+            .and_then(|last| last.track(of_lane(epoch, Lane::Live)));
+        track.is_some_and(|track| track.first_waiting().is_some())
     }
 
     /// Takes in a message that the log has, at the place that was next.
     pub(crate) fn push(&mut self, place: Place, held: Held) {
-        if self.epochs.back().is_none_or(|last| last.number != place.epoch) {
-            self.epochs.push_back(Epoch::new(place.epoch, 0));
+        let number = of_lane(place.epoch, Lane::Live);
+        if self.epochs.back().is_none_or(|last| last.number != number) {
+            self.epochs.push_back(Epoch::new(number));
         }
         self.bytes += held.bytes();
         self.waiting += 1;
-        let sequence = self.epochs.back_mut().expect("there is one").push(held);
-        debug_assert_eq!(sequence, place.sequence);
+        let epoch = self.epochs.back_mut().expect("there is one");
+        epoch.end = place.sequence + 1;
+        epoch
+            .track(place.epoch)
+            .expect("a lane of this epoch")
+            .push(place.sequence, held);
     }
 
     pub(crate) fn epoch_numbers(&self) -> impl Iterator<Item = u64> {
@@ -109,29 +145,23 @@ impl Queue {
     /// The message that waits longest.
     pub(crate) fn first_waiting(&mut self) -> Option<(Place, Held)> {
         self.epochs.iter_mut().find_map(|epoch| {
-            let (sequence, held) = epoch.first_waiting()?;
-            let place = Place {
-                epoch: epoch.number,
-                sequence,
-            };
-            Some((place, held))
+            let (epoch, sequence, held) = epoch.first_waiting()?;
+            Some((Place { epoch, sequence }, held))
         })
     }
 
     pub(crate) fn mark_sent(&mut self, place: Place) {
-        if let Some(epoch) = self.epoch(place.epoch) {
-            epoch.mark_sent(place.sequence);
+        if let Some(epoch) = self.epoch(place)
+            && let Some(track) = epoch.track(place.epoch)
+        {
+            track.mark_sent(place.sequence);
             self.waiting -= 1;
         }
     }
 
     pub(crate) fn mark_waiting(&mut self, place: Place) {
-        let Some(epoch) = self.epoch(place.epoch) else { return };
-        if epoch
-            .get(place.sequence)
-            .is_some_and(|held| held.state() == State::Sent)
-        {
-            epoch.mark_waiting(place.sequence);
+        let track = self.epoch(place).and_then(|epoch| epoch.track(place.epoch));
+        if track.is_some_and(|track| track.mark_waiting(place.sequence)) {
             self.waiting += 1;
         }
     }
@@ -150,36 +180,40 @@ impl Queue {
         }
     }
 
-    /// All below is settled, in this epoch.
-    pub(crate) fn floor(&self, number: u64) -> u64 {
-        let epoch = self.epochs.iter().find(|epoch| epoch.number == number);
-        epoch.map_or(u64::MAX, Epoch::floor)
+    /// No message of its lane below the first is to be expected any more, and none is between the second and it.
+    pub(crate) fn floor_and_after(&self, place: Place) -> (u64, u64) {
+        let known = self.epochs.iter().find_map(|epoch| {
+            let track = epoch.look(place.epoch)?;
+            Some((track.floor(epoch.end), track.after(place.sequence)))
+        });
+        known.unwrap_or((0, place.sequence))
     }
 
     pub(crate) fn relocate(&mut self, place: Place, from: Position, to: Position) {
-        if let Some(epoch) = self.epoch(place.epoch) {
-            epoch.relocate(place.sequence, from, to);
+        if let Some(track) = self.epoch(place).and_then(|epoch| epoch.track(place.epoch)) {
+            track.relocate(place.sequence, from, to);
         }
     }
 
     /// Whether the log has this message here, and it is still needed.
     pub(crate) fn holds(&self, place: Place, position: Position) -> bool {
-        let epoch = self.epochs.iter().find(|epoch| epoch.number == place.epoch);
-        let held = epoch.and_then(|epoch| epoch.get(place.sequence));
+        let track = self.epochs.iter().find_map(|epoch| epoch.look(place.epoch));
+        let held = track.and_then(|track| track.get(place.sequence));
         held.is_some_and(|held| held.position == position && held.state() != State::Settled)
     }
 
     /// What the log is to remember.
     pub(crate) fn kept(&self) -> Kept {
-        let epochs = self.epochs.iter().map(|epoch| {
-            let mut settled = epoch.settled_above();
-            settled.truncate(RANGES_MAX);
-            KeptEpoch {
-                number: epoch.number,
-                floor: epoch.floor(),
-                end: epoch.end(),
-                settled,
-            }
+        let epochs = self.epochs.iter().map(|epoch| KeptEpoch {
+            number: epoch.number,
+            end: epoch.end,
+            lanes: LANES.map(|lane| {
+                let track = epoch.look(of_lane(epoch.number, lane)).expect("a lane of this epoch");
+                KeptLane {
+                    floor: track.floor(epoch.end),
+                    settled: track.settled_above_floor().take(SETTLED_MAX).collect(),
+                }
+            }),
         });
         Kept {
             route: self.route.to_string(),
@@ -189,16 +223,13 @@ impl Queue {
     }
 
     fn settle(&mut self, place: Place) -> bool {
-        let Some(epoch) = self.epoch(place.epoch) else {
-            return false;
-        };
-        let Some(held) = epoch.settle(place.sequence) else {
+        let track = self.epoch(place).and_then(|epoch| epoch.track(place.epoch));
+        let Some(held) = track.and_then(|track| track.settle(place.sequence)) else {
             return false;
         };
         self.waiting -= u64::from(held.state() == State::Waiting);
         self.bytes -= held.bytes();
         self.unneeded.push(held.position);
-        self.is_changed = true;
         self.forget_finished();
         true
     }
@@ -210,7 +241,8 @@ impl Queue {
         }
     }
 
-    fn epoch(&mut self, number: u64) -> Option<&mut Epoch> {
+    fn epoch(&mut self, place: Place) -> Option<&mut Epoch> {
+        let number = of_lane(place.epoch, Lane::Live);
         // The youngest is meant most often.
         self.epochs.iter_mut().rev().find(|epoch| epoch.number == number)
     }
@@ -223,7 +255,7 @@ pub(crate) struct Returning {
     kept: Option<(Kept, Position)>,
     messages: Vec<(Place, Held)>,
     /// Positions that something later stands for.
-    pub(crate) unneeded: Vec<Position>,
+    unneeded: Vec<Position>,
 }
 
 impl Returning {
@@ -237,74 +269,74 @@ impl Returning {
         self.messages.push((place, held));
     }
 
-    /// The queue as it was; `None` if the log has nothing of its route.
+    /// The queue as it was, and positions that nothing needs; `None` if the log has no state of it.
     pub(crate) fn finish(mut self, tenant_number: u32, tenant: Arc<str>) -> Option<(Queue, Vec<Position>)> {
-        let (kept, position) = self.kept?;
+        let (kept, position) = self.kept.take()?;
         let mut queue = Queue::new(tenant_number, tenant, kept.route.as_str().into());
         queue.position = position;
         queue.ledger = kept.ledger;
-        // The log moves old records to its head: order is by sequence, and of two copies the later one counts.
-        self.messages
-            .sort_by_key(|(place, held)| (place.epoch, place.sequence, held.position));
-        let mut numbers: Vec<u64> = self.messages.iter().map(|(place, _)| place.epoch).collect();
-        numbers.extend(kept.epochs.iter().map(|epoch| epoch.number));
-        numbers.sort_unstable();
-        numbers.dedup();
-        for number in numbers {
-            let of_epoch = |place: &Place| place.epoch == number;
-            let kept = kept.epochs.iter().find(|epoch| epoch.number == number);
-            let messages = self.messages.iter().filter(|(place, _)| of_epoch(place));
-            let known = KeptEpoch {
-                number,
-                ..KeptEpoch::default()
-            };
-            queue.bring_back(kept.unwrap_or(&known), messages, &mut self.unneeded);
-        }
-        Some((queue, self.unneeded))
-    }
-}
-
-impl Queue {
-    /// Brings an epoch back from its state and from the messages that the log has.
-    fn bring_back<'a>(
-        &mut self,
-        kept: &KeptEpoch,
-        messages: impl Iterator<Item = &'a (Place, Held)> + Clone,
-        unneeded: &mut Vec<Position>,
-    ) {
-        let last = messages.clone().last().map(|(place, _)| place.sequence + 1);
-        let end = kept.end.max(last.unwrap_or(0));
-        self.ledger.received += end - kept.end;
-        let mut epoch = Epoch::new(kept.number, kept.floor);
-        epoch.extend_to(end);
-        let is_settled = |sequence: u64| kept.settled.iter().any(|(from, to)| (*from..*to).contains(&sequence));
-        for (place, held) in messages {
-            if place.sequence < kept.floor || is_settled(place.sequence) {
-                unneeded.push(held.position);
-                continue;
-            }
-            let older = epoch
-                .put(place.sequence, *held)
-                .filter(|older| older.state() != State::Settled);
-            match older {
-                Some(older) => unneeded.push(older.position),
-                None => {
-                    self.bytes += held.bytes();
-                    self.waiting += 1;
+        self.sort();
+        let mut epochs = kept.epochs;
+        for (place, _) in &self.messages {
+            let number = of_lane(place.epoch, Lane::Live);
+            match epochs.binary_search_by_key(&number, |epoch| epoch.number) {
+                Ok(at) => {
+                    let new = (place.sequence + 1).saturating_sub(epochs[at].end);
+                    epochs[at].end += new;
+                    queue.ledger.received += new;
+                }
+                Err(at) => {
+                    queue.ledger.received += place.sequence + 1;
+                    let end = place.sequence + 1;
+                    epochs.insert(
+                        at,
+                        KeptEpoch {
+                            number,
+                            end,
+                            ..KeptEpoch::default()
+                        },
+                    );
                 }
             }
         }
-        let settled: u64 = kept.settled.iter().map(|(from, to)| to - from).sum();
-        let expected = end - kept.floor - settled;
-        let found = epoch_len(&epoch);
-        self.ledger.drop(Discarded::Damaged, expected - found);
-        epoch.rise();
-        self.epochs.push_back(epoch);
+        for kept in &epochs {
+            let mut epoch = Epoch::new(kept.number);
+            epoch.end = kept.end;
+            queue.epochs.push_back(epoch);
+        }
+        for (place, held) in std::mem::take(&mut self.messages) {
+            let lane = usize::from(of_lane(place.epoch, Lane::Live) != place.epoch);
+            let number = of_lane(place.epoch, Lane::Live);
+            let at = epochs
+                .binary_search_by_key(&number, |epoch| epoch.number)
+                .expect("added above");
+            if epochs[at].lanes[lane].is_settled(place.sequence) {
+                self.unneeded.push(held.position);
+            } else {
+                queue.bytes += held.bytes();
+                queue.waiting += 1;
+                let track = queue.epochs[at].track(place.epoch).expect("a lane of this epoch");
+                track.push(place.sequence, held);
+            }
+        }
+        let missing = queue.ledger.queued().saturating_sub(queue.waiting);
+        queue.ledger.drop(Discarded::Damaged, missing);
+        Some((queue, self.unneeded))
     }
-}
 
-/// Messages of an epoch that are not settled.
-fn epoch_len(epoch: &Epoch) -> u64 {
-    let settled: u64 = epoch.settled_above().iter().map(|(from, to)| to - from).sum();
-    epoch.end() - epoch.floor() - settled
+    /// The log moves old records to its head: order is by sequence, and of two copies the later one counts.
+    fn sort(&mut self) {
+        self.messages.sort_by_key(|(place, held)| (*place, held.position));
+        let mut sorted: Vec<(Place, Held)> = Vec::with_capacity(self.messages.len());
+        for (place, held) in self.messages.drain(..) {
+            match sorted.last_mut() {
+                Some((last, older)) if *last == place => {
+                    self.unneeded.push(older.position);
+                    *older = held;
+                }
+                _ => sorted.push((place, held)),
+            }
+        }
+        self.messages = sorted;
+    }
 }

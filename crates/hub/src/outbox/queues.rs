@@ -9,9 +9,9 @@ use route::{Priority, Upstream, WhenFull};
 use store::Kind;
 use tokio::sync::mpsc;
 
-use super::epoch::{Held, NEVER_S};
 use super::queue::{Place, Queue, Returning};
 use super::record::{MessageMeta, decode_message, decode_state, encode_state};
+use super::track::{Held, NEVER_S};
 use super::{Discarded, FIXED_BYTES, Fate, Feedback, Lane, Ledger, Ordering, OutboxOptions, Outgoing, Ticket};
 use crate::shard::journal::{Entry, Journal};
 
@@ -50,7 +50,8 @@ impl EpochNumbers {
     }
 
     fn take(&self) -> u64 {
-        let random = self.next.fetch_add(1, Atomic::Relaxed);
+        // Lanes have the lowest bit.
+        let random = self.next.fetch_add(2, Atomic::Relaxed) & !1;
         u64::from(self.start.load(Atomic::Relaxed)) << 32 | u64::from(random)
     }
 }
@@ -177,9 +178,8 @@ impl Queues {
         };
         let queue = self.queues.get_mut(&incoming.queue).expect("a queue of a route");
         let taken = match kept {
-            Ok((place, position)) => {
+            Ok(position) => {
                 queue.ledger.received += 1;
-                self.send_or_leave(incoming.queue, place, cost_bytes, incoming.body);
                 return Taken::Kept(position);
             }
             Err(_) if queue.settings.full == WhenFull::Refuse => Taken::Refused,
@@ -230,14 +230,15 @@ impl Queues {
         oldest.is_some()
     }
 
-    /// Has the log keep a message.
-    fn keep(&mut self, journal: &mut Journal, now: Now, incoming: &Incoming<'_>) -> Option<(Place, Position)> {
+    /// Has the log keep a message, and sends it at once if it may go.
+    fn keep(&mut self, journal: &mut Journal, now: Now, incoming: &Incoming<'_>) -> Option<Position> {
         let number = incoming.queue;
         self.write_first_state(journal, number).ok()?;
         let epoch = *self.epochs.entry(number).or_insert_with(|| self.numbers.take());
-        let queue = self.queues.get_mut(&number).expect("a queue of a route");
+        let goes_by = self.goes_by(number, epoch);
+        let queue = &self.queues[&number];
         let expiry_s = [incoming.expiry_s, queue.settings.expiry_s].into_iter().flatten().min();
-        let place = queue.next_place(epoch);
+        let place = queue.next_place(epoch, goes_by.unwrap_or(Lane::Backlog));
         let meta = MessageMeta {
             place,
             received_ms: incoming.received_ms,
@@ -251,28 +252,41 @@ impl Queues {
         self.expires_at_s = self.expires_at_s.min(expires_s);
         let held = Held::waiting(position, incoming.body.len() + FIXED_BYTES as usize, expires_s);
         self.change_quietly(number, |queue| queue.push(place, held));
-        Some((place, position))
+        if let Some(lane) = goes_by {
+            self.send(number, place, lane, incoming.body);
+        }
+        Some(position)
     }
 
-    /// Sends a message at once if it may go, from memory.
-    fn send_or_leave(&mut self, number: u32, place: Place, cost_bytes: u64, body: &[u8]) {
-        let queue = &self.queues[&number];
-        let (lane, credit_bytes) = match self.options.ordering {
-            Ordering::LiveFirst => (Lane::Live, &mut self.live_credit_bytes),
-            // Behind it, nothing may pass it; before it, nothing may wait.
-            Ordering::Strict if queue.waiting > 1 || queue.loading > 0 => return,
-            Ordering::Strict => (Lane::Backlog, &mut self.backlog_credit_bytes),
-        };
-        if *credit_bytes <= 0 {
-            return;
+    /// The lane by which a message goes that comes now; `None`: it has to wait.
+    fn goes_by(&mut self, number: u32, epoch: u64) -> Option<Lane> {
+        let queue = self.queues.get_mut(&number).expect("a queue of a route");
+        match self.options.ordering {
+            Ordering::LiveFirst => {
+                let is_free = self.live_credit_bytes > 0 && !queue.is_live_lane_held_up(epoch);
+                is_free.then_some(Lane::Live)
+            }
+            Ordering::Strict => {
+                let is_free = self.backlog_credit_bytes > 0 && queue.waiting == 0 && queue.loading == 0;
+                is_free.then_some(Lane::Backlog)
+            }
         }
-        *credit_bytes -= cost_bytes as i64;
+    }
+
+    /// Sends a message at once, from memory.
+    fn send(&mut self, number: u32, place: Place, lane: Lane, body: &[u8]) {
+        let cost_bytes = (body.len() as u64 + FIXED_BYTES) as i64;
+        match lane {
+            Lane::Live => self.live_credit_bytes -= cost_bytes,
+            Lane::Backlog => self.backlog_credit_bytes -= cost_bytes,
+        }
         self.queues.get_mut(&number).expect("is there").mark_sent(place);
         self.leave(number, place, lane, body.to_vec());
     }
 
     fn leave(&mut self, number: u32, place: Place, lane: Lane, body: Vec<u8>) {
         let queue = &self.queues[&number];
+        let (floor, after) = queue.floor_and_after(place);
         self.leaving.push(Outgoing {
             ticket: Ticket {
                 shard: self.shard,
@@ -282,7 +296,8 @@ impl Queues {
             },
             tenant: Arc::clone(&queue.tenant),
             route: Arc::clone(&queue.route),
-            floor: queue.floor(place.epoch),
+            floor,
+            after,
             lane,
             body,
         });

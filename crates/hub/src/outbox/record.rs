@@ -61,7 +61,7 @@ pub(crate) fn decode_state(bytes: &[u8]) -> Option<(u32, Kept)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outbox::queue::KeptEpoch;
+    use crate::outbox::queue::{KeptEpoch, KeptLane};
 
     #[test]
     fn what_is_written_is_read_back() {
@@ -79,10 +79,15 @@ mod tests {
         let kept = Kept {
             route: "telemetry".to_owned(),
             epochs: vec![KeptEpoch {
-                number: 1,
-                floor: 2,
+                number: 2,
                 end: 9,
-                settled: vec![(3, 4)],
+                lanes: [
+                    KeptLane {
+                        floor: 2,
+                        settled: vec![3],
+                    },
+                    KeptLane::default(),
+                ],
             }],
             ..Kept::default()
         };

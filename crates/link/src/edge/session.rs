@@ -14,7 +14,7 @@ use super::dial::Stream;
 use super::load::{Load, Sent, settled};
 use super::window::Window;
 use super::{Link, Options};
-use crate::batch::{Encoder, EpochName};
+use crate::batch::{Encoder, EpochName, Place};
 use crate::packets::Packets;
 use crate::topics::{self, CallTopic};
 
@@ -284,7 +284,12 @@ fn put_batch(encoder: &mut Encoder, load: &mut Load, lane: Lane, limit_bytes: us
             epoch: message.ticket.epoch,
         };
         if let Ok(parcel) = Parcel::decode(&message.body) {
-            encoder.put(&name, message.ticket.sequence, message.floor, &parcel);
+            let place = Place {
+                sequence: message.ticket.sequence,
+                after: message.after,
+                floor: message.floor,
+            };
+            encoder.put(&name, place, &parcel);
         }
         messages.push(message);
     }

@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) tls: Tls,
     pub(crate) store: Store,
     pub(crate) link: Link,
+    pub(crate) database: Database,
     pub(crate) limits: Limits,
     pub(crate) log: Log,
     pub(crate) audit: Audit,
@@ -76,6 +77,13 @@ pub(crate) struct Link {
     pub(crate) ca: PathBuf,
     pub(crate) bytes: u64,
     pub(crate) order: LinkOrder,
+}
+
+/// Where a cloud keeps telemetry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Database {
+    pub(crate) url: String,
 }
 
 /// Which of two messages of a device goes first.
@@ -174,6 +182,7 @@ impl Default for Config {
             tls: Tls::default(),
             store: Store::default(),
             link: Link::default(),
+            database: Database::default(),
             limits: Limits::default(),
             log: Log::default(),
             audit: Audit::default(),
@@ -304,7 +313,12 @@ impl Config {
         let options = hub::Options::new(&self.data);
         let outbox = match role {
             Role::Edge if !self.link.url.is_empty() => Some(self.link.outbox()),
-            Role::Edge | Role::Cloud => None,
+            Role::Edge => None,
+            // Rows go by the order in which an edge sent them.
+            Role::Cloud => Some(hub::OutboxOptions {
+                ordering: hub::Ordering::Strict,
+                ..self.link.outbox()
+            }),
         };
         hub::Options {
             shards: match self.shards {

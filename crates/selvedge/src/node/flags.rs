@@ -51,6 +51,9 @@ pub(crate) struct Flags {
     /// Authorities in PEM whose client certificates are believed beside the edge's own
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
+    /// Database of a cloud, such as postgres://user@host/name [default: one in the data directory]
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
     /// Let clients in without credentials; they have the whole tree of the default tenant
     #[arg(long)]
     allow_anonymous: bool,
@@ -81,6 +84,7 @@ impl Flags {
         put(&mut config.tls.key, &self.tls_key);
         put(&mut config.tls.client_ca, &self.tls_client_ca);
         put(&mut config.shards, &self.shards);
+        put(&mut config.database.url, &self.database);
         put(&mut config.store.durability, &self.durability);
         put(&mut config.log.format, &self.log_format);
         config.allow_anonymous |= self.allow_anonymous;

@@ -4,6 +4,7 @@ mod certificates;
 mod config;
 mod config_check;
 mod config_error;
+mod database;
 mod flags;
 mod link;
 mod listeners;

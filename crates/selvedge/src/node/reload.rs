@@ -7,7 +7,7 @@ use super::running::Running;
 use crate::output::message;
 
 /// What takes effect at the next start only: the beginnings of keys.
-const AT_START: [&str; 8] = [
+const AT_START: [&str; 9] = [
     "data",
     "shards",
     "low_latency",
@@ -15,6 +15,7 @@ const AT_START: [&str; 8] = [
     "listen.",
     "store.",
     "link.",
+    "database.",
     "log.format",
 ];
 

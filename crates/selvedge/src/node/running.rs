@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::certificates::Certificates;
 use super::config::Config;
+use super::database;
 use super::flags::Flags;
 use super::link;
 use super::listeners::{Opened, bind, bind_http, open};
@@ -79,6 +80,11 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
     let _tasks = serve_http(control, http, &desk);
     link::start(&config.link, &hub)?;
+    if role == Role::Cloud {
+        let database = database::open(&config).await?;
+        let outbox = hub.take_outbox().expect("a cloud's hub has one");
+        tokio::spawn(cloud::pump::run(outbox, database));
+    }
     if let Some(edges) = hub.take_edges() {
         tokio::spawn(::link::cloud::run(Arc::clone(&hub), edges, Arc::default()));
     }
