@@ -10,7 +10,7 @@ ctl() {
 start() {
     # What was killed may take a moment to give its memory back.
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        ctl -w -o "-k $dir -c listen_addresses= -c max_connections=50 $1" start && return
+        ctl -w -o "-k $dir -c listen_addresses= -c max_connections=300 $1" start && return
         sleep 0.5
     done
     return 1
@@ -29,7 +29,7 @@ while read -r order options; do
         kill) signal KILL ;;
         pause) signal STOP ;;
         resume) signal CONT ;;
-    esac && echo done || echo failed
+    esac && echo "done" || echo failed
 done
 signal CONT 2>/dev/null
 ctl -m immediate -w stop

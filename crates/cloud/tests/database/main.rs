@@ -9,6 +9,7 @@ mod once;
 mod opening;
 mod place;
 mod queries;
+mod questions;
 mod rejected;
 mod retention;
 mod tls;

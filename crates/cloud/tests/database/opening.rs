@@ -9,7 +9,7 @@ crate::on_both!(
     a_newer_version_is_refused_with_both_versions,
     several_may_make_the_tables_at_once,
     rows_that_somebody_else_wrote_are_an_error_and_no_panic,
-    a_database_may_be_dropped_in_an_async_task,
+    a_database_works_on_a_blocking_task_and_may_be_dropped_in_any,
 );
 
 fn a_newer_version_is_refused_with_both_versions(place: &Place) {
@@ -43,10 +43,16 @@ fn rows_that_somebody_else_wrote_are_an_error_and_no_panic(place: &Place) {
     assert!(matches!(answer, Err(Error::Unusable { .. })));
 }
 
-fn a_database_may_be_dropped_in_an_async_task(place: &Place) {
-    let (database, queries) = (place.open(), place.queries());
+fn a_database_works_on_a_blocking_task_and_may_be_dropped_in_any(place: &Place) {
+    let url = place.url.clone();
+    let use_it = move || {
+        let (mut database, mut queries) = (Database::open(&url).unwrap(), Queries::open(&url).unwrap());
+        ingest(&mut database, &[numbered(1)]);
+        assert_eq!(sequences(&mut queries, "x"), [1]);
+        (database, queries)
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async move { drop((database, queries)) });
+    runtime.block_on(async { drop(tokio::task::spawn_blocking(use_it).await.unwrap()) });
 }
 
 #[test]
