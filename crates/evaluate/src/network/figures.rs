@@ -40,21 +40,30 @@ fn label(cell: &Cell) -> String {
 fn row(label: String, cell: &Cell) -> [String; 10] {
     let expected_ms = cell.expected_us() / 1e3;
     let quantile = |q| cell.quantile_us(q).map(|us| us / 1e3);
-    let shown = |ms: Option<f64>| ms.map_or("too few".to_owned(), |ms| format!("{ms:.3}"));
     let error_us = quantile(0.5).map(|p50_ms| (p50_ms - expected_ms) * 1e3);
     let (up, down) = (cell.measured.up, cell.measured.down);
     [
         label,
         format!("{expected_ms:.3}"),
-        shown(quantile(0.5)),
-        error_us.map_or(String::new(), |us| format!("{us:+.0}")),
-        shown(quantile(0.99)),
+        milliseconds(quantile(0.5)),
+        error_us
+            .filter(|us| us.is_finite())
+            .map_or(String::new(), |us| format!("{us:+.0}")),
+        milliseconds(quantile(0.99)),
         lost(up),
         lost(down),
         rate(up.throughput_bit_per_s),
         rate(down.throughput_bit_per_s),
         cell.network.edge_cloud.counters.map_or_else(|| "–".to_owned(), late),
     ]
+}
+
+fn milliseconds(ms: Option<f64>) -> String {
+    match ms {
+        None => "too few".to_owned(),
+        Some(ms) if ms.is_infinite() => "lost".to_owned(),
+        Some(ms) => format!("{ms:.3}"),
+    }
 }
 
 /// Share of the packets that our relay delivered too late, in percent.
@@ -106,6 +115,13 @@ pub(crate) fn notes(run: &NetworkRun) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if run.options.jitter_us > 0 {
+        notes.push(
+            "Jitter keeps packets in order: one that follows another closely may have to wait for it, which makes \
+             round trips longer."
+                .to_owned(),
+        );
+    }
     if lines().any(|line| line.runs_first == Some(false)) {
         notes.push("The relay was not let run before other threads: busy cores delay its packets.".to_owned());
     }
@@ -143,6 +159,12 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quantile_among_the_losses_is_said_to_be_lost() {
+        let shown = [None, Some(30.1), Some(f64::INFINITY)].map(milliseconds);
+        assert_eq!(shown, ["too few", "30.100", "lost"]);
+    }
 
     #[test]
     fn the_interval_of_a_share_is_that_of_clopper_and_pearson() {
