@@ -108,6 +108,8 @@ impl Client {
             hub: None,
             hub_options: hub::Options::new(data),
             about: About::default(),
+            link: None,
+            connected: None,
         }));
         let router = control_router(Arc::clone(&desk));
         Ok(Client::Stopped { desk, router, lock })

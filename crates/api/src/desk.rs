@@ -6,6 +6,8 @@ use std::sync::{Arc, PoisonError};
 
 use hub::Hub;
 use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, What};
+use link::cloud::Connected;
+use link::edge::LinkStatus;
 use manifest::WhenFull;
 use tokio::sync::{Mutex, OnceCell};
 use tracing_appender::non_blocking::ErrorCounter;
@@ -29,6 +31,10 @@ pub struct Desk {
     configuration: std::sync::Mutex<String>,
     /// Held while manifests are applied or deleted, so that one change is made after the other.
     pub(crate) applying: Mutex<()>,
+    /// The way to the cloud; `None`: there is none.
+    pub(crate) link: Option<Arc<LinkStatus>>,
+    /// The edges that are connected; `None`: this is no cloud.
+    pub(crate) connected: Option<Arc<Connected>>,
     audit: Arc<Audit>,
     /// Where no edge runs, it is started without doors by the first request that needs it.
     hub: OnceCell<Arc<Hub>>,
@@ -52,6 +58,10 @@ pub struct Parts {
     pub hub_options: hub::Options,
     /// What can be said about this edge.
     pub about: About,
+    /// How its way to the cloud is; `None`: there is none.
+    pub link: Option<Arc<LinkStatus>>,
+    /// The edges that are connected; `None`: this is no cloud.
+    pub connected: Option<Arc<Connected>>,
 }
 
 /// What can be said about an edge.
@@ -59,6 +69,8 @@ pub struct Parts {
 pub struct About {
     /// Version and addresses.
     pub edge: EdgeInfo,
+    /// Where its cloud is.
+    pub cloud: Option<String>,
     /// The end of its log.
     pub log: LogTail,
     /// Counts the lines of its log that were lost; `None` where no edge runs.
@@ -75,6 +87,8 @@ impl Desk {
             about: parts.about,
             configuration: std::sync::Mutex::default(),
             applying: Mutex::new(()),
+            link: parts.link,
+            connected: parts.connected,
             audit: parts.audit,
             hub: OnceCell::new_with(parts.hub),
             hub_options: parts.hub_options,

@@ -14,6 +14,7 @@ mod credentials;
 mod desk;
 mod doors;
 mod health;
+mod links;
 mod log_tail;
 mod manifests;
 mod metrics;
@@ -35,8 +36,9 @@ pub use log_tail::LogTail;
 pub use manifests::Manifests;
 pub use routers::{control_router, public_router};
 pub use types::{
-    Add, AddTenant, Added, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo, Give, IssuedCredential,
-    LastFailureInfo, Page, Patch, QuotaChanges, RouteInfo, SessionInfo, TenantInfo, TenantUse,
+    Add, AddTenant, Added, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo, EdgeState, Give,
+    IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, Page, Patch, QuotaChanges, RouteInfo, SessionInfo,
+    TenantInfo, TenantUse,
 };
 
 /// Name of the control socket in the data directory.

@@ -9,6 +9,7 @@ use broker::{Dropped, RefusedFilter};
 use hub::{DoorFigures, Observation, Refused, TenantFigures};
 
 use crate::desk::Desk;
+use crate::links;
 use crate::page::MetricsPage;
 use crate::process;
 use crate::routes::routes_of;
@@ -32,6 +33,7 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     write_logs(&mut page, &shards);
     write_tenants(&mut page, &shards);
     write_routes(&mut page, &routes);
+    links::write(&mut page, &shards);
     Ok((
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
         page.into_text(),

@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use crate::desk::Desk;
 use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
-use crate::{applying, calling, clients, credentials, health, metrics, routes, sessions, tenants, twins};
+use crate::{applying, calling, clients, credentials, health, links, metrics, routes, sessions, tenants, twins};
 
 /// Bytes of a request's body: a manifest of the longest kind, as a JSON string.
 const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -38,6 +38,8 @@ pub fn control_router(desk: Arc<Desk>) -> Router {
         .route("/v1/edge", get(edge))
         .route("/v1/configuration", get(configuration))
         .route("/v1/log", get(log))
+        .route("/v1/link", get(links::show))
+        .route("/v1/edges", get(links::list))
         .route("/v1/tenants", get(tenants::list).post(tenants::add))
         .route("/v1/apply", post(applying::apply))
         .nest("/v1/tenants/{tenant}", tenant);

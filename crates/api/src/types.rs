@@ -16,6 +16,59 @@ pub struct EdgeInfo {
     pub allow_anonymous: bool,
 }
 
+/// The way to the cloud, or in a cloud to its database.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkInfo {
+    /// Where it goes; `None`: nowhere.
+    pub cloud: Option<String>,
+    /// Whether there is a connection.
+    pub is_connected: bool,
+    /// For how many seconds there is one, or is none.
+    pub since_s: u64,
+    /// Why the last connection ended, or was not made.
+    pub last_error: Option<String>,
+    /// Rate of the line in bytes a second, if it has shown one.
+    pub rate_bytes_per_s: Option<u64>,
+    /// The shortest round trip of late, in milliseconds.
+    pub round_trip_ms: Option<f64>,
+    /// What became of the messages of each route: `received = delivered + queued + dropped`.
+    pub ledgers: Vec<LedgerInfo>,
+}
+
+/// What became of the messages of a route that sends upstream, since it is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerInfo {
+    /// Its tenant.
+    pub tenant: String,
+    /// The route.
+    pub route: String,
+    /// Messages that it sent.
+    pub received: u64,
+    /// Of these, those that are there.
+    pub delivered: u64,
+    /// Those that wait, or are on their way.
+    pub queued: u64,
+    /// Those that never will be, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Bytes of the log that those take which wait.
+    pub bytes: u64,
+}
+
+/// An edge, as its cloud knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeState {
+    /// Its name.
+    pub name: String,
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// For how many seconds.
+    pub since_s: u64,
+    /// Where from.
+    pub address: Option<String>,
+    /// Messages that came, each counted once, by `tenant/route`.
+    pub received: BTreeMap<String, u64>,
+}
+
 /// Devices or apps to be added: all or none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -29,6 +29,8 @@ const RANGES_MAX: usize = 4_096;
 pub struct Arriving {
     /// The edge.
     pub edge: Arc<str>,
+    /// The route that sent them there.
+    pub route: Arc<str>,
     /// See [`Ticket::epoch`](crate::Ticket::epoch).
     pub epoch: u64,
     /// No lower sequence is to be expected any more.
@@ -68,17 +70,35 @@ pub(crate) struct Provenance {
 }
 
 /// What came of one epoch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Mark {
+    route: Arc<str>,
+    /// Messages of this epoch, and of those before it that are forgotten.
+    messages: u64,
     taken: RangeSet<u64>,
     position: Position,
+}
+
+/// Messages that came from an edge by a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrivalFigures {
+    /// Tenant of the devices.
+    pub tenant: Arc<str>,
+    /// The edge.
+    pub edge: Arc<str>,
+    /// The route there.
+    pub route: Arc<str>,
+    /// Messages, each counted once, restarts included.
+    pub messages: u64,
 }
 
 /// A mark as the log has it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     edge: String,
+    route: String,
     epoch: u64,
+    messages: u64,
     taken: Vec<(u64, u64)>,
 }
 
@@ -95,7 +115,12 @@ impl Arrivals {
     pub(crate) fn restore(&mut self, meta: &[u8], position: Position) -> Option<Position> {
         let kept: Kept = postcard::from_bytes(meta).ok()?;
         let taken = kept.taken.into_iter().map(|(from, to)| from..to).collect();
-        let mark = Mark { taken, position };
+        let mark = Mark {
+            route: kept.route.into(),
+            messages: kept.messages,
+            taken,
+            position,
+        };
         let older = self.marks.insert((kept.edge.into(), kept.epoch), mark)?;
         Some(older.position)
     }
@@ -144,14 +169,46 @@ impl Arrivals {
         let of_edge = (Arc::clone(edge), 0)..=(Arc::clone(edge), u64::MAX);
         while self.marks.range(of_edge.clone()).count() > EPOCHS_OF_EDGE_MAX {
             let oldest = self.marks.range(of_edge.clone()).next().map(|(key, _)| key.clone());
-            if let Some(mark) = oldest.and_then(|key| self.marks.remove(&key)) {
-                journal.release(mark.position);
+            let Some(gone) = oldest.and_then(|key| self.marks.remove(&key)) else {
+                return;
+            };
+            journal.release(gone.position);
+            let mut of_edge = self.marks.range_mut(of_edge.clone());
+            // Their sum stays what it was.
+            if let Some((_, mark)) = of_edge.find(|(_, mark)| mark.route == gone.route) {
+                mark.messages += gone.messages;
             }
         }
     }
 }
 
+impl Arrivals {
+    /// What came, by edge and route.
+    pub(crate) fn figures(&self, tenant: &Arc<str>) -> Vec<ArrivalFigures> {
+        let mut sums: BTreeMap<(&Arc<str>, &Arc<str>), u64> = BTreeMap::new();
+        for ((edge, _), mark) in &self.marks {
+            *sums.entry((edge, &mark.route)).or_default() += mark.messages;
+        }
+        let figures = sums.into_iter().map(|((edge, route), messages)| ArrivalFigures {
+            tenant: Arc::clone(tenant),
+            edge: Arc::clone(edge),
+            route: Arc::clone(route),
+            messages,
+        });
+        figures.collect()
+    }
+}
+
 impl Mark {
+    fn new(route: &Arc<str>) -> Self {
+        Self {
+            route: Arc::clone(route),
+            messages: 0,
+            taken: RangeSet::new(),
+            position: Position::default(),
+        }
+    }
+
     fn ranges(&self) -> Vec<(u64, u64)> {
         self.taken.iter().map(|range| (range.start, range.end)).collect()
     }
@@ -160,7 +217,9 @@ impl Mark {
     fn keep(&mut self, journal: &mut Journal, tenant: u32, key: &(Arc<str>, u64)) -> Result<(), Full> {
         let kept = Kept {
             edge: key.0.to_string(),
+            route: self.route.to_string(),
             epoch: key.1,
+            messages: self.messages,
             taken: self.ranges(),
         };
         let meta = postcard::to_allocvec(&kept).expect("memory is all that it takes");
@@ -191,7 +250,10 @@ impl Mark {
 pub(crate) fn take(tenant: &mut Tenant, turn: &mut Turn<'_>, arriving: &Arriving) -> (Arrived, Position) {
     let mut arrivals = std::mem::take(&mut tenant.arrivals);
     let key = (Arc::clone(&arriving.edge), arriving.epoch);
-    let mark = arrivals.marks.entry(key.clone()).or_default();
+    let mark = arrivals
+        .marks
+        .entry(key.clone())
+        .or_insert_with(|| Mark::new(&arriving.route));
     let mut arrived = Arrived {
         new: 0,
         known: 0,
@@ -213,6 +275,7 @@ pub(crate) fn take(tenant: &mut Tenant, turn: &mut Turn<'_>, arriving: &Arriving
         }
         mark.taken
             .insert(origin.after.min(origin.sequence)..origin.sequence + 1);
+        mark.messages += 1;
         arrived.new += 1;
         after = after.max(outcome.after);
         devices.extend(device::topic::DeviceTopic::parse(parcel.publish.topic).map(|topic| topic.device.to_owned()));

@@ -26,7 +26,7 @@ mod twin_changes;
 mod twins;
 mod upstream;
 
-pub use arrivals::{Arrived, Arriving, TakenEpoch};
+pub use arrivals::{ArrivalFigures, Arrived, Arriving, TakenEpoch};
 pub use calls::EdgeCall;
 pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;

@@ -28,6 +28,8 @@ pub(crate) struct Queue {
     pub(crate) bytes: u64,
     /// Oldest first; all but the last are of earlier starts.
     epochs: VecDeque<Epoch>,
+    /// Every message of an epoch with a lower number is settled, but for those in `epochs`.
+    finished_below: u64,
     /// Where the log has its state.
     pub(crate) position: Position,
     /// What changed since the log has its state.
@@ -55,6 +57,7 @@ pub(crate) struct Place {
 pub(crate) struct Kept {
     pub(crate) route: String,
     pub(crate) ledger: Ledger,
+    pub(crate) finished_below: u64,
     pub(crate) epochs: Vec<KeptEpoch>,
 }
 
@@ -95,6 +98,7 @@ impl Queue {
             ledger: Ledger::default(),
             bytes: 0,
             epochs: VecDeque::new(),
+            finished_below: 0,
             position: Position::default(),
             is_changed: true,
             unneeded: Vec::new(),
@@ -218,6 +222,7 @@ impl Queue {
         Kept {
             route: self.route.to_string(),
             ledger: self.ledger,
+            finished_below: self.finished_below,
             epochs: epochs.collect(),
         }
     }
@@ -237,7 +242,8 @@ impl Queue {
     /// Epochs of earlier starts of which everything is settled.
     fn forget_finished(&mut self) {
         while self.epochs.len() > 1 && self.epochs.front().is_some_and(Epoch::is_empty) {
-            self.epochs.pop_front();
+            let finished = self.epochs.pop_front().expect("there is one");
+            self.finished_below = finished.number + 1;
         }
     }
 
@@ -275,7 +281,9 @@ impl Returning {
         let mut queue = Queue::new(tenant_number, tenant, kept.route.as_str().into());
         queue.position = position;
         queue.ledger = kept.ledger;
+        queue.finished_below = kept.finished_below;
         self.sort();
+        self.leave_out_finished(&kept);
         let mut epochs = kept.epochs;
         for (place, _) in &self.messages {
             let number = of_lane(place.epoch, Lane::Live);
@@ -322,6 +330,17 @@ impl Returning {
         let missing = queue.ledger.queued().saturating_sub(queue.waiting);
         queue.ledger.drop(Discarded::Damaged, missing);
         Some((queue, self.unneeded))
+    }
+
+    /// The log may still have messages of epochs that are forgotten.
+    fn leave_out_finished(&mut self, kept: &Kept) {
+        let is_known = |number: u64| kept.epochs.iter().any(|epoch| epoch.number == number);
+        let is_finished = |place: &Place| {
+            let number = of_lane(place.epoch, Lane::Live);
+            number < kept.finished_below && !is_known(number)
+        };
+        let unneeded = self.messages.extract_if(.., |(place, _)| is_finished(place));
+        self.unneeded.extend(unneeded.map(|(_, held)| held.position));
     }
 
     /// The log moves old records to its head: order is by sequence, and of two copies the later one counts.

@@ -37,6 +37,7 @@ use self::journal::Journal;
 use self::tenant::Tenant;
 use self::turn::{LINGER_MS, Turn};
 use self::wait::{Timer, Until, Waiter};
+use crate::arrivals::ArrivalFigures;
 use crate::call_log::CallLog;
 use crate::calls::EdgeCall;
 use crate::config::Limits;
@@ -74,6 +75,8 @@ pub struct Observation {
     pub tenants: Vec<TenantFigures>,
     /// What became of what was to leave, by tenant and route.
     pub queues: Vec<QueueFigures>,
+    /// What came from edges, by tenant, edge and route.
+    pub arrivals: Vec<ArrivalFigures>,
     /// What the log's files hold.
     pub log: store::Usage,
     /// The log has stopped after a failed write: nothing further is made durable.
@@ -232,9 +235,17 @@ impl Shard {
             counters: self.counters,
             tenants: self.tenants.iter().map(Tenant::figures).collect(),
             queues: self.queues.as_ref().map(Queues::figures).unwrap_or_default(),
+            arrivals: self.arrivals(),
             log: self.journal.usage(),
             log_has_stopped: self.log_has_stopped,
         }
+    }
+
+    fn arrivals(&self) -> Vec<ArrivalFigures> {
+        let tenants = self.tenants.iter();
+        tenants
+            .flat_map(|tenant| tenant.arrivals.figures(&tenant.name))
+            .collect()
     }
 
     fn set_limits(&mut self, now: Now, limits: &Limits) {

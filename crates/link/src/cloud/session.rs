@@ -280,6 +280,7 @@ fn take(
             name.tenant,
             Arriving {
                 edge,
+                route: name.route,
                 epoch: name.epoch,
                 floor,
                 parcels,

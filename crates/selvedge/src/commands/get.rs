@@ -1,11 +1,11 @@
-//! `selvedge get routes|devices|apps|sessions`.
+//! `selvedge get routes|devices|apps|edges|sessions|link`.
 
 use api::{Page, RouteInfo, SessionInfo, paths};
 use clap::{Args, ValueEnum};
 use identity::ClientKind;
 
 use super::Target;
-use super::clients;
+use super::{clients, link};
 use crate::output::table;
 
 #[derive(Args)]
@@ -25,8 +25,12 @@ enum Listed {
     Devices,
     #[value(alias = "app")]
     Apps,
+    #[value(alias = "edge")]
+    Edges,
     #[value(alias = "session")]
     Sessions,
+    /// The way to the cloud, and what became of every message
+    Link,
 }
 
 impl Get {
@@ -35,7 +39,9 @@ impl Get {
             Listed::Routes => routes(&self.target),
             Listed::Devices => clients::list(&self.target, ClientKind::Device),
             Listed::Apps => clients::list(&self.target, ClientKind::App),
+            Listed::Edges => link::edges(&self.target),
             Listed::Sessions => sessions(&self.target),
+            Listed::Link => link::show(&self.target),
         }
     }
 }

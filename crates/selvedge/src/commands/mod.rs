@@ -11,6 +11,7 @@ pub(crate) mod delete;
 pub(crate) mod describe;
 pub(crate) mod get;
 mod issued;
+mod link;
 mod quota;
 pub(crate) mod tenants;
 pub(crate) mod twin;

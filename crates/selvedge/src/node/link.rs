@@ -10,19 +10,15 @@ use link::edge::{LinkStatus, Login, Options};
 use super::config::Link;
 
 /// Runs the link on a thread of its own: what it does never waits for a door.
-pub(super) fn start(link: &Link, hub: &Arc<Hub>) -> anyhow::Result<Option<Arc<LinkStatus>>> {
-    if link.url.is_empty() {
-        return Ok(None);
-    }
+pub(super) fn start(link: &Link, hub: &Arc<Hub>, status: Arc<LinkStatus>) -> anyhow::Result<()> {
     let options = options(link)?;
     let outbox = hub.take_outbox().expect("the hub has one where there is a link");
-    let status = Arc::new(LinkStatus::default());
-    let (hub, told) = (Arc::clone(hub), Arc::clone(&status));
+    let hub = Arc::clone(hub);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("starting tokio")?;
-    let run = move || runtime.block_on(link::edge::run(options, hub, outbox, told));
+    let run = move || runtime.block_on(link::edge::run(options, hub, outbox, status));
     std::thread::Builder::new().name("link".to_owned()).spawn(run)?;
-    Ok(Some(status))
+    Ok(())
 }
 
 fn options(link: &Link) -> anyhow::Result<Options> {

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::link::cloud::Connected;
+use ::link::edge::LinkStatus;
 use anyhow::{Context, anyhow};
 use api::{About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, Parts, control_router, public_router, serve};
 use hub::Hub;
@@ -68,6 +70,9 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         Arc::clone(&identity),
         Arc::clone(&audit),
     )?);
+    let has_cloud = !config.link.url.is_empty();
+    let status = has_cloud.then(Arc::<LinkStatus>::default);
+    let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
     let desk = Arc::new(Desk::new(Parts {
         data: config.data.clone(),
         identity,
@@ -75,18 +80,22 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         hub: Some(Arc::clone(&hub)),
         hub_options: config.hub_options(role),
         about: about(&config, &addresses, &log),
+        link: status.clone(),
+        connected: connected.clone(),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
     let _tasks = serve_http(control, http, &desk);
-    link::start(&config.link, &hub)?;
+    if let Some(status) = status {
+        link::start(&config.link, &hub, status)?;
+    }
     if role == Role::Cloud {
         let database = database::open(&config).await?;
         let outbox = hub.take_outbox().expect("a cloud's hub has one");
         tokio::spawn(cloud::pump::run(outbox, database));
     }
-    if let Some(edges) = hub.take_edges() {
-        tokio::spawn(::link::cloud::run(Arc::clone(&hub), edges, Arc::default()));
+    if let (Some(edges), Some(connected)) = (hub.take_edges(), connected) {
+        tokio::spawn(::link::cloud::run(Arc::clone(&hub), edges, connected));
     }
     open(&hub, opened).await?;
     let took_ms = start.elapsed().as_millis();
@@ -179,6 +188,7 @@ fn about(config: &Config, addresses: &[String], log: &Logging) -> About {
             addresses: addresses.to_vec(),
             allow_anonymous: config.allow_anonymous,
         },
+        cloud: Some(config.link.url.clone()).filter(|url| !url.is_empty()),
         log: log.tail.clone(),
         log_losses: Some(log.losses.clone()),
     }

@@ -1,0 +1,122 @@
+//! The way to the cloud, and in the cloud the edges: who is connected, and what became of every message.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use hub::{Discarded, Observation, QueueFigures};
+
+use crate::desk::Desk;
+use crate::page::MetricsPage;
+use crate::types::{EdgeState, LedgerInfo, LinkInfo, Page};
+use crate::wrong::{Done, Wrong};
+
+/// `GET /v1/link`
+pub(crate) async fn show(State(desk): State<Arc<Desk>>) -> Done<Json<LinkInfo>> {
+    let status = desk.link.as_ref().map(|link| link.snapshot());
+    let ledgers = observe(&desk).await?;
+    let ledgers = ledgers.iter().flat_map(|shard| &shard.queues);
+    Ok(Json(LinkInfo {
+        cloud: desk.about.cloud.clone(),
+        is_connected: status
+            .as_ref()
+            .is_some_and(|status| status.state == link::edge::State::Connected),
+        since_s: status.as_ref().map_or(0, |status| status.since.as_secs()),
+        last_error: status.as_ref().and_then(|status| status.last_error.clone()),
+        rate_bytes_per_s: status.as_ref().and_then(|status| status.rate_bytes_per_s),
+        round_trip_ms: status
+            .and_then(|status| status.round_trip)
+            .map(|took| took.as_secs_f64() * 1_000.0),
+        ledgers: ledgers.map(ledger).collect(),
+    }))
+}
+
+/// `GET /v1/edges`
+pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<EdgeState>>> {
+    let mut edges: BTreeMap<String, EdgeState> = BTreeMap::new();
+    for edge in desk.connected.iter().flat_map(|connected| connected.list()) {
+        let state = edges.entry(edge.name.to_string()).or_default();
+        state.is_connected = true;
+        state.since_s = edge.since.as_secs();
+        state.address = edge.address.map(|address| address.to_string());
+    }
+    for arrival in observe(&desk).await?.iter().flat_map(|shard| &shard.arrivals) {
+        let state = edges.entry(arrival.edge.to_string()).or_default();
+        let route = format!("{}/{}", arrival.tenant, arrival.route);
+        state.received.insert(route, arrival.messages);
+    }
+    let items = edges.into_iter().map(|(name, state)| EdgeState { name, ..state });
+    Ok(Json(Page {
+        items: items.collect(),
+        has_more: false,
+    }))
+}
+
+async fn observe(desk: &Desk) -> Done<Vec<Observation>> {
+    desk.hub().await?.observe().await.ok_or_else(Wrong::no_answer)
+}
+
+fn ledger(queue: &QueueFigures) -> LedgerInfo {
+    let dropped = Discarded::ALL
+        .iter()
+        .map(|why| (why.label().to_owned(), queue.ledger.dropped[*why as usize]));
+    LedgerInfo {
+        tenant: queue.tenant.to_string(),
+        route: queue.route.to_string(),
+        received: queue.ledger.received,
+        delivered: queue.ledger.delivered,
+        queued: queue.ledger.queued(),
+        dropped: dropped.filter(|(_, messages)| *messages > 0).collect(),
+        bytes: queue.bytes,
+    }
+}
+
+/// What is said of all this on the page of metrics.
+pub(crate) fn write(page: &mut MetricsPage, shards: &[Observation]) {
+    let queues = || shards.iter().flat_map(|shard| &shard.queues);
+    type OfQueue = fn(&QueueFigures) -> u64;
+    let counters: [(&str, &str, OfQueue); 2] = [
+        ("upstream_received_total", "Messages that routes sent upstream.", |q| {
+            q.ledger.received
+        }),
+        ("upstream_delivered_total", "Of these, those that are there.", |q| {
+            q.ledger.delivered
+        }),
+    ];
+    for (name, help, of) in counters {
+        page.counter(name, help);
+        queues().for_each(|queue| write_one(page, queue, of(queue)));
+    }
+    page.counter("upstream_dropped_total", "Those that never will be, by reason.");
+    for queue in queues() {
+        for why in Discarded::ALL {
+            let labels = [
+                ("tenant", &*queue.tenant),
+                ("route", &queue.route),
+                ("reason", why.label()),
+            ];
+            page.value(&labels, queue.ledger.dropped[why as usize]);
+        }
+    }
+    page.gauge("upstream_queued_messages", "Those that wait, or are on their way.");
+    queues().for_each(|queue| write_one(page, queue, queue.ledger.queued()));
+    page.gauge("upstream_queued_bytes", "Bytes of the log that they take.");
+    queues().for_each(|queue| write_one(page, queue, queue.bytes));
+    page.counter(
+        "edge_messages_total",
+        "Messages that came from an edge, each counted once.",
+    );
+    for arrival in shards.iter().flat_map(|shard| &shard.arrivals) {
+        let labels = [
+            ("edge", &*arrival.edge),
+            ("tenant", &arrival.tenant),
+            ("route", &arrival.route),
+        ];
+        page.value(&labels, arrival.messages);
+    }
+}
+
+fn write_one(page: &mut MetricsPage, queue: &QueueFigures, value: u64) {
+    page.value(&[("tenant", &queue.tenant), ("route", &queue.route)], value);
+}

@@ -1,0 +1,197 @@
+"""A cloud and an edge behind it, with a line between them that can be cut."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import socket
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+from brokers import BINARY, PORTS, Selvedge, Settings
+from raw import PATIENCE_S
+
+PASSWORD = "a password of the tests"
+
+
+class Line:
+    """A line of TCP between the edge and its cloud: forwards bytes until it is cut, and again once it is mended."""
+
+    def __init__(self, target: int):
+        self.target = target
+        self.port = PORTS.take()
+        self.is_cut = False
+        self.bytes_up = 0
+        self.pairs: dict[socket.socket, socket.socket] = {}
+        self.listener = socket.create_server(("127.0.0.1", self.port), reuse_port=False)
+        self.lock = threading.Lock()
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.is_open = True
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def cut(self) -> None:
+        """Nothing passes any more; whoever speaks is not told, as when a cable is pulled."""
+        self.is_cut = True
+
+    def mend(self) -> None:
+        """New connections pass; those from before stay silent for ever."""
+        with self.lock:
+            for end in list(self.pairs):
+                self._forget(end)
+            self.is_cut = False
+
+    def hang_up(self) -> None:
+        """Ends all connections at once, as a router does that restarts."""
+        with self.lock:
+            for end in list(self.pairs):
+                self._forget(end)
+
+    def close(self) -> None:
+        """Ends it."""
+        self.is_open = False
+        self.hang_up()
+        with contextlib.suppress(OSError):
+            self.listener.close()
+
+    def _run(self) -> None:
+        while self.is_open:
+            for key, _ in self.selector.select(0.05):
+                with self.lock, contextlib.suppress(OSError):
+                    self._accept() if key.fileobj is self.listener else self._pass_on(key.fileobj)
+
+    def _accept(self) -> None:
+        near, _ = self.listener.accept()
+        if self.is_cut:
+            self.pairs[near] = near
+            return
+        try:
+            far = socket.create_connection(("127.0.0.1", self.target), timeout=1)
+        except OSError:
+            near.close()
+            return
+        for one, other in ((near, far), (far, near)):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            one.settimeout(5)
+            self.pairs[one] = other
+            self.selector.register(one, selectors.EVENT_READ, one is near)
+
+    def _pass_on(self, end: socket.socket) -> None:
+        if self.is_cut:
+            time.sleep(0.005)  # What lies in the kernel stays there.
+            return
+        try:
+            data = end.recv(1 << 16)
+            if not data:
+                raise OSError
+            self.pairs[end].sendall(data)
+        except (OSError, KeyError):
+            self._forget(end)
+
+    def _forget(self, end: socket.socket) -> None:
+        for one in {end, self.pairs.get(end, end)}:
+            self.pairs.pop(one, None)
+            with contextlib.suppress(KeyError, ValueError):
+                self.selector.unregister(one)
+            one.close()
+
+
+class Cloud(Selvedge):
+    """`selvedge cloud`, with its embedded database."""
+
+    def __init__(self, directory: Path, settings: Settings):
+        super().__init__(directory, settings)
+        self.tls_port = PORTS.take()
+        self.http_port = PORTS.take()
+
+    def command(self) -> list[str]:
+        """Flags alone."""
+        words = [BINARY, "cloud", "--data", str(self.data), "--mqtt", f"127.0.0.1:{self.port}"]
+        words += ["--mqtts", f"127.0.0.1:{self.tls_port}", "--http", f"127.0.0.1:{self.http_port}"]
+        return words + self.settings.arguments
+
+    def rows(self, columns: str = "epoch, sequence, number") -> list[tuple]:
+        """The rows of telemetry, in the order in which they were stored."""
+        path = self.data / "telemetry.db"
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=PATIENCE_S)) as database:
+            return database.execute(f"SELECT {columns} FROM telemetry ORDER BY rowid").fetchall()
+
+    def has_rows(self, count: int, patience_s: float = PATIENCE_S) -> list[tuple]:
+        """The rows, once there are as many."""
+        deadline = time.monotonic() + patience_s
+        while len(rows := self.rows()) < count:
+            assert time.monotonic() < deadline, f"{len(rows)} of {count} rows:\n{self.tail()}"
+            time.sleep(0.05)  # A database gives no event when it grows.
+        return rows
+
+    def edges(self) -> list[dict]:
+        """What `selvedge get edges` says."""
+        return json.loads(self.run("get", "edges", "--output", "json").stdout)
+
+
+class Edge(Selvedge):
+    """`selvedge edge` with a cloud."""
+
+    name = "hall-1"
+    order = "live-first"
+    limit_bytes = 512 << 20
+
+    def joins(self, cloud: Cloud, port: int) -> None:
+        """Gets its credential and is told the way; `port`: where it finds the cloud."""
+        said = cloud.run("edge", "add", self.name, "--output", "json").stdout
+        (self.directory / "password").write_text(json.loads(said)[0]["issued"]["password"])
+        self.settings.configuration = f"""
+            [link]
+            url = "mqtts://127.0.0.1:{port}"
+            user_name = "{self.name}"
+            password_file = "{self.directory / "password"}"
+            ca = "{cloud.data / "ca.pem"}"
+            bytes = {self.limit_bytes}
+            order = "{self.order}"
+        """
+
+    def link(self) -> dict:
+        """What `selvedge get link` says; its ledgers balance."""
+        link = json.loads(self.run("get", "link", "--output", "json").stdout)
+        for ledger in link["ledgers"]:
+            settled = ledger["delivered"] + ledger["queued"] + sum(ledger["dropped"].values())
+            assert ledger["received"] == settled, ledger
+        return link
+
+    def ledger(self, route: str = "telemetry") -> dict:
+        """What became of the messages of a route."""
+        return next(ledger for ledger in self.link()["ledgers"] if ledger["route"] == route)
+
+    def is_connected(self, patience_s: float = PATIENCE_S) -> None:
+        """Waits until it has its cloud."""
+        deadline = time.monotonic() + patience_s
+        while not self.link()["is_connected"]:
+            assert time.monotonic() < deadline, f"no link:\n{self.tail()}"
+            time.sleep(0.05)  # A command gives no event when its answer changes.
+
+
+class Site:
+    """A cloud, an edge, and the line between them."""
+
+    def __init__(self, directory: Path, **edge: object):
+        self.cloud = Cloud(directory / "cloud", Settings(anonymous=False))
+        self.edge = Edge(directory / "edge", Settings(anonymous=False))
+        for one in (self.cloud, self.edge):
+            one.directory.mkdir(parents=True)
+        for name, value in edge.items():
+            setattr(self.edge, name, value)
+        self.cloud.start()
+        self.line = Line(self.cloud.tls_port)
+        self.edge.joins(self.cloud, self.line.port)
+        self.edge.start()
+        self.edge.run("device", "add", "pump-7", "--password", PASSWORD)
+        self.edge.is_connected()
+
+    def close(self) -> None:
+        """Ends all of it."""
+        self.edge.stop()
+        self.line.close()
+        self.cloud.stop()

@@ -1,0 +1,271 @@
+"""An edge and its cloud: what devices say is in the database once, whatever breaks between."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+import threading
+import time
+
+import pytest
+
+from brokers import Settings
+from paho_client import Client
+from raw import PATIENCE_S
+from sites import PASSWORD, Edge, Site
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
+
+TOPIC = "devices/pump-7/telemetry"
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Makes a cloud and an edge."""
+    made: list[Site] = []
+
+    def make(**edge: object) -> Site:
+        made.append(Site(tmp_path / str(len(made)), **edge))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+class Pump:
+    """A device that counts: each message has the next number, and it knows which were acknowledged."""
+
+    def __init__(self, site: Site):
+        self.port = site.edge.port
+        self.numbers = itertools.count()
+        self.acknowledged: list[int] = []
+        self.sent = 0
+
+    def client(self) -> Client:
+        """A new connection."""
+        return Client(self.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+
+    def send(self, count: int, qos: int = 1) -> None:
+        """Sends as many messages, each acknowledged before the next."""
+        client = self.client()
+        for number in itertools.islice(self.numbers, count):
+            self.sent = number + 1
+            client.publish(TOPIC, json.dumps({"n": number}), qos=qos)
+            self.acknowledged.append(number)
+        client.disconnect()
+
+    def run(self, stop: threading.Event) -> None:
+        """Sends until it is told to stop, through all that happens to its edge."""
+        while not stop.is_set():
+            with contextlib.suppress(Exception):
+                self._one_connection(stop)
+
+    def _one_connection(self, stop: threading.Event) -> None:
+        client = self.client()
+        try:
+            while not stop.is_set():
+                number = next(self.numbers)
+                self.sent = number + 1
+                client.publish(TOPIC, json.dumps({"n": number}), qos=1)
+                self.acknowledged.append(number)
+        finally:
+            client.close()
+
+
+def numbers(rows: list[tuple]) -> list[int]:
+    """What the pump counted, by the rows of a database."""
+    return [int(number) for _, _, number in rows]
+
+
+def wait_until(what, patience_s: float = PATIENCE_S) -> None:
+    """Waits until something is so."""
+    deadline = time.monotonic() + patience_s
+    while not what():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.05)  # Answers of commands give no event when they change.
+
+
+def test_what_a_device_says_is_in_the_database_once_and_both_sides_know(site):
+    one = site()
+    Pump(one).send(100)
+    assert numbers(one.cloud.has_rows(100)) == list(range(100))
+    wait_until(lambda: one.edge.ledger()["queued"] == 0)
+    ledger = one.edge.ledger()
+    assert (ledger["received"], ledger["delivered"], ledger["dropped"], ledger["bytes"]) == (100, 100, {}, 0)
+    assert one.cloud.edges()[0]["received"] == {"default/telemetry": 100}
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_an_application_in_the_cloud_gets_what_a_device_behind_an_edge_says(site, qos):
+    one = site()
+    one.cloud.run("app", "add", "dash", "--password", PASSWORD)
+    dash = Client(one.cloud.port, "dash", user="dash", password=PASSWORD).opened()
+    dash.subscribe("devices/+/telemetry/#")
+    pump = Pump(one).client()
+    pump.publish(f"{TOPIC}/vib", b"\x00\xff any bytes", qos=qos, ContentType="x/y", UserProperty=("hall", "1"))
+    got = dash.receive()
+    assert (got.topic, got.payload, got.qos) == (f"{TOPIC}/vib", b"\x00\xff any bytes", qos)
+    assert (got.properties.ContentType, got.properties.UserProperty) == ("x/y", [("hall", "1")])
+    for client in (dash, pump):
+        client.disconnect()
+
+
+@pytest.mark.parametrize("order", ["live-first", "in-order"])
+def test_a_cloud_that_was_away_gets_all_that_was_said_meanwhile(site, order):
+    one = site(order=order)
+    pump = Pump(one)
+    pump.send(50)
+    one.cloud.has_rows(50)
+    one.cloud.kill()
+    pump.send(500)
+    assert one.edge.ledger()["queued"] == 500
+    one.cloud.start()
+    rows = one.cloud.has_rows(550, 60)
+    assert sorted(numbers(rows)) == list(range(550))
+    if order == "in-order":
+        assert numbers(rows) == list(range(550))
+    wait_until(lambda: one.edge.ledger()["delivered"] == 550)
+
+
+def test_what_an_edge_keeps_for_its_cloud_outlasts_a_kill(site):
+    one = site()
+    one.cloud.kill()
+    pump = Pump(one)
+    pump.send(300)
+    one.edge.kill()
+    one.edge.start()
+    assert one.edge.ledger()["queued"] == 300
+    pump.send(100)
+    one.cloud.start()
+    assert sorted(numbers(one.cloud.has_rows(400, 60))) == list(range(400))
+
+
+def test_a_line_that_falls_silent_is_found_broken_and_nothing_is_lost_or_doubled(site):
+    one = site()
+    pump = Pump(one)
+    pump.send(20)
+    one.line.cut()
+    pump.send(200)
+    time.sleep(1)
+    one.line.mend()
+    pump.send(20)
+    assert sorted(numbers(one.cloud.has_rows(240, 60))) == list(range(240))
+
+
+def test_killed_again_and_again_on_both_sides_each_acknowledged_message_is_in_the_database_once(site):
+    one = site()
+    pump, stop = Pump(one), threading.Event()
+    device = threading.Thread(target=pump.run, args=(stop,), daemon=True)
+    device.start()
+    crashes, dice = 0, random.Random(7)
+    until = time.monotonic() + 25
+    while time.monotonic() < until:
+        time.sleep(dice.uniform(0.2, 1.5))
+        broken = dice.choice(["edge", "cloud", "line"])
+        if broken == "line":
+            one.line.hang_up()
+        else:
+            victim = getattr(one, broken)
+            victim.kill()
+            time.sleep(dice.uniform(0, 0.5))
+            victim.start()
+            crashes += broken == "edge"
+    stop.set()
+    device.join(30)
+    wait_until(lambda: one.edge.ledger()["queued"] == 0, 60)
+    counted = numbers(one.cloud.has_rows(len(pump.acknowledged), 60))
+    places = one.cloud.rows("epoch / 2, sequence, edge")
+    assert len(places) == len(set(places)), "a message is in the database twice"
+    missing = set(pump.acknowledged) - set(counted)
+    assert not missing, f"{len(missing)} of {len(pump.acknowledged)} acknowledged messages are lost: {sorted(missing)[:9]}"
+    # Each crash of the edge leaves one message of this device in doubt.
+    assert len(set(counted)) - len(pump.acknowledged) <= crashes + 1
+    assert one.edge.ledger()["delivered"] == len(places)
+
+
+def test_a_call_from_the_cloud_reaches_a_device_behind_an_edge_or_says_which_part_was_away(site):
+    one = site()
+    pump = Pump(one)
+    pump.send(1)
+    one.cloud.has_rows(1)
+    away = one.cloud.run("call", "pump-7", "stop", check=False)
+    assert "pump-7 is not connected" in away.stderr
+    client = pump.client()
+    client.subscribe("devices/pump-7/methods/+/+")
+
+    def answer() -> None:
+        call = client.receive()
+        client.publish(f"{call.topic}/result", json.dumps({"status": 200, "payload": json.loads(call.payload)}))
+
+    device = threading.Thread(target=answer)
+    device.start()
+    said = one.cloud.run("call", "pump-7", "stop", '{"reason": "dry"}')
+    device.join(PATIENCE_S)
+    assert json.loads(said.stdout) == {"reason": "dry"}
+    client.disconnect()
+    one.edge.stop()
+    gone = one.cloud.run("call", "pump-7", "stop", check=False)
+    assert "pump-7 is behind the edge hall-1, which is not connected" in gone.stderr
+
+
+def test_at_its_bound_the_oldest_go_and_are_counted_and_local_delivery_goes_on(site):
+    one = site(limit_bytes=2 << 20)
+    one.cloud.kill()
+    one.edge.run("app", "add", "near", "--password", PASSWORD)
+    near = Client(one.edge.port, "near", user="near", password=PASSWORD).opened()
+    near.subscribe(f"{TOPIC}/big", qos=0)
+    client = Pump(one).client()
+    for number in range(200):
+        client.publish(f"{TOPIC}/big", b"%06d" % number + bytes(32_000), qos=1)
+    assert [int(payload[:6]) for payload in near.payloads(200)] == list(range(200))
+    ledger = one.edge.ledger()
+    assert ledger["received"] == 200 and ledger["dropped"]["full"] > 100 and ledger["bytes"] <= 2 << 20
+    one.cloud.start()
+    wait_until(lambda: one.edge.ledger()["queued"] == 0, 60)
+    assert one.edge.ledger()["delivered"] == 200 - one.edge.ledger()["dropped"]["full"]
+    for one_of_them in (near, client):
+        one_of_them.disconnect()
+
+
+def test_a_copy_of_an_edge_is_told_that_its_name_is_taken(site, tmp_path):
+    one = site()
+    copy = Edge(tmp_path / "copy", Settings(anonymous=False))
+    copy.directory.mkdir()
+    copy.settings.configuration = one.edge.settings.configuration
+    copy.start()
+    try:
+        wait_until(lambda: copy.link()["last_error"])
+        assert 'an edge "hall-1" is connected already' in copy.link()["last_error"]
+        assert one.edge.link()["is_connected"]
+    finally:
+        copy.stop()
+
+
+def test_an_edge_speaks_for_no_other_tenant_than_it_was_let(site):
+    one = site()
+    one.edge.run("device", "add", "pump-8", "--tenant", "plant-b", "--password", PASSWORD)
+    client = Client(one.edge.port, "pump-8", user="plant-b/pump-8", password=PASSWORD).opened()
+    client.publish("devices/pump-8/telemetry", b'{"n": 1}')
+    wait_until(lambda: any(ledger["tenant"] == "plant-b" for ledger in one.edge.link()["ledgers"]))
+    of_b = lambda: next(ledger for ledger in one.edge.link()["ledgers"] if ledger["tenant"] == "plant-b")
+    wait_until(lambda: of_b()["dropped"] == {"refused": 1})
+    assert one.cloud.rows() == []
+    one.cloud.run("tenant", "add", "plant-b")
+    one.cloud.run("edge", "label", "hall-1", "tenants=plant-b")
+    one.line.hang_up()
+    one.edge.is_connected()
+    client.publish("devices/pump-8/telemetry", b'{"n": 2}')
+    assert numbers(one.cloud.has_rows(1)) == [2]
+    client.disconnect()
+
+
+def test_an_edge_whose_credential_is_revoked_is_cut_off(site):
+    one = site()
+    one.cloud.run("edge", "disable", "hall-1")
+    wait_until(lambda: not one.edge.link()["is_connected"])
+    assert "NotAuthorized" in one.edge.link()["last_error"]
+    one.cloud.run("edge", "enable", "hall-1")
+    one.edge.is_connected(60)
