@@ -1,9 +1,8 @@
 //! The database as the ingest writes to it.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
-use crate::engine::{Engine, EpochKey};
+use crate::engine::{Engine, EpochKey, EpochRange};
 use crate::error::{Error, Failure};
 use crate::ingest::{changes, ingest, read_marks};
 use crate::location::Location;
@@ -98,36 +97,41 @@ impl Database {
         ingest(&mut *self.engine, &mut self.names, readings, now_ms)
     }
 
-    /// Marks sequences as in of which nothing will come, in one transaction.
+    /// Marks sequences as in of which nothing will come, in one transaction. Indexes of the gaps that are **not** marked,
+    /// because the mark of their epoch has [`MAX_RANGES`](crate::MAX_RANGES): declare them again later.
     ///
     /// # Errors
-    /// As [`Database::ingest`], and [`Error::Scattered`]; then none is marked.
-    pub fn fill(&mut self, gaps: &[Gap], now_ms: i64) -> Result<(), Error> {
+    /// As [`Database::ingest`]; then none is marked, or all.
+    pub fn fill(&mut self, gaps: &[Gap], now_ms: i64) -> Result<Vec<usize>, Error> {
         let place = self.engine.place().to_owned();
         self.try_fill(gaps, now_ms)
             .map_err(|failure| failure.into_error(&place))
     }
 
-    fn try_fill(&mut self, gaps: &[Gap], now_ms: i64) -> Result<(), Failure> {
+    fn try_fill(&mut self, gaps: &[Gap], now_ms: i64) -> Result<Vec<usize>, Failure> {
         let edges = gaps.iter().map(|gap| &**gap.first.edge());
         self.names.prepare(&mut *self.engine, edges, std::iter::empty())?;
-        let ranges = gaps.iter().map(|gap| {
-            let key = EpochKey {
-                edge: self.names.edge(gap.first.edge()),
-                epoch: gap.first.epoch() as i64,
-            };
-            (key, gap.first.sequence()..=gap.last)
-        });
-        let ranges: Vec<_> = ranges.collect();
+        let ranges: Vec<_> = gaps.iter().map(|gap| self.range(gap)).collect();
         let mut transaction = self.engine.begin(now_ms)?;
         let mut marks = read_marks(&mut *transaction, &ranges)?;
-        for (gap, (key, range)) in gaps.iter().zip(ranges) {
+        let mut deferred = Vec::new();
+        for (index, (key, range)) in ranges.into_iter().enumerate() {
             if !marks.entry(key).or_default().fill(range) {
-                return Err(scattered(gap.first.edge(), gap.first.epoch()).into());
+                deferred.push(index);
             }
         }
         transaction.change_marks(&changes(&marks))?;
-        transaction.commit()
+        transaction.commit()?;
+        Ok(deferred)
+    }
+
+    /// A gap of an edge that was prepared.
+    fn range(&self, gap: &Gap) -> EpochRange {
+        let key = EpochKey {
+            edge: self.names.edge(gap.first.edge()),
+            epoch: gap.first.epoch() as i64,
+        };
+        (key, gap.first.sequence()..=gap.last)
     }
 
     /// The marks of an edge, newest epoch first: what need not be sent again. At most 65,536 ranges; one that is not
@@ -161,12 +165,5 @@ impl Database {
     pub fn retain(&mut self, stored_before_ms: i64) -> Result<bool, Error> {
         let more = self.engine.retain(stored_before_ms);
         more.map_err(|failure| failure.into_error(self.engine.place()))
-    }
-}
-
-fn scattered(edge: &Arc<str>, epoch: u64) -> Error {
-    Error::Scattered {
-        edge: edge.to_string(),
-        epoch,
     }
 }

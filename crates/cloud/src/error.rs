@@ -1,7 +1,5 @@
 //! What can go wrong, classed by what is to be done about it.
 
-use crate::mark::MAX_RANGES;
-
 /// Why the database did not do as it was told. `place` is where it lies, without a password.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -46,14 +44,6 @@ pub enum Error {
         asked: u64,
         /// Most.
         most: u64,
-    },
-    /// A declared gap needs one more range than an epoch's mark may have.
-    #[error("edge \"{edge}\", epoch {epoch}: its mark has {MAX_RANGES} ranges; send or drop its oldest records first")]
-    Scattered {
-        /// The edge.
-        edge: String,
-        /// Its epoch.
-        epoch: u64,
     },
 }
 

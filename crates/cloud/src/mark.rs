@@ -70,12 +70,16 @@ impl Mark {
         Taken::New
     }
 
-    /// Takes a whole range in; false: the mark has no room for another one.
+    /// Takes a whole range in; false: not, because the mark has no room for another one.
     pub(crate) fn fill(&mut self, range: RangeInclusive<u64>) -> bool {
-        let ranges = self.now.len() as u64;
+        let touched = range.start().saturating_sub(1)..=range.end() + 1;
+        let joined = self.now.overlapping(&touched).count() as u64;
+        if joined == 0 && self.count >= MAX_RANGES {
+            return false;
+        }
+        self.count = self.count + 1 - joined;
         self.now.insert(range);
-        self.count = self.count + self.now.len() as u64 - ranges;
-        self.count <= MAX_RANGES
+        true
     }
 
     /// The difference between what is stored and what shall be.
@@ -134,6 +138,7 @@ mod tests {
         assert_eq!(mark.take(19), Taken::New);
         assert_eq!(mark.take(10), Taken::Duplicate);
         assert!(!mark.fill(15..=16));
+        assert_eq!(mark.take(15), Taken::Deferred);
         let mut mark = Mark::new([10..=10, 20..=20], MAX_RANGES);
         assert!(mark.fill(11..=19));
         assert_eq!(mark.take(30), Taken::New);

@@ -1,6 +1,6 @@
 //! Each reading once, whatever is sent again.
 
-use cloud::{Error, Gap, Ingested, MAX_RANGES, Origin, Reading, Value};
+use cloud::{Gap, Ingested, MAX_RANGES, Origin, Reading, Value};
 
 use crate::common::{EDGE, NOW_MS, gap, ingest, ingest_at_last, mark, numbered, origin, sequences, values};
 use crate::place::Place;
@@ -123,16 +123,20 @@ fn a_mark_with_all_its_ranges_defers_what_needs_another_until_the_oldest_come(pl
         &[numbered(far), numbered(0), numbered(2 * MAX_RANGES), numbered(far + 2)],
     );
     assert_eq!((done.stored, done.deferred), (2, vec![0, 3]));
-    assert!(matches!(
-        database.fill(&[gap(far..=far + 5)], NOW_MS),
-        Err(Error::Scattered { epoch: 1, .. })
-    ));
-    // Room for one.
-    let done = ingest(&mut database, &[numbered(far), numbered(2)]);
+    // The second joins two ranges, which makes room for the third.
+    let gaps = [gap(far..=far + 5), gap(2..=2), gap(far + 10..=far + 11)];
+    assert_eq!(database.fill(&gaps, NOW_MS).unwrap(), [0]);
+    let done = ingest(&mut database, &[numbered(far), numbered(4)]);
     assert_eq!((done.stored, done.deferred), (2, vec![]));
-    database.fill(&[gap(0..=2 * MAX_RANGES)], NOW_MS).unwrap();
-    assert_eq!(mark(&mut database), [0..=2 * MAX_RANGES, far..=far]);
-    assert_eq!(sequences(&mut place.queries(), "x"), [0, 2, 2 * MAX_RANGES, far]);
+    assert_eq!(
+        database.fill(&[gap(0..=2 * MAX_RANGES)], NOW_MS).unwrap(),
+        [] as [usize; 0]
+    );
+    assert_eq!(
+        mark(&mut database),
+        [0..=2 * MAX_RANGES, far..=far, far + 10..=far + 11]
+    );
+    assert_eq!(sequences(&mut place.queries(), "x"), [0, 4, 2 * MAX_RANGES, far]);
 }
 
 #[test]
