@@ -8,6 +8,7 @@ import json
 import random
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -80,7 +81,7 @@ def numbers(rows: list[tuple]) -> list[int]:
     return [int(number) for _, _, number in rows]
 
 
-def wait_until(what, patience_s: float = PATIENCE_S) -> None:
+def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Waits until something is so."""
     deadline = time.monotonic() + patience_s
     while not what():
@@ -191,6 +192,7 @@ def test_a_call_from_the_cloud_reaches_a_device_behind_an_edge_or_says_which_par
     pump = Pump(one)
     pump.send(1)
     one.cloud.has_rows(1)
+    one.cloud.run("device", "add", "pump-7", "--password", PASSWORD)
     away = one.cloud.run("call", "pump-7", "stop", check=False)
     assert "pump-7 is not connected" in away.stderr
     client = pump.client()
