@@ -29,23 +29,6 @@ pub enum ServerCertificate<'a> {
     },
 }
 
-/// TLS of a client that believes the authorities in the PEM file `ca`; an empty path: nobody.
-///
-/// # Errors
-/// The file cannot be read or holds none.
-pub fn client_config(ca: &Path) -> Result<Arc<rustls::ClientConfig>, TlsError> {
-    let mut roots = RootCertStore::empty();
-    if !ca.as_os_str().is_empty() {
-        add_authorities(&mut roots, ca)?;
-    }
-    let provider = Arc::new(ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
-}
-
 /// What a listener needs.
 #[derive(Clone, Debug)]
 pub struct Tls {
@@ -86,6 +69,9 @@ pub enum TlsError {
         /// Why not.
         source: rustls::Error,
     },
+    /// This system says of no authority that it is to be believed.
+    #[error("this system knows no certificate authorities (package ca-certificates?){0}")]
+    NoSystemRoots(String),
     /// TLS itself failed.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
@@ -155,7 +141,7 @@ fn resumable(mut config: ServerConfig) -> Result<ServerConfig, rustls::Error> {
     Ok(config)
 }
 
-fn load(certificate: &Path, key: &Path) -> Result<ServerKey, TlsError> {
+pub(crate) fn load(certificate: &Path, key: &Path) -> Result<ServerKey, TlsError> {
     let chain = certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::File {
         path: key.into(),
@@ -174,7 +160,7 @@ fn client_roots(authority: &Authority, client_ca: Option<&Path>) -> Result<RootC
     Ok(roots)
 }
 
-fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
+pub(crate) fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
     for certificate in certificates(path)? {
         let unusable = |error: rustls::Error| TlsError::Certificate {
             path: path.into(),

@@ -5,6 +5,11 @@
 //! and number are told once, a topic is told once and has a number from then on, and a message that has the topic and
 //! the length of the one before it says so in a bit, as one does that comes right behind that in its lane. A message of a device that always sends as much takes three bytes
 //! beside its payload.
+//!
+//! The first byte says whether the rest is the sections themselves or those deflated, which is done on lines where it
+//! pays. What a batch may become is bounded, however it is written.
+
+mod deflate;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +17,7 @@ use std::sync::Arc;
 use hub::{Origin, Parcel};
 use mqtt::{PacketId, Publish, PublishProperties, QoS};
 
+use self::deflate::{Deflater, Inflater};
 use crate::wire::{self, Malformed, Reader};
 
 /// Topics with a number; of more, the one that was told longest ago gives its number away.
@@ -20,6 +26,18 @@ const TOPICS_MAX: usize = 1_024;
 const TOPIC_BYTES_MAX: usize = 256;
 /// Epochs that a connection may speak of.
 const EPOCHS_MAX: usize = 4_096;
+/// Bytes of the name of a tenant or a route.
+const NAME_BYTES_MAX: usize = 128;
+/// Bytes that the messages of a batch may take once they are parcels again: a topic that is told once stands in each.
+const PARCELS_BYTES_MAX: usize = 16 << 20;
+/// Bytes that a parcel takes beside its payload, topic and properties and the name of its edge.
+const PARCEL_BYTES: usize = 64;
+/// Bytes that a parcel may take here beyond those that it had at the edge: its origin, and a section of its own.
+const GROWTH_BYTES: usize = 512;
+
+/// The first byte of a batch.
+const PLAIN: u8 = 0;
+const DEFLATED: u8 = 1;
 
 const QOS_BITS: u8 = 0b11;
 const RETAIN: u8 = 1 << 2;
@@ -68,6 +86,9 @@ pub struct Encoder {
     /// The section that is being written.
     section: Option<Writing>,
     messages: usize,
+    /// Bytes that the messages in it may become.
+    parcels_bytes: usize,
+    deflater: Deflater,
 }
 
 /// A section that is being written.
@@ -87,13 +108,16 @@ struct Writing {
 }
 
 impl Encoder {
-    /// Bytes of the batch so far.
+    /// The rate of the line in bytes a second, if it has shown one: batches are made smaller where that pays.
+    pub fn see_line(&mut self, rate_bytes_per_s: Option<f64>) {
+        self.deflater.see_line(rate_bytes_per_s);
+    }
+
+    /// Bytes that the batch so far is expected to have on the line.
     pub fn len(&self) -> usize {
-        self.batch.len()
-            + self
-                .section
-                .as_ref()
-                .map_or(0, |section| section.head.len() + section.records.len() + 8)
+        let section = self.section.as_ref();
+        let section_len = section.map_or(0, |section| section.head.len() + section.records.len() + 8);
+        self.deflater.expected_len(self.batch.len() + section_len)
     }
 
     /// Whether nothing was put into it.
@@ -101,9 +125,11 @@ impl Encoder {
         self.messages == 0
     }
 
-    /// Whether the epoch can be told of: else a new connection has to be made.
-    pub fn has_room_for(&self, epoch: u64) -> bool {
-        self.epochs.contains_key(&epoch) || self.epochs.len() < EPOCHS_MAX
+    /// Whether the other end would take the batch with a further parcel of this epoch and so many bytes. To one that is
+    /// empty it does not, once the connection speaks of too many epochs: then a new one has to be made.
+    pub fn has_room_for(&self, epoch: u64, parcel_bytes: usize) -> bool {
+        let is_known = self.epochs.contains_key(&epoch) || self.epochs.len() < EPOCHS_MAX;
+        is_known && (self.is_empty() || self.parcels_bytes + parcel_bytes + GROWTH_BYTES <= PARCELS_BYTES_MAX)
     }
 
     /// Adds a message to the batch.
@@ -123,8 +149,16 @@ impl Encoder {
     /// The batch; the next one begins empty.
     pub fn finish(&mut self) -> Vec<u8> {
         self.end_section();
-        self.messages = 0;
-        std::mem::take(&mut self.batch)
+        (self.messages, self.parcels_bytes) = (0, 0);
+        let plain = std::mem::take(&mut self.batch);
+        let Some((_, sections)) = plain.split_first() else {
+            return vec![PLAIN];
+        };
+        let mut deflated = vec![DEFLATED];
+        match self.deflater.deflate(sections, &mut deflated) {
+            true => deflated,
+            false => plain,
+        }
     }
 
     fn begin_section(&mut self, name: &EpochName, sequence: u64, received_ms: u64) {
@@ -154,6 +188,9 @@ impl Encoder {
 
     fn end_section(&mut self) {
         let Some(section) = self.section.take() else { return };
+        if self.batch.is_empty() {
+            self.batch.push(PLAIN);
+        }
         self.batch.extend_from_slice(&section.head);
         wire::put(&mut self.batch, section.floor);
         wire::put(&mut self.batch, section.count);
@@ -168,6 +205,7 @@ impl Encoder {
         let skips = sequence != section.next_sequence;
         let is_next_of_lane = after == section.next_sequence.min(sequence);
         let has_properties = !publish.properties.is_empty();
+        self.parcels_bytes += publish.topic.len() + publish.payload.len() + GROWTH_BYTES;
         let flag = |bit: u8, is_set: bool| if is_set { bit } else { 0 };
         let out = &mut section.records;
         out.push(
@@ -200,6 +238,7 @@ impl Encoder {
         if has_properties {
             let mut block = Vec::new();
             publish.properties.write_block(&mut block);
+            self.parcels_bytes += block.len();
             wire::put_bytes(out, &block);
         }
         if !is_same_len {
@@ -250,6 +289,8 @@ pub struct Decoder {
     epochs: Vec<EpochName>,
     numbered: Vec<Box<str>>,
     next_topic: usize,
+    /// Of connections whose other end deflates: it takes some 40 KiB.
+    inflater: Option<Inflater>,
 }
 
 /// Messages of one epoch in a batch.
@@ -268,17 +309,32 @@ impl Decoder {
     /// cannot be understood.
     ///
     /// # Errors
-    /// The bytes are no batch of this connection.
+    /// The bytes are no batch of this connection, or would become more than 16 MiB.
     pub fn read(&mut self, edge: &str, batch: &[u8]) -> Result<Vec<Section>, Malformed> {
-        let mut reader = Reader::new(batch);
+        match batch.split_first() {
+            Some((&PLAIN, sections)) => self.sections(edge, sections),
+            Some((&DEFLATED, deflated)) => {
+                let inflater = self.inflater.get_or_insert_default();
+                let sections = inflater.inflate(deflated)?;
+                self.sections(edge, &sections)
+            }
+            Some(_) => Err(Malformed("it is neither plain nor deflated")),
+            None => Err(Malformed("it ends early")),
+        }
+    }
+
+    fn sections(&mut self, edge: &str, bytes: &[u8]) -> Result<Vec<Section>, Malformed> {
+        let mut reader = Reader::new(bytes);
         let mut sections = Vec::new();
+        let mut room = Room(PARCELS_BYTES_MAX);
         while !reader.is_empty() {
-            sections.push(self.section(edge, &mut reader)?);
+            room.take(size_of::<Section>())?;
+            sections.push(self.section(edge, &mut reader, &mut room)?);
         }
         Ok(sections)
     }
 
-    fn section(&mut self, edge: &str, reader: &mut Reader<'_>) -> Result<Section, Malformed> {
+    fn section(&mut self, edge: &str, reader: &mut Reader<'_>, room: &mut Room) -> Result<Section, Malformed> {
         let name = self.epoch(reader)?;
         let mut position = At {
             sequence: reader.u64()?,
@@ -289,7 +345,7 @@ impl Decoder {
         let (floor, count) = (reader.u64()?, reader.u64()?);
         let mut parcels = Vec::new();
         for _ in 0..count {
-            parcels.push(self.record(edge, name.epoch, reader, &mut position)?);
+            parcels.push(self.record(edge, name.epoch, reader, &mut position, room)?);
         }
         Ok(Section { name, floor, parcels })
     }
@@ -301,8 +357,8 @@ impl Decoder {
                 return Err(Malformed("it speaks of more epochs than a connection may"));
             }
             self.epochs.push(EpochName {
-                tenant: reader.str()?.into(),
-                route: reader.str()?.into(),
+                tenant: short_name(reader)?,
+                route: short_name(reader)?,
                 epoch: reader.u64()?,
             });
         }
@@ -310,7 +366,14 @@ impl Decoder {
         name.ok_or(Malformed("it speaks of an epoch that was not told"))
     }
 
-    fn record(&mut self, edge: &str, epoch: u64, reader: &mut Reader<'_>, at: &mut At) -> Result<Vec<u8>, Malformed> {
+    fn record(
+        &mut self,
+        edge: &str,
+        epoch: u64,
+        reader: &mut Reader<'_>,
+        at: &mut At,
+        room: &mut Room,
+    ) -> Result<Vec<u8>, Malformed> {
         let flags = reader.u8()?;
         let next = at.sequence;
         if flags & SKIPS != 0 {
@@ -336,6 +399,7 @@ impl Decoder {
         };
         at.len = Some(len);
         let payload = reader.take(len)?;
+        room.take(payload.len() + at.topic.len() + block.len() + edge.len() + PARCEL_BYTES)?;
         let qos = QoS::from_bits(flags & QOS_BITS).ok_or(Malformed("a message has QoS 3"))?;
         mqtt::topic::check_name(&at.topic).map_err(|_| Malformed("a topic that none can have"))?;
         let origin = Origin {
@@ -382,6 +446,26 @@ impl Decoder {
                 topic.push_str(known.ok_or(Malformed("it speaks of a topic that was not told"))?);
             }
         }
+        Ok(())
+    }
+}
+
+fn short_name(reader: &mut Reader<'_>) -> Result<Arc<str>, Malformed> {
+    let name = reader.str()?;
+    match name.len() <= NAME_BYTES_MAX {
+        true => Ok(name.into()),
+        false => Err(Malformed("the name of a tenant or a route is too long")),
+    }
+}
+
+/// Bytes that messages may still take.
+#[derive(Debug)]
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> Result<(), Malformed> {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.ok_or(Malformed("it becomes more than 16 MiB"))?;
         Ok(())
     }
 }
@@ -485,9 +569,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_into_batches_comes_out_of_them(batches in prop::collection::vec(prop::collection::vec(message(), 0..20), 1..5)) {
+        fn what_is_put_into_batches_comes_out_of_them(batches in prop::collection::vec((line(), prop::collection::vec(message(), 0..20)), 1..9)) {
             let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
-            for messages in batches {
+            for (rate, messages) in batches {
+                encoder.see_line(rate);
                 for message in &messages {
                     encoder.put(&name(message.epoch), message.place(), &message.parcel(None));
                 }
@@ -507,6 +592,80 @@ mod tests {
         #[test]
         fn whatever_bytes_come_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Decoder::default().read("hall-1", &bytes);
+            let deflated = [&[DEFLATED], &*bytes].concat();
+            let _ = Decoder::default().read("hall-1", &deflated);
+        }
+    }
+
+    /// None that has shown a rate, a thin one, a fast one: in bytes a second.
+    fn line() -> impl Strategy<Value = Option<f64>> {
+        prop_oneof![Just(None), Just(Some(1_000.0)), Just(Some(1e9))]
+    }
+
+    /// A batch of messages without a payload and a topic that is told once.
+    fn amplifying(topic_bytes: usize, messages: u64) -> Vec<u8> {
+        let mut batch = vec![PLAIN];
+        wire::put(&mut batch, 0);
+        for name in ["default", "telemetry"] {
+            wire::put_bytes(&mut batch, name.as_bytes());
+        }
+        for number in [1, 0, 0, 0, messages] {
+            wire::put(&mut batch, number);
+        }
+        batch.extend([0, 0, NEW as u8]);
+        wire::put_bytes(&mut batch, &vec![b'a'; topic_bytes]);
+        wire::put(&mut batch, 0);
+        batch.extend([SAME_TOPIC | SAME_LEN, 0].repeat(messages as usize - 1));
+        batch
+    }
+
+    #[test]
+    fn a_batch_that_would_become_more_than_16_mib_is_refused_however_few_bytes_it_has() {
+        let taken = Decoder::default().read("hall-1", &amplifying(250, 50_000)).unwrap();
+        assert_eq!(taken[0].parcels.len(), 50_000);
+        let more = amplifying(250, 100_000);
+        assert!(more.len() < 256 << 10);
+        let refused = Err(Malformed("it becomes more than 16 MiB"));
+        assert_eq!(Decoder::default().read("hall-1", &more), refused);
+        let mut sections = vec![PLAIN];
+        sections.extend_from_slice(&[0, 1, b't', 1, b'r', 1, 0, 0, 0, 0]);
+        sections.extend([0, 0, 0, 0, 0].repeat(400_000));
+        assert_eq!(Decoder::default().read("hall-1", &sections), refused);
+    }
+
+    #[test]
+    fn a_name_that_no_tenant_can_have_is_refused() {
+        let mut batch = vec![PLAIN, 0];
+        wire::put_bytes(&mut batch, &[b't'; NAME_BYTES_MAX + 1]);
+        let refused = Err(Malformed("the name of a tenant or a route is too long"));
+        assert_eq!(Decoder::default().read("hall-1", &batch), refused);
+    }
+
+    #[test]
+    fn what_an_encoder_says_that_it_has_room_for_the_decoder_takes() {
+        let topic = "t/".repeat(15_000);
+        let publish = Publish::new(&topic, QoS::AtMostOnce, None, b"1");
+        let parcel = Parcel {
+            received_ms: 0,
+            origin: None,
+            publish,
+        };
+        let mut body = Vec::new();
+        parcel.encode(&mut body);
+        // In one section the topic is told once; in two that take turns, each time.
+        for epochs in [1, 2] {
+            let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
+            let mut count = 0;
+            while encoder.has_room_for(count % epochs, body.len()) {
+                encoder.put(&name(count % epochs), in_row(count), &parcel);
+                count += 1;
+            }
+            assert!(count > 500, "{count} messages");
+            let sections = decoder.read(&"e".repeat(255), &encoder.finish()).unwrap();
+            assert_eq!(
+                sections.iter().map(|section| section.parcels.len() as u64).sum::<u64>(),
+                count
+            );
         }
     }
 

@@ -1,62 +1,124 @@
-//! From a URL to a stream of bytes.
+//! From a URL to a stream of bytes: TCP, a proxy's tunnel where one stands between, TLS, WebSocket.
 
+mod prompt;
+mod proxy;
+mod target;
+mod tcp;
+mod tls;
+mod websocket;
+
+use std::future::Future;
 use std::io;
-use std::sync::Arc;
+use std::time::Duration;
 
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio::time::{Instant, timeout_at};
 
+use self::prompt::Prompt;
+pub use self::proxy::{Proxies, WrongProxy};
+pub use self::target::{Target, WrongTarget};
 use super::Options;
 
-/// A connection, whatever lies below.
+/// A connection, whatever lies below. What is written leaves without a flush.
 pub(super) type Stream = Box<dyn ReadWrite>;
 
 /// Bytes both ways.
 pub(super) trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for T {}
 
-/// Ports that go without saying, by scheme.
-const PORTS: [(&str, u16); 2] = [("mqtt", 1883), ("mqtts", 8883)];
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DialError {
+    #[error(transparent)]
+    Tcp(#[from] tcp::TcpError),
+    #[error(transparent)]
+    NoProxy(#[from] WrongProxy),
+    #[error(transparent)]
+    Proxy(#[from] proxy::ProxyError),
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
+    #[error(transparent)]
+    WebSocket(#[from] websocket::WebSocketError),
+    #[error("{place}: {what} within {timeout_s} s")]
+    Late {
+        place: String,
+        what: &'static str,
+        timeout_s: u64,
+    },
+    #[error("{place}: {source}")]
+    Socket { place: String, source: io::Error },
+}
 
-/// Connects to where the link goes.
-///
-/// # Errors
-/// In words, with the address.
-pub(super) async fn dial(options: &Options) -> Result<Stream, String> {
-    let url = &options.url;
-    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", host_and_port(options));
-    let host = url.host_str().ok_or_else(|| format!("{url} names no host"))?;
-    let (_, usual) = PORTS
-        .into_iter()
-        .find(|(scheme, _)| *scheme == url.scheme())
-        .ok_or_else(|| format!("{url}: the scheme \"{}\" is none of mqtt and mqtts", url.scheme()))?;
-    let port = url.port().unwrap_or(usual);
-    // An IPv6 address stands in brackets in a URL alone.
-    let host = host.trim_matches(['[', ']']);
-    let socket = TcpStream::connect((host, port)).await.map_err(|error| named(&error))?;
-    socket.set_nodelay(true).map_err(|error| named(&error))?;
-    if url.scheme() == "mqtt" {
-        return Ok(Box::new(socket));
+/// Connects to where the link goes, within `timeout`.
+pub(super) async fn dial(options: &Options, timeout: Duration) -> Result<Stream, DialError> {
+    let target = &options.target;
+    let limit = Limit {
+        timeout,
+        deadline: Instant::now() + timeout,
+    };
+    let socket = reach(options, &limit).await?;
+    let place = target.place();
+    if !target.is_secure() {
+        return open(socket, target, &limit).await;
     }
-    let stream = secure(socket, host, options).await.map_err(|error| named(&error))?;
-    Ok(Box::new(stream))
+    let shaking_hands = tls::secure(socket, target, &options.tls);
+    let stream = limit.hold(&place, "no end of the TLS handshake", shaking_hands).await?;
+    open(stream, target, &limit).await
 }
 
-async fn secure(
-    socket: TcpStream,
-    host: &str,
-    options: &Options,
-) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    TlsConnector::from(Arc::clone(&options.tls)).connect(name, socket).await
+/// A socket whose other end is the target: straight, or through a proxy.
+async fn reach(options: &Options, limit: &Limit) -> Result<TcpStream, DialError> {
+    let target = &options.target;
+    let proxy = options.proxies.between(target)?;
+    let (host, port) = proxy
+        .as_ref()
+        .map_or((target.host(), target.port()), |proxy| (proxy.host(), proxy.port()));
+    let place = target::place(host, port);
+    let mut socket = limit.hold(&place, "no connection", tcp::connect(host, port)).await?;
+    tcp::set_options(&socket).map_err(|source| DialError::Socket {
+        place: place.clone(),
+        source,
+    })?;
+    if let Some(proxy) = proxy {
+        let tunnel = proxy.tunnel(&mut socket, target);
+        limit.hold(&place, "no answer of the proxy to CONNECT", tunnel).await?;
+    }
+    Ok(socket)
 }
 
-fn host_and_port(options: &Options) -> String {
-    let url = &options.url;
-    match url.port() {
-        Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
-        None => url.host_str().unwrap_or_default().to_owned(),
+/// Opens the WebSocket, where the target is one.
+async fn open<S: ReadWrite + 'static>(stream: S, target: &Target, limit: &Limit) -> Result<Stream, DialError> {
+    let Some(path) = target.websocket_path() else {
+        return Ok(Box::new(Prompt::new(stream)));
+    };
+    let opening = websocket::open(stream, target, path);
+    let stream = limit
+        .hold(&target.place(), "no answer to the request for a WebSocket", opening)
+        .await?;
+    Ok(Box::new(Prompt::new(stream)))
+}
+
+/// Time that all steps have together.
+struct Limit {
+    timeout: Duration,
+    deadline: Instant,
+}
+
+impl Limit {
+    async fn hold<T, E: Into<DialError>>(
+        &self,
+        place: &str,
+        what: &'static str,
+        step: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, DialError> {
+        match timeout_at(self.deadline, step).await {
+            Ok(ended) => ended.map_err(Into::into),
+            Err(_) => Err(DialError::Late {
+                place: place.to_owned(),
+                what,
+                timeout_s: self.timeout.as_secs(),
+            }),
+        }
     }
 }

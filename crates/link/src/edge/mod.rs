@@ -12,9 +12,9 @@ use std::time::Duration;
 use hub::{Hub, Outbox, Settler};
 use rand::Rng;
 use tokio::time::Instant;
-use url::Url;
 
 use self::dial::dial;
+pub use self::dial::{Proxies, Target, WrongProxy, WrongTarget};
 use self::load::Load;
 use self::session::{Ended, Session};
 pub use self::status::{LinkStatus, State};
@@ -29,14 +29,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A connection that lasted as long makes the next pause the first again.
 const PROVEN: Duration = Duration::from_secs(30);
-/// Time for a connection to be made: name, TCP, TLS and the answer to CONNECT.
+/// Time for a connection to be made: name, TCP, proxy, TLS and WebSocket; and then for the answer to CONNECT.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Where an edge's link goes, and as whom.
 #[derive(Clone)]
 pub struct Options {
-    /// `mqtts://host:8883`; `mqtt://` without TLS.
-    pub url: Url,
+    /// The other end.
+    pub target: Target,
+    /// What stands between.
+    pub proxies: Proxies,
     /// The edge's name, in the cloud as in what it sends.
     pub edge: Arc<str>,
     /// User name and password or token; `None`: a client certificate in `tls`, or nothing.
@@ -99,11 +101,9 @@ struct Link {
 impl Link {
     async fn connect_and_serve(&mut self) -> Ended {
         self.status.set(State::Connecting);
-        let dialled = tokio::time::timeout(DIAL_TIMEOUT, dial(&self.options)).await;
-        let stream = match dialled {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Ended::Broken(error),
-            Err(_) => return Ended::Broken(format!("no connection within {} s", DIAL_TIMEOUT.as_secs())),
+        let stream = match dial(&self.options, DIAL_TIMEOUT).await {
+            Ok(stream) => stream,
+            Err(error) => return Ended::Broken(error.to_string()),
         };
         match Session::begin(stream, &self.options, &self.instance, DIAL_TIMEOUT).await {
             Ok(session) => {

@@ -186,6 +186,7 @@ impl Session {
         let before = self.out.len();
         let messages = match &mut self.dialect {
             Dialect::Selvedge(encoder) => {
+                encoder.see_line(self.window.rate_bytes_per_s());
                 let limit_bytes = self.window.batch_bytes().min(self.packet_bytes_max / 2);
                 let messages = put_batch(encoder, load, lane, limit_bytes);
                 let batch = encoder.finish();
@@ -274,7 +275,7 @@ fn put_batch(encoder: &mut Encoder, load: &mut Load, lane: Lane, limit_bytes: us
     while messages.len() < BATCH_MESSAGES_MAX && (messages.is_empty() || encoder.len() < limit_bytes) {
         let Some(next) = load.front(lane) else { break };
         let fits = encoder.len() + next.body.len() <= limit_bytes;
-        if !messages.is_empty() && !fits || !encoder.has_room_for(next.ticket.epoch) {
+        if !messages.is_empty() && !fits || !encoder.has_room_for(next.ticket.epoch, next.body.len()) {
             break;
         }
         let message = load.pop(lane).expect("looked at just now");

@@ -74,7 +74,10 @@ pub(crate) struct Link {
     pub(crate) url: String,
     pub(crate) user_name: String,
     pub(crate) password_file: PathBuf,
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
     pub(crate) ca: PathBuf,
+    pub(crate) proxy: String,
     pub(crate) bytes: u64,
     pub(crate) order: LinkOrder,
 }
@@ -224,7 +227,10 @@ impl Default for Link {
             url: String::new(),
             user_name: String::new(),
             password_file: PathBuf::new(),
+            certificate: PathBuf::new(),
+            key: PathBuf::new(),
             ca: PathBuf::new(),
+            proxy: String::new(),
             bytes: hub::OutboxOptions::default().bytes,
             order: LinkOrder::LiveFirst,
         }
@@ -303,9 +309,13 @@ impl Config {
         }
     }
 
-    /// The configuration as a file that says all of it; there are no secrets in it.
+    /// The configuration as a file that says all of it, but for the password of a proxy: there are no secrets in it.
     pub(crate) fn to_toml(&self) -> String {
-        toml::to_string(self).expect("a configuration is TOML")
+        let mut shown = self.clone();
+        if let Some((_, place)) = shown.link.proxy.rsplit_once('@') {
+            shown.link.proxy = format!("http://…@{place}");
+        }
+        toml::to_string(&shown).expect("a configuration is TOML")
     }
 
     /// How the hub is run.
@@ -433,6 +443,16 @@ mod tests {
         assert_eq!(Config::parse("docs/edge.toml", MANUAL).unwrap(), Config::default());
         let of = |text: &str| keys(&text.parse().unwrap(), "");
         assert_eq!(of(MANUAL), of(&Config::default().to_toml()));
+    }
+
+    #[test]
+    fn the_password_of_a_proxy_is_not_shown() {
+        let config = Config::parse("edge.toml", "link.proxy = \"http://me:se%40cret@proxy:3128\"").unwrap();
+        let shown = config.to_toml();
+        assert!(
+            shown.contains("proxy = \"http://…@proxy:3128\"") && !shown.contains("cret"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use link::edge::{Proxies, Target};
 use toml::de::{DeTable, DeValue};
 
 use super::config::Config;
@@ -42,6 +43,7 @@ impl Config {
     pub(super) fn mistake(&self) -> Option<Mistake> {
         self.out_of_range()
             .or_else(|| self.of_store())
+            .or_else(|| self.of_link())
             .or_else(|| self.of_log())
     }
 
@@ -62,6 +64,39 @@ impl Config {
         let message = self.store.options().check().err()?;
         let key = message.split(' ').next().unwrap_or_default();
         Some(Mistake::new(&format!("store.{key}"), format!("store.{message}")))
+    }
+
+    fn of_link(&self) -> Option<Mistake> {
+        let link = &self.link;
+        let is_given = |path: &std::path::Path| !path.as_os_str().is_empty();
+        let mistake = |key, message: String| Some(Mistake::new(key, format!("{key}: {message}")));
+        if !link.url.is_empty() {
+            if let Err(error) = link.url.parse::<Target>() {
+                return mistake("link.url", error.to_string());
+            }
+            if link.user_name.is_empty() {
+                return mistake(
+                    "link.user_name",
+                    "it is empty; the cloud knows this edge by a name".to_owned(),
+                );
+            }
+        }
+        if !link.proxy.is_empty()
+            && let Err(error) = Proxies::always(&link.proxy)
+        {
+            return mistake("link.proxy", error.to_string());
+        }
+        match (is_given(&link.certificate), is_given(&link.key)) {
+            (true, false) => mistake(
+                "link.certificate",
+                "it goes with its private key in link.key".to_owned(),
+            ),
+            (false, true) => mistake(
+                "link.key",
+                "it goes with its certificate in link.certificate".to_owned(),
+            ),
+            _ => None,
+        }
     }
 
     fn of_log(&self) -> Option<Mistake> {
@@ -152,6 +187,34 @@ mod tests {
         check(
             "[store]\nsegment_bytes = 65536\n",
             "edge.toml: store.pending_bytes is 8388608; it must be from 4096 to half a segment (32768)",
+        );
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_named_with_its_line_and_what_would_be_right() {
+        let check_start = |text: &str, start: &str| {
+            let error = Config::parse("edge.toml", text).unwrap_err().to_string();
+            assert!(error.starts_with(start) && !error.contains("secret"), "{error}");
+        };
+        check(
+            "[link]\nuser_name = \"hall-1\"\nurl = \"https://cloud\"\n",
+            "edge.toml:3: link.url: the scheme \"https\" is none of mqtts, wss, mqtt and ws",
+        );
+        check(
+            "[link]\nurl = \"wss://cloud\"\n",
+            "edge.toml: link.user_name: it is empty; the cloud knows this edge by a name",
+        );
+        check_start(
+            "[link]\nproxy = \"socks5://me:secret@proxy:1\"\n",
+            "edge.toml:2: link.proxy: the proxy socks5://proxy:1/: a link goes through proxies that speak HTTP",
+        );
+        check(
+            "[link]\n\ncertificate = \"hall-1.pem\"\n",
+            "edge.toml:3: link.certificate: it goes with its private key in link.key",
+        );
+        check(
+            "link.key = \"hall-1.key\"\n",
+            "edge.toml:1: link.key: it goes with its certificate in link.certificate",
         );
     }
 

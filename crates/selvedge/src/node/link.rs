@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use hub::Hub;
-use link::edge::{LinkStatus, Login, Options};
+use identity::ClientPair;
+use link::edge::{LinkStatus, Login, Options, Proxies};
 
 use super::config::Link;
 
@@ -22,22 +23,32 @@ pub(super) fn start(link: &Link, hub: &Arc<Hub>, status: Arc<LinkStatus>) -> any
 }
 
 fn options(link: &Link) -> anyhow::Result<Options> {
-    let url = link.url.parse().with_context(|| format!("link.url {:?}", link.url))?;
-    let password = match link.password_file.as_os_str().is_empty() {
-        true => None,
-        false => Some(read(&link.password_file)?),
-    };
+    let password = given(&link.password_file).map(read).transpose()?;
     let login = password.map(|password| Login {
         user_name: link.user_name.clone(),
         password: password.trim_ascii_end().to_vec(),
     });
-    let tls = identity::client_config(&link.ca).map_err(|error| anyhow!("link.ca: {error}"))?;
+    let proxies = match &*link.proxy {
+        "" => Proxies::of_environment(),
+        url => Proxies::always(url).context("link.proxy")?,
+    };
+    let pair = given(&link.certificate).map(|certificate| ClientPair {
+        certificate,
+        key: &link.key,
+    });
+    let tls = identity::client_config(given(&link.ca), pair);
     Ok(Options {
-        url,
+        target: link.url.parse().context("link.url")?,
+        proxies,
         edge: link.user_name.as_str().into(),
         login,
-        tls,
+        tls: tls.map_err(|error| anyhow!("TLS of the link: {error}"))?,
     })
+}
+
+/// Unless it is empty.
+fn given(path: &Path) -> Option<&Path> {
+    (!path.as_os_str().is_empty()).then_some(path)
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {

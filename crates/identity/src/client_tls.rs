@@ -1,0 +1,67 @@
+//! TLS for the client's side: whom it believes, and what it shows.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::authority::ServerKey;
+use crate::tls::{TlsError, add_authorities, load};
+
+/// What a client shows: the files of its certificate chain and its private key, both in PEM.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientPair<'a> {
+    /// The client's own first.
+    pub certificate: &'a Path,
+    /// Of the first certificate.
+    pub key: &'a Path,
+}
+
+/// TLS 1.2 and 1.3 of a client that believes the authorities in the PEM file `ca`; `None`: those that this system
+/// believes, so that the authority of a company, or of a proxy that looks into TLS, is believed where its operator has
+/// installed it.
+///
+/// # Errors
+/// A file cannot be read, or holds nothing of its kind; certificate and key do not go together; the system knows no
+/// authority.
+pub fn client_config(ca: Option<&Path>, pair: Option<ClientPair<'_>>) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    match ca {
+        Some(path) => add_authorities(&mut roots, path)?,
+        None => add_those_of_system(&mut roots)?,
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let config = match pair {
+        Some(pair) => shows(builder, pair)?,
+        None => builder.with_no_client_auth(),
+    };
+    Ok(Arc::new(config))
+}
+
+fn add_those_of_system(roots: &mut RootCertStore) -> Result<(), TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    // Some of a system's are too old for webpki; the others are enough.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map(|error| format!(": {error}"));
+        return Err(TlsError::NoSystemRoots(why.unwrap_or_default()));
+    }
+    Ok(())
+}
+
+fn shows(
+    builder: rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>,
+    pair: ClientPair<'_>,
+) -> Result<ClientConfig, TlsError> {
+    let ServerKey { chain, key } = load(pair.certificate, pair.key)?;
+    builder
+        .with_client_auth_cert(chain, key)
+        .map_err(|source| TlsError::Pair {
+            certificate: pair.certificate.into(),
+            key: pair.key.into(),
+            source,
+        })
+}

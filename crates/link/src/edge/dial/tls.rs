@@ -1,0 +1,80 @@
+//! TLS over a socket, and in words why it failed.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
+use rustls::{CertificateError, Error};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::target::Target;
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::edge) enum TlsError {
+    #[error("TLS: {place}: {host:?} is no name that a certificate can have: {source}")]
+    Name {
+        place: String,
+        host: String,
+        source: InvalidDnsNameError,
+    },
+    #[error("TLS: {place}: {}", explain(.source))]
+    Handshake { place: String, source: io::Error },
+}
+
+pub(super) async fn secure(
+    socket: TcpStream,
+    target: &Target,
+    config: &Arc<rustls::ClientConfig>,
+) -> Result<TlsStream<TcpStream>, TlsError> {
+    let host = target.host().to_owned();
+    let name = ServerName::try_from(host.clone()).map_err(|source| TlsError::Name {
+        place: target.place(),
+        host,
+        source,
+    })?;
+    let connecting = TlsConnector::from(Arc::clone(config)).connect(name, socket);
+    connecting.await.map_err(|source| TlsError::Handshake {
+        place: target.place(),
+        source,
+    })
+}
+
+/// What is wrong and what would be right.
+fn explain(error: &io::Error) -> String {
+    let of_tls = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    match of_tls {
+        Some(Error::InvalidCertificate(why)) => explain_certificate(why),
+        Some(Error::InvalidMessage(_)) => {
+            "what answers there does not speak TLS; are scheme and port of link.url right?".to_owned()
+        }
+        Some(Error::AlertReceived(alert)) => {
+            format!("the other end broke off the handshake ({alert:?}); does it take link.certificate?")
+        }
+        Some(other) => other.to_string(),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the connection was closed during the handshake".to_owned()
+        }
+        None => error.to_string(),
+    }
+}
+
+fn explain_certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::UnknownIssuer => "its certificate is of an authority that this edge does not know; link.ca \
+             names the file with the authority of the cloud"
+            .to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("its certificate has expired, or the clock here is wrong: {why}")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            format!("its certificate is not valid yet, or the clock here is wrong: {why}")
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("its certificate is for another host than link.url names: {why}")
+        }
+        other => format!("its certificate is not believed: {other}"),
+    }
+}
