@@ -50,22 +50,25 @@ install_lints() {
     rustup component add rustfmt clippy
 }
 
-# The brokers and clients that Selvedge is tested with and measured against, what counts its cost, and what shows it
-# another time or a disk that fails.
+# The brokers and clients that Selvedge is tested with and measured against, the web server and the proxy that a link goes
+# through, what counts its cost, and what shows it another time or a disk that fails.
 install_system() {
     install_rust
-    install_mosquitto
+    install_without_service mosquitto mosquitto
+    install_without_service nginx nginx-light
+    install_without_service tinyproxy tinyproxy
     apt_for mosquitto_pub mosquitto-clients openssl openssl
     apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
 }
 
-# Debian's package starts a broker on port 1883, which a newly installed Selvedge would then find in use.
-install_mosquitto() {
-    PATH="$PATH:/usr/sbin" command -v mosquitto >/dev/null && return
-    apt_install mosquitto
+# install_without_service COMMAND PACKAGE: Debian's packages of servers start them, on ports that are somebody else's; a
+# newly installed Selvedge would find 1883 in use.
+install_without_service() {
+    PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null && return
+    apt_install "$2"
     if [ -d /run/systemd/system ]; then
-        echo 'install: mosquitto is only run by tests and benchmarks: its service is switched off'
-        as_root systemctl disable --now --quiet mosquitto
+        echo "install: $1 is only run by tests and benchmarks: its service is switched off"
+        as_root systemctl disable --now --quiet "$1"
     fi
 }
 

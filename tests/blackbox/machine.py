@@ -117,6 +117,16 @@ def faketime() -> None:
         raise Lacking("libfaketime is not here: tools/install.sh system installs it")
 
 
+def nginx() -> None:
+    """The web server."""
+    tried("nginx", "-v")
+
+
+def tinyproxy() -> None:
+    """The HTTP proxy."""
+    tried("tinyproxy", "-v")
+
+
 def nobody() -> None:
     """Not being root, or being able to run a program as somebody else."""
     if os.geteuid() == 0:
@@ -124,5 +134,5 @@ def nobody() -> None:
 
 
 PROBES: dict[str, Callable[[], None]] = {
-    probe.__name__: probe for probe in (mount, ext4, strace, attach, valgrind, faketime, nobody)
+    probe.__name__: probe for probe in (mount, ext4, strace, attach, valgrind, faketime, nginx, tinyproxy, nobody)
 }

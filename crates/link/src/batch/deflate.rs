@@ -7,8 +7,12 @@ use crate::wire::Malformed;
 
 /// Bytes that a batch may inflate to.
 const INFLATED_BYTES_MAX: usize = 4 << 20;
-/// On a faster line, in bytes a second, the time of the processor is worth more than that of the line: 10 Mbit/s.
-const RATE_MAX_BYTES_PER_S: f64 = 1_250_000.0;
+/// On a faster line, in bytes a second, the time of a small processor is worth more than that of the line: 5 Mbit/s. Of
+/// 20,000 readings of 80 bytes 21 % remained in batches of 640 bytes, at 60 to 400 ns a byte on a server's core.
+const RATE_MAX_BYTES_PER_S: f64 = 625_000.0;
+const LEVEL: u32 = 3;
+/// Where the line has shown no rate yet, a shorter batch goes as it is: it is a message that is awaited.
+const UNKNOWN_LINE_BYTES: usize = 1 << 10;
 /// Of a batch that is worth it no more than this remains.
 const WORTH: f64 = 0.9;
 /// Batches that go as they are after one that was not worth it: what cannot be made smaller costs 1/32 of the work.
@@ -24,7 +28,7 @@ const ROOM_BYTES: usize = 4 << 10;
 #[derive(Debug)]
 pub(super) struct Deflater {
     stream: Compress,
-    is_worth_on_line: bool,
+    rate_bytes_per_s: Option<f64>,
     /// The part of a batch that is expected to remain.
     remains: f64,
     /// Batches that still go as they are.
@@ -34,8 +38,8 @@ pub(super) struct Deflater {
 impl Default for Deflater {
     fn default() -> Self {
         Self {
-            stream: Compress::new(Compression::fast(), false),
-            is_worth_on_line: false,
+            stream: Compress::new(Compression::new(LEVEL), false),
+            rate_bytes_per_s: None,
             remains: 1.0,
             pause: 0,
         }
@@ -45,24 +49,28 @@ impl Default for Deflater {
 impl Deflater {
     /// The rate of the line in bytes a second, if it has shown one, decides whether the next batch is made smaller.
     pub(super) fn see_line(&mut self, rate_bytes_per_s: Option<f64>) {
-        self.is_worth_on_line = rate_bytes_per_s.is_some_and(|rate| rate <= RATE_MAX_BYTES_PER_S);
+        self.rate_bytes_per_s = rate_bytes_per_s;
     }
 
     /// Bytes that are expected to remain of a batch.
     pub(super) fn expected_len(&self, len: usize) -> usize {
-        match self.is_on() {
+        match self.is_on(len) {
             true => (len as f64 * self.remains.clamp(EXPECTED_LEAST, 1.0)) as usize,
             false => len,
         }
     }
 
-    fn is_on(&self) -> bool {
-        self.is_worth_on_line && self.pause == 0
+    fn is_on(&self, len: usize) -> bool {
+        let is_worth = match self.rate_bytes_per_s {
+            Some(rate) => rate <= RATE_MAX_BYTES_PER_S,
+            None => len >= UNKNOWN_LINE_BYTES,
+        };
+        is_worth && self.pause == 0 && len <= INFLATED_BYTES_MAX
     }
 
     /// Appends the batch made smaller; false: it is to go as it is.
     pub(super) fn deflate(&mut self, batch: &[u8], out: &mut Vec<u8>) -> bool {
-        if !self.is_on() {
+        if !self.is_on(batch.len()) {
             self.pause = self.pause.saturating_sub(1);
             return false;
         }
@@ -114,11 +122,12 @@ impl Inflater {
 
     fn take(&mut self, mut deflated: &[u8], batch: &mut Vec<u8>) -> Result<(), Malformed> {
         loop {
+            if batch.len() > INFLATED_BYTES_MAX {
+                return Err(Malformed("it inflates to more than 4 MiB"));
+            }
             if batch.len() == batch.capacity() {
-                let most = INFLATED_BYTES_MAX - batch.len();
-                if most == 0 {
-                    return Err(Malformed("it inflates to more than 4 MiB"));
-                }
+                // One byte more than it may have shows that it has too many.
+                let most = INFLATED_BYTES_MAX + 1 - batch.len();
                 batch.reserve_exact(batch.len().max(ROOM_BYTES).min(most));
             }
             let (taken, given) = (self.0.total_in(), batch.len());
@@ -200,13 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_line_and_one_that_has_shown_no_rate_carry_batches_as_they_are() {
-        for rate in [None, Some(2e6)] {
-            let mut deflater = Deflater::default();
-            deflater.see_line(rate);
-            assert_eq!(deflated(&mut deflater, &readings(1)), None);
-            assert_eq!(deflater.expected_len(1_000), 1_000);
-        }
+    fn a_fast_line_carries_batches_as_they_are_and_one_that_has_shown_no_rate_short_ones() {
+        let mut deflater = Deflater::default();
+        deflater.see_line(Some(2e6));
+        assert_eq!(deflated(&mut deflater, &[0; 5_000]), None);
+        assert_eq!(deflater.expected_len(5_000), 5_000);
+        deflater.see_line(None);
+        assert_eq!(deflated(&mut deflater, &readings(1)), None);
+        assert!(deflated(&mut deflater, &[0; 5_000]).is_some());
     }
 
     #[test]
@@ -227,22 +237,17 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_inflates_to_more_than_its_bound_is_refused() {
+    fn a_batch_that_inflates_to_more_than_its_bound_is_refused_and_none_is_made() {
         let mut deflater = Deflater::default();
         deflater.see_line(THIN);
-        let most = deflated(&mut deflater, &vec![0; INFLATED_BYTES_MAX - 1]).unwrap();
-        assert_eq!(
-            Inflater::default().inflate(&most).unwrap().len(),
-            INFLATED_BYTES_MAX - 1
-        );
-        let mut deflater = Deflater::default();
-        deflater.see_line(THIN);
-        let more = deflated(&mut deflater, &vec![0; INFLATED_BYTES_MAX + 1]).unwrap();
+        assert_eq!(deflated(&mut deflater, &vec![0; INFLATED_BYTES_MAX + 1]), None);
+        let most = deflated(&mut deflater, &vec![0; INFLATED_BYTES_MAX]).unwrap();
+        assert_eq!(Inflater::default().inflate(&most).unwrap().len(), INFLATED_BYTES_MAX);
+        let mut more = Vec::new();
+        Deflater::default().run(&vec![0; INFLATED_BYTES_MAX + 1], &mut more);
         assert!(more.len() < 40_000);
-        assert_eq!(
-            Inflater::default().inflate(&more),
-            Err(Malformed("it inflates to more than 4 MiB"))
-        );
+        let refused = Err(Malformed("it inflates to more than 4 MiB"));
+        assert_eq!(Inflater::default().inflate(&more), refused);
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl HttpProxy {
         let reason: String = reason.chars().take(REASON_BYTES_MAX).collect();
         let hint = match (code, self.0.basic_auth()) {
             (407, None) => "; it wants a user name and a password: link.proxy = \"http://user:password@…\"",
-            (407, Some(_)) => "; it does not take the user name and the password of link.proxy",
+            (401 | 407, Some(_)) => "; it does not take the user name and the password of link.proxy",
             (403, _) => "; it lets nobody there",
             (502..=504, _) => "; it does not reach it",
             _ => "",
@@ -243,7 +243,7 @@ mod tests {
             ),
             (
                 "http://me:secret@p:1",
-                "HTTP/1.0 407 No\r\n\r\n",
+                "HTTP/1.0 401 No\r\n\r\n",
                 "it does not take the user name",
             ),
             ("http://p:1", "HTTP/1.1 403 Filtered\r\n\r\nhtml", "\"403 Filtered\""),

@@ -63,9 +63,12 @@ fn explain(error: &io::Error) -> String {
 
 fn explain_certificate(why: &CertificateError) -> String {
     match why {
-        CertificateError::UnknownIssuer => "its certificate is of an authority that this edge does not know; link.ca \
+        // A bad signature is that of another authority of the same name: of a cloud that was made anew.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "its certificate is of an authority that this edge does not know; link.ca \
              names the file with the authority of the cloud"
-            .to_owned(),
+                .to_owned()
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             format!("its certificate has expired, or the clock here is wrong: {why}")
         }
