@@ -9,12 +9,21 @@ import socket
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from brokers import BINARY, PORTS, Selvedge, Settings
 from raw import PATIENCE_S
 
 PASSWORD = "a password of the tests"
+
+
+def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    """Waits until something is so."""
+    deadline = time.monotonic() + patience_s
+    while not what():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.05)  # Answers of commands give no event when they change.
 
 
 class Line:
@@ -161,9 +170,9 @@ class Edge(Selvedge):
             assert ledger["received"] == settled, ledger
         return link
 
-    def ledger(self, route: str = "telemetry") -> dict:
-        """What became of the messages of a route."""
-        return next(ledger for ledger in self.link()["ledgers"] if ledger["route"] == route)
+    def ledger(self, tenant: str = "default") -> dict:
+        """What became of a tenant's telemetry."""
+        return next(ledger for ledger in self.link()["ledgers"] if ledger["tenant"] == tenant)
 
     def is_connected(self, patience_s: float = PATIENCE_S) -> None:
         """Waits until it has its cloud."""

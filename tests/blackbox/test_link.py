@@ -8,14 +8,13 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from brokers import Settings
 from paho_client import Client
 from raw import PATIENCE_S
-from sites import PASSWORD, Edge, Site
+from sites import PASSWORD, Edge, Site, wait_until
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
 
@@ -79,14 +78,6 @@ class Pump:
 def numbers(rows: list[tuple]) -> list[int]:
     """What the pump counted, by the rows of a database."""
     return [int(number) for _, _, number in rows]
-
-
-def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Waits until something is so."""
-    deadline = time.monotonic() + patience_s
-    while not what():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.05)  # Answers of commands give no event when they change.
 
 
 def test_what_a_device_says_is_in_the_database_once_and_both_sides_know(site):
@@ -181,7 +172,9 @@ def test_killed_again_and_again_on_both_sides_each_acknowledged_message_is_in_th
     places = one.cloud.rows("epoch / 2, sequence, edge")
     assert len(places) == len(set(places)), "a message is in the database twice"
     missing = set(pump.acknowledged) - set(counted)
-    assert not missing, f"{len(missing)} of {len(pump.acknowledged)} acknowledged messages are lost: {sorted(missing)[:9]}"
+    assert not missing, (
+        f"{len(missing)} of {len(pump.acknowledged)} acknowledged messages are lost: {sorted(missing)[:9]}"
+    )
     # Each crash of the edge leaves one message of this device in doubt.
     assert len(set(counted)) - len(pump.acknowledged) <= crashes + 1
     assert one.edge.ledger()["delivered"] == len(places)
@@ -191,8 +184,7 @@ def test_a_call_from_the_cloud_reaches_a_device_behind_an_edge_or_says_which_par
     one = site()
     pump = Pump(one)
     pump.send(1)
-    one.cloud.has_rows(1)
-    one.cloud.run("device", "add", "pump-7", "--password", PASSWORD)
+    wait_until(lambda: "pump-7" in one.cloud.run("device", "list").stdout)
     away = one.cloud.run("call", "pump-7", "stop", check=False)
     assert "pump-7 is not connected" in away.stderr
     client = pump.client()
@@ -252,8 +244,7 @@ def test_an_edge_speaks_for_no_other_tenant_than_it_was_let(site):
     client = Client(one.edge.port, "pump-8", user="plant-b/pump-8", password=PASSWORD).opened()
     client.publish("devices/pump-8/telemetry", b'{"n": 1}')
     wait_until(lambda: any(ledger["tenant"] == "plant-b" for ledger in one.edge.link()["ledgers"]))
-    of_b = lambda: next(ledger for ledger in one.edge.link()["ledgers"] if ledger["tenant"] == "plant-b")
-    wait_until(lambda: of_b()["dropped"] == {"refused": 1})
+    wait_until(lambda: one.edge.ledger(tenant="plant-b")["dropped"] == {"refused": 1})
     assert one.cloud.rows() == []
     one.cloud.run("tenant", "add", "plant-b")
     one.cloud.run("edge", "label", "hall-1", "tenants=plant-b")

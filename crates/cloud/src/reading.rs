@@ -38,7 +38,8 @@ pub enum OriginError {
 
 impl Origin {
     /// The record with this `sequence` of the edge's `epoch`. Epochs are opaque, except that of two epochs of one edge
-    /// the greater was opened later.
+    /// the greater was opened later, and that two which differ in the lowest bit alone are two lanes of one: of their
+    /// records the one with the greater sequence came later.
     ///
     /// # Errors
     /// The name is empty, longer than [`MAX_NAME_BYTES`] or has a NUL; a number is beyond [`MAX_NUMBER`].

@@ -26,6 +26,6 @@ pub use document::{Document, Seen, Side, Stamp};
 pub use edit::Undo;
 pub use failure::{CallFailure, MAX_CORRELATION_BYTES};
 pub use limits::Limits;
-pub use merge::{Conflict, Merged, merge};
+pub use merge::{Conflict, Merged, MergedTwin, merge};
 pub use patch::{Patch, PatchError};
 pub use twin::{SetOutcome, Twin};

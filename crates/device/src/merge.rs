@@ -3,14 +3,15 @@
 //! Each side sends its whole document and both compute the same function of the two, so they end up equal whatever was
 //! edited in between. Of two concurrent edits of one leaf the edge's stays and the other is reported.
 //!
-//! The link between edge and cloud is what will call this; an edge on its own has no second side. Documents are kept
-//! so that it can be: each leaf with its stamp, and those that were removed as well.
+//! An edge on its own has no second side. Documents are kept so that there can be one: each leaf with its stamp, and
+//! those that were removed as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use crate::document::{Document, Leaf, Side};
+use crate::twin::Twin;
 
 /// Two edits of one leaf of which neither side knew the other's.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,34 @@ pub struct Merged {
     pub document: Document,
     /// Where they contradicted each other.
     pub conflicts: Vec<Conflict>,
+}
+
+/// A twin with the edits of both sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergedTwin {
+    /// What both sides have from now on.
+    pub twin: Twin,
+    /// Edits of the desired state that were given up for others.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Twin {
+    /// Merges this twin, which is `side`'s, with that of the other side.
+    #[must_use]
+    pub fn merged(&self, side: Side, theirs: &Twin) -> MergedTwin {
+        let (edge, cloud) = match side {
+            Side::Edge => (self, theirs),
+            Side::Cloud => (theirs, self),
+        };
+        let desired = merge(&edge.desired, &cloud.desired);
+        MergedTwin {
+            twin: Twin {
+                desired: desired.document,
+                reported: merge(&edge.reported, &cloud.reported).document,
+            },
+            conflicts: desired.conflicts,
+        }
+    }
 }
 
 /// Merges the document as the edge has it with the document as the cloud has it.

@@ -72,6 +72,12 @@ impl Twin {
         self.desired.to_versioned_json()
     }
 
+    /// The whole reported state with its `$version`.
+    #[must_use]
+    pub fn reported_payload(&self) -> Vec<u8> {
+        self.reported.to_versioned_json()
+    }
+
     /// The payload of `devices/{id}/twin/get/result`: both states, whole, each with its `$version`.
     #[must_use]
     pub fn get_payload(&self) -> Vec<u8> {

@@ -27,6 +27,8 @@ pub struct Counters {
     pub refused_by_log: u64,
     /// Changes of twins refused: no room, or no patch that can be understood.
     pub refused_twins: u64,
+    /// Edits of desired states that were given up for others, made on the other side of a link.
+    pub twin_conflicts: u64,
     /// Method calls refused: no ids, time or Correlation Data that may be, one with that id waited already, or as many
     /// waited for results as may.
     pub refused_calls: u64,

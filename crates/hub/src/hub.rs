@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use device::Side;
 use identity::{Audit, HeldCredential, Identity};
 use route::CompiledRoute;
 use tokio::sync::{mpsc, oneshot};
@@ -23,6 +24,7 @@ use crate::routing::LabelSource;
 use crate::shard::control::{Ask, Request, RouteInfo, SessionInfo};
 use crate::shard::inbox::{Inbox, inbox};
 use crate::shard::{Departures, Observation, Order, Settings, Shard};
+use crate::twin_sync::{Told, TwinChange, TwinDigest};
 use crate::unix_now_s;
 
 /// How a hub is run.
@@ -44,6 +46,8 @@ pub struct Options {
     pub outbox: Option<OutboxOptions>,
     /// Edges may connect: somebody takes what they bring, and what devices behind them are asked ([`Hub::take_edges`]).
     pub has_edges: bool,
+    /// There is another side of the twins' edits, which is told of changes ([`Hub::take_twin_changes`]).
+    pub shares_twins: bool,
 }
 
 impl Options {
@@ -60,6 +64,7 @@ impl Options {
             limits: Limits::default(),
             outbox: None,
             has_edges: false,
+            shares_twins: false,
         }
     }
 }
@@ -125,6 +130,9 @@ const EDGE_CALLS_MAX: usize = 4_096;
 /// Edges that were let in and wait to be taken; the door waits with the next one.
 const EDGES_WAITING_MAX: usize = 64;
 
+/// Changes of twins that wait to be told.
+const TWIN_CHANGES_MAX: usize = 16_384;
+
 /// A running hub: its shards' threads and its doors' tasks.
 pub struct Hub {
     shards: Vec<Inbox<Order>>,
@@ -136,6 +144,10 @@ pub struct Hub {
     outbox: Mutex<Option<Outbox>>,
     /// Until somebody takes them.
     edges: Mutex<Option<Edges>>,
+    /// Where is told which twins are new; `None`: nobody asks.
+    changing: Option<mpsc::Sender<TwinChange>>,
+    /// Until somebody takes them.
+    twin_changes: Mutex<Option<mpsc::Receiver<TwinChange>>>,
     /// Numbers the calls that the program itself makes.
     calls: AtomicU64,
     labels: LabelSource,
@@ -159,6 +171,7 @@ impl Hub {
             limits: options.limits.clone(),
             is_open: options.allow_anonymous,
             low_latency: options.low_latency,
+            side: if options.has_edges { Side::Cloud } else { Side::Edge },
         };
         let labels = LabelSource::new(&identity)?;
         let (reports, calls) = call_log::channel();
@@ -171,6 +184,8 @@ impl Hub {
         let (knocking, connections) = mpsc::channel(EDGES_WAITING_MAX);
         let (asked, edge_calls) = mpsc::channel(EDGE_CALLS_MAX);
         let asked = options.has_edges.then_some(asked);
+        let (changing, changes) = mpsc::channel(TWIN_CHANGES_MAX);
+        let changing = options.shares_twins.then_some(changing);
         let numbers = Arc::new(EpochNumbers::new(unix_now_s() as u64, random_u32()));
         for number in 0..options.shards {
             let (inbox, orders) = inbox()?;
@@ -181,6 +196,7 @@ impl Hub {
             let departures = Departures {
                 queues,
                 calls: asked.clone(),
+                twin_changes: changing.clone(),
             };
             let shard = Shard::open(&dir, log, settings.clone(), orders, labels.clone(), calls, departures)?;
             opened.push((inbox, shard));
@@ -213,6 +229,8 @@ impl Hub {
             call_keeper: tokio::sync::Mutex::new(call_keeper),
             calls: AtomicU64::new(0),
             outbox: Mutex::new(outbox),
+            changing,
+            twin_changes: Mutex::new(options.shares_twins.then_some(changes)),
             edges: Mutex::new(options.has_edges.then_some(Edges {
                 connections,
                 calls: edge_calls,
@@ -258,6 +276,56 @@ impl Hub {
     /// be none, or somebody has them.
     pub fn take_edges(&self) -> Option<Edges> {
         self.edges.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Which twins are changed here from now on, for the one who tells the other side; `None` if there is none, or
+    /// somebody has it. One that finds it full is not told: the sides have to compare digests then.
+    pub fn take_twin_changes(&self) -> Option<mpsc::Receiver<TwinChange>> {
+        self.twin_changes.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A twin as its edits made it, for the other side of a link, once it is durable.
+    pub async fn read_twin(&self, tenant: &str, device: &str) -> Option<Vec<u8>> {
+        let device = device.into();
+        self.ask(tenant, |answer| Ask::TwinRead { device, answer }).await
+    }
+
+    /// Takes in what the other side of a link has of a twin; what it has to be told, empty where it has all. `edge`: the
+    /// one that the device is behind, if that is the other side.
+    ///
+    /// # Errors
+    /// The bytes are no twin.
+    pub async fn merge_twin(
+        &self,
+        tenant: &str,
+        device: &str,
+        theirs: &[u8],
+        edge: Option<Arc<str>>,
+    ) -> Result<Option<Vec<u8>>, device::DecodeError> {
+        let theirs = Box::new(Told::decode(theirs)?);
+        let device = device.into();
+        let ask = |answer| Ask::TwinMerge {
+            device,
+            theirs,
+            edge,
+            answer,
+        };
+        Ok(self.ask(tenant, ask).await)
+    }
+
+    /// The twins of all devices of a tenant, in short.
+    pub async fn twin_digests(&self, tenant: &str) -> Option<Vec<TwinDigest>> {
+        self.ask(tenant, |answer| Ask::TwinDigests { answer }).await
+    }
+
+    /// Names of the tenants, as of the last refresh.
+    pub fn tenants(&self) -> Vec<String> {
+        self.labels.tenants()
+    }
+
+    /// Devices of a tenant are behind this edge.
+    pub async fn note_behind(&self, tenant: &str, edge: Arc<str>, devices: Vec<String>) {
+        self.tell(tenant, Ask::Behind { edge, devices }).await;
     }
 
     /// The result of a call of a device behind an edge: of the device, or of the edge or the cloud in its place.
@@ -360,12 +428,27 @@ impl Hub {
     /// # Errors
     /// The registry cannot be read; they stay as they were.
     pub async fn refresh(&self) -> Result<(), identity::RegistryError> {
-        self.labels.refresh()?;
+        for (tenant, device) in self.labels.refresh()? {
+            self.tell_of_new(&tenant, &device);
+        }
         for shard in &self.shards {
             // One that has ended has no clients left.
             let _ = shard.send(Order::Quotas).await;
         }
         Ok(())
+    }
+
+    /// A device was registered: the other side of the link is to know it.
+    fn tell_of_new(&self, tenant: &str, device: &str) {
+        if let Some(changes) = &self.changing {
+            let change = TwinChange {
+                tenant: tenant.into(),
+                device: device.into(),
+                edge: None,
+            };
+            // One that finds no room is told when the sides compare.
+            let _ = changes.try_send(change);
+        }
     }
 
     /// The sessions of a tenant.

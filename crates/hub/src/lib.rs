@@ -23,6 +23,7 @@ mod routing;
 mod shard;
 mod sys;
 mod twin_changes;
+mod twin_sync;
 mod twins;
 mod upstream;
 
@@ -39,6 +40,7 @@ pub use outbox::{
 pub use refused::{DoorFigures, Refused, RefusedCounts};
 pub use shard::control::{RouteInfo, SessionInfo};
 pub use shard::{Observation, TenantFigures};
+pub use twin_sync::{TwinChange, TwinDigest};
 
 /// Seconds of Unix time, for what compares itself with dates that others wrote.
 fn unix_now_s() -> i64 {

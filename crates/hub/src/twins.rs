@@ -2,7 +2,7 @@
 
 use broker::{ConnId, Position};
 use device::topic::{Channel, DeviceTopic};
-use device::{Limits, SetOutcome, Side, Twin};
+use device::{Limits, SetOutcome, Twin};
 use mqtt::{Publish, QoS, ReasonCode};
 use store::Kind;
 
@@ -13,6 +13,7 @@ use crate::shard::journal::Entry;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
 use crate::twin_changes::{Refusal, update};
+use crate::twin_sync;
 
 /// A merge patch of the reported state.
 pub(crate) fn report(
@@ -22,7 +23,8 @@ pub(crate) fn report(
     device: &str,
     publish: &Publish<'_>,
 ) -> Outcome {
-    let change = |twin: &mut Twin| match twin.report(publish.payload, Side::Edge, &Limits::default()) {
+    let side = turn.side;
+    let change = |twin: &mut Twin| match twin.report(publish.payload, side, &Limits::default()) {
         Ok(undo) => (true, undo.map(|undo| |twin: &mut Twin| twin.reported.undo(undo))),
         Err(_) => (false, None),
     };
@@ -33,6 +35,7 @@ pub(crate) fn report(
             Outcome::now(ReasonCode::PayloadFormatInvalid)
         }
         Ok((true, after)) => {
+            twin_sync::changed(tenant, turn, device);
             let forwarded = pipeline::forward(tenant, turn, from, publish);
             Outcome {
                 reason: forwarded.reason,
@@ -109,8 +112,9 @@ pub(crate) fn patch_desired(
         turn.counters.refused_twins += 1;
         return Err(Refusal::Log);
     }
+    let side = turn.side;
     let change = |twin: &mut Twin| {
-        let (outcome, undo) = twin.set_desired(patch, Side::Edge, &Limits::default());
+        let (outcome, undo) = twin.set_desired(patch, side, &Limits::default());
         let result = twin.set_payload(&outcome);
         let desired = undo.is_some().then(|| twin.desired_payload());
         let undo = undo.map(|undo| |twin: &mut Twin| twin.desired.undo(undo));
@@ -118,6 +122,7 @@ pub(crate) fn patch_desired(
     };
     let ((outcome, result, desired), after) = update(tenant, turn, device, change)?;
     if let Some(desired) = desired {
+        twin_sync::changed(tenant, turn, device);
         announce_desired(tenant, turn, device, after, &desired);
     }
     turn.counters.refused_twins += u64::from(matches!(outcome, SetOutcome::Refused(_)));

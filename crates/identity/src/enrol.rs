@@ -59,6 +59,8 @@ pub enum Credential {
     },
     /// Any certificate with the client's name as its subject, of an authority that the operator trusts.
     TrustedSubject,
+    /// None here: it proves itself at the edge that it is behind.
+    Elsewhere,
 }
 
 /// What the client is to be given; shown once and kept nowhere here.
@@ -252,6 +254,7 @@ impl Identity {
                 trusts_subject: true,
                 ..Prepared::default()
             }),
+            Credential::Elsewhere => Ok(Prepared::default()),
         }
     }
 }

@@ -5,6 +5,8 @@
 //! | `$link/batch` | edge, QoS 1 | a [batch](crate::batch); its PUBACK says that the cloud keeps all of it |
 //! | `$link/call/{tenant}/{device}/{method}/{timeout in ms}` | cloud, QoS 0 | a call; its Correlation Data comes back with the result |
 //! | `$link/result` | edge, QoS 0 | the result of the call with this Correlation Data |
+//! | `$link/devices` | edge, QoS 0 | JSON: `[[tenant, [[device, digest of its twin], …]], …]`, some of them |
+//! | `$link/twin/{tenant}/{device}` | both, QoS 0 | the twin as this side has it; empty: what does the other have? |
 
 /// Messages for the cloud.
 pub(crate) const BATCH: &str = "$link/batch";
@@ -12,6 +14,37 @@ pub(crate) const BATCH: &str = "$link/batch";
 pub(crate) const RESULT: &str = "$link/result";
 /// A call begins so.
 const CALL: &str = "$link/call/";
+
+/// Which devices an edge has, and what their twins are in short.
+pub(crate) const DEVICES: &str = "$link/devices";
+/// A twin begins so.
+const TWIN: &str = "$link/twin/";
+
+/// A twin, as its topic has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TwinTopic<'a> {
+    pub(crate) tenant: &'a str,
+    pub(crate) device: &'a str,
+}
+
+impl<'a> TwinTopic<'a> {
+    pub(crate) fn parse(topic: &'a str) -> Option<Self> {
+        let (tenant, device) = topic.strip_prefix(TWIN)?.split_once('/')?;
+        (!device.contains('/')).then_some(Self { tenant, device })
+    }
+}
+
+impl std::fmt::Display for TwinTopic<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TwinTopic { tenant, device } = self;
+        write!(f, "{TWIN}{tenant}/{device}")
+    }
+}
+
+/// Devices of a tenant, each with the digest of its twin, as [`DEVICES`] has them.
+pub(crate) type Devices = Vec<(String, Vec<(String, u64)>)>;
+/// Devices of one packet, at most.
+pub(crate) const DEVICES_MAX: usize = 1_000;
 
 /// The User Property by which an edge says in its CONNECT, and a cloud in its CONNACK, that it speaks as this module
 /// says, and in which version.

@@ -6,6 +6,7 @@
 mod commands;
 mod node;
 mod output;
+mod up;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,8 @@ enum Command {
     Edge(Box<node::Edge>),
     /// Run the cloud end: hub for devices and edges, database, API
     Cloud(Box<node::Cloud>),
+    /// Run a cloud, an edge behind it and a few simulated devices on this machine, to be looked at
+    Up(up::Up),
     /// Devices that may connect: add, list, show, rotate, remove, disable, enable, label
     #[command(subcommand)]
     Device(commands::clients::Command),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Edge(edge) => edge.run(),
         Command::Cloud(cloud) => cloud.run(),
+        Command::Up(up) => up.run(),
         Command::Device(command) => command.run(ClientKind::Device),
         Command::App(command) => command.run(ClientKind::App),
         Command::Tenant(command) => command.run(),

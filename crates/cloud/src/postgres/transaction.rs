@@ -164,7 +164,7 @@ impl Transaction for PostgresTransaction<'_> {
                 part = excluded.part, source_time_ms = excluded.source_time_ms,
                 received_at_ms = excluded.received_at_ms, kind = excluded.kind, number = excluded.number,
                 quality = excluded.quality, body = excluded.body
-            WHERE (excluded.epoch, excluded.sequence, excluded.part) > (latest.epoch, latest.sequence, latest.part)",
+            WHERE (excluded.epoch / 2, excluded.sequence, excluded.part) > (latest.epoch / 2, latest.sequence, latest.part)",
             &[
                 &column(rows, |row| row.series),
                 &edges,

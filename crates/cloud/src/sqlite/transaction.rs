@@ -111,7 +111,7 @@ impl<'a> SqliteTransaction<'a> {
                 part = excluded.part, source_time_ms = excluded.source_time_ms,
                 received_at_ms = excluded.received_at_ms, kind = excluded.kind, number = excluded.number,
                 quality = excluded.quality, body = excluded.body
-            WHERE (excluded.epoch, excluded.sequence, excluded.part) > (latest.epoch, latest.sequence, latest.part)",
+            WHERE (excluded.epoch / 2, excluded.sequence, excluded.part) > (latest.epoch / 2, latest.sequence, latest.part)",
         )?;
         for row in rows {
             put.execute(params![

@@ -13,7 +13,7 @@ mod proxy_protocol;
 mod stream;
 mod upgrade;
 
-pub(crate) use admission::{Doorman, place_of};
+pub(crate) use admission::{Doorman, fnv, place_of};
 pub use edge::EdgeConnection;
 pub use listen::Bound;
 pub(crate) use listen::serve;

@@ -13,6 +13,7 @@ use super::Shard;
 use super::tenant::Tenant;
 use crate::arrivals::{self, Arrived, Arriving, TakenEpoch};
 use crate::calls::EdgeCall;
+use crate::twin_sync::{self, Told, TwinDigest};
 use crate::{calls, twins};
 
 /// A question to one tenant.
@@ -43,6 +44,23 @@ pub(crate) enum Ask {
         timeout_ms: u64,
         answer: oneshot::Sender<Vec<u8>>,
     },
+    /// A twin as its edits made it, for the other side of a link.
+    TwinRead {
+        device: String,
+        answer: oneshot::Sender<Vec<u8>>,
+    },
+    /// What the other side of a link has of a twin; what it has to be told.
+    TwinMerge {
+        device: String,
+        theirs: Box<Told>,
+        /// The edge that it is behind, if that is the other side.
+        edge: Option<Arc<str>>,
+        answer: oneshot::Sender<Vec<u8>>,
+    },
+    /// All twins in short.
+    TwinDigests { answer: oneshot::Sender<Vec<TwinDigest>> },
+    /// Devices are behind this edge.
+    Behind { edge: Arc<str>, devices: Vec<String> },
     /// What came of a call of a device behind an edge.
     CallResult { call: EdgeCall, result: Vec<u8> },
     /// Messages of another hub; what became of them, once that is durable.
@@ -161,6 +179,32 @@ impl Shard {
                 self.with_tenant(now, number, |tenant, turn| {
                     calls::start_local(tenant, turn, id, &payload, timeout_ms, answer);
                 });
+            }
+            Ask::TwinRead { device, answer } => {
+                let (twin, after) = twin_sync::read(&self.tenants[number as usize], &device);
+                self.answer_after(after, Answer::Bytes(twin, answer));
+            }
+            Ask::TwinMerge {
+                device,
+                theirs,
+                edge,
+                answer,
+            } => {
+                let (reply, after) = self.with_tenant(now, number, |tenant, turn| {
+                    if let Some(edge) = edge {
+                        tenant.arrivals.heard(&device, &edge);
+                    }
+                    twin_sync::merge(tenant, turn, &device, &theirs)
+                });
+                self.answer_after(after, Answer::Bytes(reply, answer));
+            }
+            Ask::TwinDigests { answer } => {
+                let digests = self.with_tenant(now, number, |tenant, turn| twin_sync::digests(tenant, turn));
+                drop(answer.send(digests));
+            }
+            Ask::Behind { edge, devices } => {
+                let arrivals = &mut self.tenants[number as usize].arrivals;
+                devices.iter().for_each(|device| arrivals.heard(device, &edge));
             }
             Ask::CallResult { call, result } => {
                 self.with_tenant(now, number, |tenant, turn| {

@@ -24,6 +24,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{ConnId, Now, OwnedMessage, Position};
+use device::Side;
 use mqtt::ReasonCode;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use tokio::sync::{mpsc, oneshot};
@@ -44,6 +45,7 @@ use crate::config::Limits;
 use crate::counters::Counters;
 use crate::outbox::{Feedback, QueueFigures, Queues};
 use crate::routing::LabelSource;
+use crate::twin_sync::TwinChange;
 use crate::{announcements, calls, pipeline, sys};
 
 /// What other threads ask of a shard.
@@ -110,6 +112,8 @@ pub(crate) struct Settings {
     pub(crate) is_open: bool,
     /// Spin for a short adaptive time before sleeping.
     pub(crate) low_latency: bool,
+    /// Whose edits of twins those of this hub are.
+    pub(crate) side: Side,
 }
 
 /// What leaves a shard for other hubs.
@@ -118,6 +122,8 @@ pub(crate) struct Departures {
     pub(crate) queues: Option<Queues>,
     /// Calls of devices behind edges; `None`: there are no edges.
     pub(crate) calls: Option<mpsc::Sender<EdgeCall>>,
+    /// Which twins were changed; `None`: nobody asks.
+    pub(crate) twin_changes: Option<mpsc::Sender<TwinChange>>,
 }
 
 pub(crate) struct Shard {
@@ -130,6 +136,7 @@ pub(crate) struct Shard {
     /// What leaves the hub; `None`: nothing does.
     queues: Option<Queues>,
     edge_calls: Option<mpsc::Sender<EdgeCall>>,
+    twin_changes: Option<mpsc::Sender<TwinChange>>,
     orders: Orders<Order>,
     counters: Counters,
     clock: Clock,
@@ -285,6 +292,8 @@ impl Shard {
             journal: &mut self.journal,
             queues: self.queues.as_mut(),
             provenance: None,
+            side: self.settings.side,
+            twin_changes: self.twin_changes.as_ref(),
             edge_calls: self.edge_calls.as_ref(),
             counters: &mut self.counters,
             wills: &mut self.wills,

@@ -67,6 +67,7 @@ impl Shard {
             journal,
             queues: departures.queues,
             edge_calls: departures.calls,
+            twin_changes: departures.twin_changes,
             orders,
             counters: Counters::default(),
             clock,

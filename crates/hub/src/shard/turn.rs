@@ -1,6 +1,7 @@
 //! One turn of the loop for one tenant, as the broker sees the world from it.
 
 use broker::{ConnId, Dropped, Full, Now, OwnedMessage, Position, Record, RefusedFilter, Sink};
+use device::Side;
 use mqtt::{ConnAck, Packet, Publish, ReasonCode};
 use tokio::sync::mpsc;
 
@@ -14,6 +15,7 @@ use crate::counters::Counters;
 use crate::outbox::Queues;
 use crate::refused::Refused;
 use crate::routing::LabelSource;
+use crate::twin_sync::TwinChange;
 
 /// Time in milliseconds that a connection has to take what was written before it ends.
 pub(crate) const LINGER_MS: u64 = 2_000;
@@ -28,6 +30,10 @@ pub(crate) struct Turn<'a> {
     pub(crate) queues: Option<&'a mut Queues>,
     /// Where the message comes from that is being routed; `None`: from a client.
     pub(crate) provenance: Option<Provenance>,
+    /// Whose edits those of this hub are.
+    pub(crate) side: Side,
+    /// Where is told which twins were changed here; `None`: nobody asks.
+    pub(crate) twin_changes: Option<&'a mpsc::Sender<TwinChange>>,
     /// Where calls of devices behind edges go; `None`: there are no edges.
     pub(crate) edge_calls: Option<&'a mpsc::Sender<EdgeCall>>,
     pub(crate) counters: &'a mut Counters,

@@ -40,6 +40,17 @@ impl Snapshot {
         self.tenants.get(tenant)?.labels.get(id)
     }
 
+    /// Names of the tenants.
+    pub fn tenants(&self) -> impl Iterator<Item = &str> {
+        self.tenants.keys().map(String::as_str)
+    }
+
+    /// Ids of the registered devices of a tenant.
+    pub fn devices(&self, tenant: &str) -> impl Iterator<Item = &str> {
+        let found = self.tenants.get(tenant).into_iter();
+        found.flat_map(|found| &found.devices).map(String::as_str)
+    }
+
     /// Whether a device is registered.
     pub fn has_device(&self, tenant: &str, id: &str) -> bool {
         self.tenants.get(tenant).is_some_and(|found| found.devices.contains(id))

@@ -5,11 +5,21 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use hub::EdgeCall;
+use hub::{EdgeCall, TwinChange};
 use tokio::sync::mpsc;
 
-/// Calls that wait for a connection, at most; one more is answered as if the edge were away.
-const CALLS_MAX: usize = 4_096;
+/// What an edge is to be told.
+#[derive(Debug)]
+pub(super) enum Down {
+    /// A device behind it is called.
+    Call(Box<EdgeCall>),
+    /// A twin was changed here.
+    Twin(TwinChange),
+}
+
+/// What waits to be told over a connection, at most. One call more is answered as if the edge were away; one twin more
+/// is told when the sides compare.
+const DOWN_MAX: usize = 4_096;
 
 /// The edges that are connected.
 #[derive(Debug, Default)]
@@ -20,7 +30,7 @@ struct Entry {
     instance: Box<str>,
     address: Option<SocketAddr>,
     since: Instant,
-    calls: mpsc::Sender<Box<EdgeCall>>,
+    down: mpsc::Sender<Down>,
 }
 
 /// An edge that is connected.
@@ -52,15 +62,27 @@ impl Connected {
         edges.collect()
     }
 
-    /// Hands a call to the connection of its edge; it comes back if there is none, or too many wait for it.
-    pub(super) fn send(&self, call: Box<EdgeCall>) -> Result<(), Box<EdgeCall>> {
+    /// Hands a call to the connection of its edge; it comes back if there is none, or too much waits for it.
+    pub(super) fn call(&self, call: Box<EdgeCall>) -> Result<(), Box<EdgeCall>> {
         let edges = self.lock();
-        match edges.get(&call.edge) {
-            Some(entry) => entry
-                .calls
-                .try_send(call)
-                .map_err(mpsc::error::TrySendError::into_inner),
-            None => Err(call),
+        let Some(entry) = edges.get(&call.edge) else {
+            return Err(call);
+        };
+        match entry.down.try_reserve() {
+            Ok(place) => {
+                place.send(Down::Call(call));
+                Ok(())
+            }
+            Err(_) => Err(call),
+        }
+    }
+
+    /// Has the edge of a device be told of its twin, if it is connected.
+    pub(super) fn tell(&self, change: TwinChange) {
+        let edges = self.lock();
+        let entry = change.edge.as_ref().and_then(|edge| edges.get(edge));
+        if let Some(entry) = entry {
+            let _ = entry.down.try_send(Down::Twin(change));
         }
     }
 
@@ -71,30 +93,30 @@ impl Connected {
         name: Arc<str>,
         instance: &str,
         address: Option<SocketAddr>,
-    ) -> Result<mpsc::Receiver<Box<EdgeCall>>, Taken> {
+    ) -> Result<mpsc::Receiver<Down>, Taken> {
         let mut edges = self.lock();
         if let Some(entry) = edges
             .get(&name)
-            .filter(|entry| *entry.instance != *instance && !entry.calls.is_closed())
+            .filter(|entry| *entry.instance != *instance && !entry.down.is_closed())
         {
             return Err(Taken { by: entry.address });
         }
-        let (calls, receiver) = mpsc::channel(CALLS_MAX);
+        let (down, receiver) = mpsc::channel(DOWN_MAX);
         let entry = Entry {
             instance: instance.into(),
             address,
             since: Instant::now(),
-            calls,
+            down,
         };
         edges.insert(name, entry);
         Ok(receiver)
     }
 
     /// The connection with this receiver has ended.
-    pub(super) fn leave(&self, name: &str, calls: &mpsc::Receiver<Box<EdgeCall>>) {
+    pub(super) fn leave(&self, name: &str, down: &mpsc::Receiver<Down>) {
         let mut edges = self.lock();
         // Its place may have been taken meanwhile, and then its own sender is gone.
-        if !calls.is_closed() {
+        if !down.is_closed() {
             edges.remove(name);
         }
     }

@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hub::{Arrived, Arriving, EdgeCall, EdgeConnection, Hub};
+use identity::Identity;
 use mqtt::{Ack, ConnAck, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::failure;
-use super::registry::Connected;
+use super::registry::{Connected, Down};
+use super::twins::{Context, Tell};
 use crate::batch::{Decoder, Section};
 use crate::packets::Packets;
-use crate::topics::{self, CallTopic};
+use crate::topics::{self, CallTopic, Devices, TwinTopic};
 
 /// Bytes of a packet that an edge may send.
 const PACKET_BYTES_MAX: u32 = 1 << 20;
@@ -25,12 +27,19 @@ const PACKET_BYTES_MAX: u32 = 1 << 20;
 const BATCHES_MAX: u16 = 256;
 /// Calls that wait for an edge's answer, at most.
 const CALLS_MAX: usize = 10_000;
+/// Twins that wait to be told to the edge, at most; whoever has more waits with it.
+const TELLING_MAX: usize = 256;
+/// What is done for twins at once, at most; the edge is not read beyond.
+const TASKS_MAX: usize = 1_024;
 /// How often credentials and deadlines are looked at.
 const BEAT: Duration = Duration::from_secs(1);
 
 pub(super) struct Session {
     connection: EdgeConnection,
     hub: Arc<Hub>,
+    context: Context,
+    /// What is done for twins.
+    tasks: JoinSet<()>,
     edge: Arc<str>,
     /// Names of the tenants that it may speak for.
     tenants: Vec<String>,
@@ -57,14 +66,28 @@ struct Verdict {
 
 impl Session {
     /// Serves an edge until its connection ends.
-    pub(super) async fn serve(connection: EdgeConnection, hub: Arc<Hub>, connected: &Connected) {
+    pub(super) async fn serve(
+        connection: EdgeConnection,
+        hub: Arc<Hub>,
+        identity: Arc<Identity>,
+        connected: &Connected,
+    ) {
+        let (tell, mut told) = mpsc::channel(TELLING_MAX);
         let name = connection.name();
         let (instance, keep_alive_s) = {
             let connect = connection.connect();
             let instance = connect.user_properties.get(topics::INSTANCE).unwrap_or_default();
             (instance.to_owned(), connect.keep_alive_s)
         };
+        let context = Context {
+            hub: Arc::clone(&hub),
+            identity,
+            edge: Arc::clone(&name),
+            tell,
+        };
         let mut session = Self {
+            context,
+            tasks: JoinSet::new(),
             hub,
             edge: Arc::clone(&name),
             tenants: connection.tenants(),
@@ -78,15 +101,15 @@ impl Session {
             keep_alive: Duration::from_secs(keep_alive_s.into()).mul_f64(1.5),
             last_heard: Instant::now(),
         };
-        let mut calls = match connected.enter(Arc::clone(&name), &instance, session.connection.address()) {
-            Ok(calls) => calls,
+        let mut down = match connected.enter(Arc::clone(&name), &instance, session.connection.address()) {
+            Ok(down) => down,
             Err(taken) => return session.refuse(taken.by).await,
         };
         tracing::info!(edge = %session.edge, address = ?session.connection.address(), "an edge is connected");
-        let reason = session.run(&mut calls).await;
-        connected.leave(&name, &calls);
+        let reason = session.run(&mut down, &mut told).await;
+        connected.leave(&name, &down);
         tracing::info!(edge = %session.edge, %reason, "an edge is not connected any more");
-        session.give_up_calls(&mut calls).await;
+        session.give_up_calls(&mut down).await;
     }
 
     /// Another edge has its name.
@@ -105,7 +128,7 @@ impl Session {
     }
 
     /// Why the connection ended, in words.
-    async fn run(&mut self, calls: &mut mpsc::Receiver<Box<EdgeCall>>) -> String {
+    async fn run(&mut self, down: &mut mpsc::Receiver<Down>, told: &mut mpsc::Receiver<Tell>) -> String {
         self.welcome();
         let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -119,13 +142,19 @@ impl Session {
                 }
                 self.out.clear();
             }
-            let takes_more = self.waiting.len() < usize::from(BATCHES_MAX);
+            let takes_more = self.waiting.len() < usize::from(BATCHES_MAX) && self.tasks.len() < TASKS_MAX;
             tokio::select! {
                 biased;
-                call = calls.recv() => match call {
-                    Some(call) => self.ask(call).await,
+                down = down.recv() => match down {
+                    Some(Down::Call(call)) => self.ask(call).await,
+                    Some(Down::Twin(change)) => {
+                        let (tenant, device) = (change.tenant.to_string(), change.device.into_string());
+                        self.tasks.spawn(self.context.clone().tell(tenant, device));
+                    }
                     None => return self.end(ReasonCode::SessionTakenOver, "it connected again").await,
                 },
+                Some(twin) = told.recv() => self.tell(&twin),
+                Some(_) = self.tasks.join_next() => {}
                 Some(done) = self.waiting.join_next() => self.acknowledge(done.expect("no batch panics")),
                 read = self.connection.read(self.packets.buffer()), if takes_more => match read {
                     Ok(()) => self.last_heard = Instant::now(),
@@ -186,6 +215,21 @@ impl Session {
                     let call = token.and_then(|token| self.calls.remove(&u64::from_le_bytes(token)));
                     results.extend(call.map(|(_, call)| (call, publish.payload.to_vec())));
                 }
+                Packet::Publish(publish) if publish.topic == topics::DEVICES => {
+                    let devices: Devices =
+                        serde_json::from_slice(publish.payload).map_err(|error| error.to_string())?;
+                    let is_let = |tenant: &str| self.tenants.iter().any(|let_in| let_in == tenant);
+                    let devices = devices.into_iter().filter(|(tenant, _)| is_let(tenant)).collect();
+                    self.tasks.spawn(self.context.clone().take_devices(devices));
+                }
+                Packet::Publish(publish) if TwinTopic::parse(publish.topic).is_some() => {
+                    let TwinTopic { tenant, device } = TwinTopic::parse(publish.topic).expect("looked at just now");
+                    if self.tenants.iter().any(|let_in| let_in == tenant) {
+                        let (tenant, device) = (tenant.to_owned(), device.to_owned());
+                        let twin = publish.payload.to_vec();
+                        self.tasks.spawn(self.context.clone().take_twin(tenant, device, twin));
+                    }
+                }
                 Packet::PingReq => Packet::PingResp.encode(Version::V5, &mut self.out),
                 Packet::Disconnect(_) => return Err("it said goodbye".to_owned()),
                 other => {
@@ -218,6 +262,12 @@ impl Session {
         Packet::PubAck(ack).encode(Version::V5, &mut self.out);
     }
 
+    fn tell(&mut self, tell: &Tell) {
+        let Tell { tenant, device, twin } = tell;
+        let topic = TwinTopic { tenant, device }.to_string();
+        Publish::new(&topic, QoS::AtMostOnce, None, twin).encode(Version::V5, &mut self.out);
+    }
+
     /// Asks a device behind the edge.
     async fn ask(&mut self, call: Box<EdgeCall>) {
         if self.calls.len() >= CALLS_MAX {
@@ -247,10 +297,13 @@ impl Session {
     }
 
     /// The calls that the edge will not answer any more.
-    async fn give_up_calls(self, calls: &mut mpsc::Receiver<Box<EdgeCall>>) {
-        calls.close();
+    async fn give_up_calls(self, down: &mut mpsc::Receiver<Down>) {
+        down.close();
         let asked = self.calls.into_values().map(|(_, call)| call);
-        let unasked = std::iter::from_fn(|| calls.try_recv().ok());
+        let unasked = std::iter::from_fn(|| down.try_recv().ok()).filter_map(|down| match down {
+            Down::Call(call) => Some(call),
+            Down::Twin(_) => None,
+        });
         for call in asked.chain(unasked) {
             let message = format!("the connection of the edge {} broke before the answer came", self.edge);
             self.hub.finish_call(*call, failure(504, &message)).await;

@@ -4,13 +4,15 @@ mod dial;
 mod load;
 mod session;
 mod status;
+mod twins;
 mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Hub, Outbox, Settler};
+use hub::{Hub, Outbox, Settler, TwinChange};
 use rand::Rng;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::dial::dial;
@@ -60,10 +62,12 @@ pub struct Login {
 pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<LinkStatus>) {
     let settler = outbox.settler();
     settler.credit(LIVE_CREDIT_BYTES, BACKLOG_CREDIT_BYTES).await;
+    let twin_changes = hub.take_twin_changes();
     let mut link = Link {
         instance: format!("{:016x}", rand::random::<u64>()),
         options,
         hub,
+        twin_changes,
         outbox,
         settler,
         load: Load::default(),
@@ -93,6 +97,8 @@ struct Link {
     options: Options,
     hub: Arc<Hub>,
     outbox: Outbox,
+    /// Which twins are changed here; `None`: nobody is told.
+    twin_changes: Option<mpsc::Receiver<TwinChange>>,
     settler: Settler,
     load: Load,
     status: Arc<LinkStatus>,

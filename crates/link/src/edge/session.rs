@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Fate, Lane, Parcel, Settled};
+use hub::{Fate, Lane, Parcel, Settled, TwinChange};
 use mqtt::{Ack, Connect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
@@ -13,10 +13,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::dial::Stream;
 use super::load::{Load, Sent, settled};
 use super::window::Window;
-use super::{Link, Options};
+use super::{Link, Options, twins};
 use crate::batch::{Encoder, EpochName, Place};
 use crate::packets::Packets;
-use crate::topics::{self, CallTopic};
+use crate::topics::{self, CallTopic, Devices, TwinTopic};
 
 /// Seconds between signs of life; a line that is silent for twice as long is broken.
 const KEEP_ALIVE_S: u16 = 10;
@@ -24,8 +24,10 @@ const KEEP_ALIVE_S: u16 = 10;
 const PACKET_BYTES_MAX: usize = 1 << 20;
 /// Messages of a batch, at most.
 const BATCH_MESSAGES_MAX: usize = 4_096;
-/// Results of calls that wait to be sent, at most; each call is one that this edge was asked.
-const RESULTS_MAX: usize = 1_024;
+/// What is known and waits to be said, at most; whoever has more waits with it.
+const SAYINGS_MAX: usize = 256;
+/// Bytes that wait for the socket beyond which only messages are added, by their own measure.
+const OUT_BYTES_MAX: usize = 64 << 10;
 /// The pause after the cloud had no room.
 const FULL_PAUSE: Duration = Duration::from_millis(500);
 
@@ -65,7 +67,19 @@ pub(super) struct Session {
     is_pinged: bool,
 }
 
-type Results = mpsc::Sender<(Vec<u8>, Vec<u8>)>;
+/// Something that is to be said once it is known.
+pub(super) enum Say {
+    /// The result of the call with this Correlation Data.
+    Result { correlation_data: Vec<u8>, result: Vec<u8> },
+    /// A twin as it is here.
+    Twin {
+        tenant: String,
+        device: String,
+        twin: Vec<u8>,
+    },
+    /// Which devices there are.
+    Devices(Devices),
+}
 
 impl Session {
     /// Logs in.
@@ -109,11 +123,15 @@ impl Session {
 
     /// Carries messages and calls until the connection ends.
     pub(super) async fn serve(mut self, link: &mut Link) -> Ended {
-        let (results, mut answers) = mpsc::channel(RESULTS_MAX);
+        let (say, mut sayings) = mpsc::channel(SAYINGS_MAX);
+        let speaks_selvedge = matches!(self.dialect, Dialect::Selvedge(_));
+        if speaks_selvedge {
+            tokio::spawn(twins::tell_all(Arc::clone(&link.hub), say.clone()));
+        }
         let mut beats = tokio::time::interval(Duration::from_secs(KEEP_ALIVE_S.into()) / 2);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if let Err(reason) = self.take_packets(link, &results).await {
+            if let Err(reason) = self.take_packets(link, &say).await {
                 return Ended::Broken(reason);
             }
             self.fill(&mut link.load);
@@ -132,7 +150,11 @@ impl Session {
                     Some(messages) => messages.into_iter().for_each(|message| link.load.push(message)),
                     None => return Ended::HubStopped,
                 },
-                Some((correlation_data, result)) = answers.recv() => self.answer(&correlation_data, &result),
+                Some(saying) = sayings.recv(), if self.out.len() < OUT_BYTES_MAX => self.say(&saying),
+                Some(change) = next_change(&mut link.twin_changes) => if speaks_selvedge {
+                    let (tenant, device) = (change.tenant.to_string(), change.device.into_string());
+                    tokio::spawn(twins::tell(Arc::clone(&link.hub), tenant, device, say.clone()));
+                },
                 _ = beats.tick() => {
                     link.status.saw_line(self.window.rate_bytes_per_s(), self.window.round_trip());
                     if let Err(reason) = self.beat() {
@@ -216,7 +238,7 @@ impl Session {
     }
 
     /// Acts on what came.
-    async fn take_packets(&mut self, link: &mut Link, results: &Results) -> Result<(), String> {
+    async fn take_packets(&mut self, link: &mut Link, say: &mpsc::Sender<Say>) -> Result<(), String> {
         let mut done: Vec<Settled> = Vec::new();
         while let Some(packet) = self.packets.next().map_err(|error| error.to_string())? {
             match packet {
@@ -235,7 +257,7 @@ impl Session {
                     }
                     done.extend(fates(&sent, is_full, &refused));
                 }
-                Packet::Publish(publish) => start_call(link, &publish, results),
+                Packet::Publish(publish) => act(link, &publish, say),
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
                 Packet::Disconnect(disconnect) => {
                     let why = disconnect.reason_string.unwrap_or_default();
@@ -255,10 +277,36 @@ impl Session {
         Ok(())
     }
 
-    fn answer(&mut self, correlation_data: &[u8], result: &[u8]) {
-        let mut publish = Publish::new(topics::RESULT, QoS::AtMostOnce, None, result);
-        publish.properties.correlation_data = Some(correlation_data);
-        publish.encode(Version::V5, &mut self.out);
+    fn say(&mut self, saying: &Say) {
+        let plain = |topic: &str, payload: &[u8], out: &mut Vec<u8>| {
+            Publish::new(topic, QoS::AtMostOnce, None, payload).encode(Version::V5, out);
+        };
+        match saying {
+            Say::Result {
+                correlation_data,
+                result,
+            } => {
+                let mut publish = Publish::new(topics::RESULT, QoS::AtMostOnce, None, result);
+                publish.properties.correlation_data = Some(correlation_data);
+                publish.encode(Version::V5, &mut self.out);
+            }
+            Say::Twin { tenant, device, twin } => {
+                let topic = TwinTopic { tenant, device }.to_string();
+                plain(&topic, twin, &mut self.out);
+            }
+            Say::Devices(devices) => {
+                let devices = serde_json::to_vec(devices).expect("names and numbers are JSON");
+                plain(topics::DEVICES, &devices, &mut self.out);
+            }
+        }
+    }
+}
+
+/// The next twin that is changed here; never, once the hub has ended or where nobody is told.
+async fn next_change(changes: &mut Option<mpsc::Receiver<TwinChange>>) -> Option<TwinChange> {
+    match changes {
+        Some(changes) => changes.recv().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -360,20 +408,35 @@ fn fates<'a>(sent: &'a Sent, is_full: bool, refused: &'a Refused) -> impl Iterat
     })
 }
 
-/// Calls a method of a device of this edge, in a task of its own.
-fn start_call(link: &Link, publish: &Publish<'_>, results: &Results) {
+/// Does what the cloud asks, in a task of its own.
+fn act(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>) {
+    if let Some(TwinTopic { tenant, device }) = TwinTopic::parse(publish.topic) {
+        let (tenant, device) = (tenant.to_owned(), device.to_owned());
+        let theirs = publish.payload.to_vec();
+        tokio::spawn(twins::take(Arc::clone(&link.hub), tenant, device, theirs, say.clone()));
+    } else {
+        start_call(link, publish, say);
+    }
+}
+
+/// Calls a method of a device of this edge.
+fn start_call(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>) {
     let (Some(call), Some(correlation_data)) = (CallTopic::parse(publish.topic), publish.properties.correlation_data)
     else {
         return;
     };
-    let (hub, results) = (Arc::clone(&link.hub), results.clone());
+    let (hub, say) = (Arc::clone(&link.hub), say.clone());
     let (tenant, device, method) = (call.tenant.to_owned(), call.device.to_owned(), call.method.to_owned());
     let timeout = Duration::from_millis(call.timeout_ms);
     let (payload, correlation_data) = (publish.payload.to_vec(), correlation_data.to_vec());
     tokio::spawn(async move {
         if let Some(result) = hub.call(&tenant, &device, &method, payload, timeout).await {
             // The connection may be no more; then the cloud answers in place of the edge.
-            let _ = results.send((correlation_data, result)).await;
+            let said = Say::Result {
+                correlation_data,
+                result,
+            };
+            let _ = say.send(said).await;
         }
     });
 }

@@ -341,6 +341,7 @@ impl Config {
             limits: self.limits.hub(),
             outbox,
             has_edges: role == Role::Cloud,
+            shares_twins: outbox.is_some(),
             ..options
         }
     }

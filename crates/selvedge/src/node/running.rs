@@ -73,6 +73,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     let has_cloud = !config.link.url.is_empty();
     let status = has_cloud.then(Arc::<LinkStatus>::default);
     let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
+    let members = Arc::clone(&identity);
     let desk = Arc::new(Desk::new(Parts {
         data: config.data.clone(),
         identity,
@@ -95,7 +96,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         tokio::spawn(cloud::pump::run(outbox, database));
     }
     if let (Some(edges), Some(connected)) = (hub.take_edges(), connected) {
-        tokio::spawn(::link::cloud::run(Arc::clone(&hub), edges, connected));
+        tokio::spawn(::link::cloud::run(Arc::clone(&hub), members, edges, connected));
     }
     open(&hub, opened).await?;
     let took_ms = start.elapsed().as_millis();

@@ -1,0 +1,207 @@
+//! `selvedge up`: a cloud, an edge behind it, a few devices and an application on one machine, to be looked at.
+
+mod child;
+mod device;
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use api::{Add, Added, Client, Credential, IssuedCredential, LinkInfo, paths};
+use clap::Args;
+use identity::{ClientKind, DEFAULT_TENANT};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep};
+
+use self::child::Child;
+use crate::output::say;
+
+/// The edge's name in its cloud.
+const EDGE: &str = "edge-1";
+/// Devices that are simulated, at most.
+const DEVICES_MAX: u8 = 100;
+/// Time for the cloud and the edge to be ready and to meet.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Args)]
+pub(crate) struct Up {
+    /// Directory of all that survives
+    #[arg(long, value_name = "DIR", default_value = "./selvedge-data")]
+    data: PathBuf,
+    /// Simulated devices
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u8).range(0..=i64::from(DEVICES_MAX)))]
+    devices: u8,
+    /// Port of the edge for MQTT
+    #[arg(long, value_name = "PORT", default_value = "1883")]
+    mqtt: u16,
+    /// Port of the cloud for MQTT
+    #[arg(long, value_name = "PORT", default_value = "1884")]
+    cloud_mqtt: u16,
+    /// Port of the cloud for HTTP
+    #[arg(long, value_name = "PORT", default_value = "8080")]
+    http: u16,
+}
+
+impl Up {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.context("starting tokio")?.block_on(self.run_all())
+    }
+
+    async fn run_all(self) -> anyhow::Result<()> {
+        let mut stop = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let stopped = async move {
+            tokio::select! { _ = stop.0.recv() => {}, _ = stop.1.recv() => {} }
+        };
+        tokio::select! {
+            // Whatever was started ends with what holds it.
+            done = self.serve() => done,
+            () = stopped => {
+                say("\nstopping\n");
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts everything, and then waits until something ends that should not.
+    async fn serve(&self) -> anyhow::Result<()> {
+        let (cloud_data, edge_data) = (self.data.join("cloud"), self.data.join("edge"));
+        let link_port = free_port()?;
+        let mut cloud = Child::start(&self.data, "cloud", &self.cloud_words(&cloud_data, link_port))?;
+        let cloud_client = cloud.ready(&cloud_data, PATIENCE).await?;
+        let configuration = self.join(&cloud_client, &cloud_data, &edge_data, link_port).await?;
+        let edge_words = [
+            "edge".to_owned(),
+            "--config".to_owned(),
+            configuration.display().to_string(),
+        ];
+        let mut edge = Child::start(&self.data, "edge", &edge_words)?;
+        let edge_client = edge.ready(&edge_data, PATIENCE).await?;
+        connected(&edge_client).await?;
+        let devices = self.start_devices(&edge_client).await?;
+        self.tell(&cloud_data, &edge_data);
+        let done = tokio::select! {
+            ended = cloud.ended() => ended,
+            ended = edge.ended() => ended,
+        };
+        drop(devices);
+        done
+    }
+
+    fn cloud_words(&self, data: &Path, link_port: u16) -> Vec<String> {
+        let here = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
+        let words = [
+            ("--data", data.display().to_string()),
+            ("--mqtt", here(self.cloud_mqtt)),
+            ("--mqtts", here(link_port)),
+            ("--http", here(self.http)),
+        ];
+        let words = words.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
+        ["cloud".to_owned()].into_iter().chain(words).collect()
+    }
+
+    /// Lets the edge into the cloud, and writes down the way there; its configuration.
+    async fn join(&self, cloud: &Client, cloud_data: &Path, data: &Path, port: u16) -> anyhow::Result<PathBuf> {
+        std::fs::create_dir_all(data).with_context(|| data.display().to_string())?;
+        let (password, configuration) = (data.join("cloud.password"), data.join("edge.toml"));
+        if !password.exists() {
+            write_private(&password, &self.let_in(cloud).await?)?;
+        }
+        let quoted = |path: &Path| toml::Value::from(path.display().to_string()).to_string();
+        let text = format!(
+            "data = {data}\n[listen]\nmqtt = [\"127.0.0.1:{mqtt}\"]\n[link]\nurl = \"mqtts://127.0.0.1:{port}\"\n\
+             user_name = \"{EDGE}\"\npassword_file = {password}\nca = {ca}\n",
+            data = quoted(data),
+            mqtt = self.mqtt,
+            password = quoted(&password),
+            ca = quoted(&cloud_data.join("ca.pem")),
+        );
+        std::fs::write(&configuration, text).with_context(|| configuration.display().to_string())?;
+        Ok(configuration)
+    }
+
+    async fn let_in(&self, cloud: &Client) -> anyhow::Result<String> {
+        password_of(cloud, ClientKind::Edge, EDGE).await
+    }
+
+    async fn start_devices(&self, edge: &Client) -> anyhow::Result<Vec<device::Device>> {
+        let mut devices = Vec::new();
+        for number in 1..=self.devices {
+            let id = format!("pump-{number}");
+            let file = self.data.join("edge").join(format!("{id}.password"));
+            if !file.exists() {
+                write_private(&file, &password_of(edge, ClientKind::Device, &id).await?)?;
+            }
+            let password = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            devices.push(device::Device::start(self.mqtt, id, password, number));
+        }
+        Ok(devices)
+    }
+
+    fn tell(&self, cloud_data: &Path, edge_data: &Path) {
+        let text = format!(
+            "cloud   ready   mqtt://127.0.0.1:{cloud_mqtt}   http://127.0.0.1:{http}/metrics   {cloud}\n\
+             edge    ready   mqtt://127.0.0.1:{mqtt}   joined the cloud as \"{EDGE}\"   {edge}\n\
+             devices {devices:<7} simulated, a reading a second each\n\
+             Try:    selvedge get link --data {edge}\n\
+             \x20       selvedge get edges --data {cloud}\n\
+             \x20       selvedge call pump-1 blink '{{\"times\": 3}}' --data {cloud}\n\
+             \x20       selvedge twin set pump-1 '{{\"interval_s\": 5}}' --data {cloud}\n\
+             Stop with Ctrl-C; nothing keeps running, the state stays in {data}\n",
+            cloud_mqtt = self.cloud_mqtt,
+            http = self.http,
+            mqtt = self.mqtt,
+            devices = self.devices,
+            cloud = cloud_data.display(),
+            edge = edge_data.display(),
+            data = self.data.display(),
+        );
+        say(text);
+    }
+}
+
+/// A password for a new client, or a new one for one that is there.
+async fn password_of(client: &Client, kind: ClientKind, id: &str) -> anyhow::Result<String> {
+    let add = Add {
+        ids: vec![id.to_owned()],
+        credential: Credential::GeneratedPassword,
+        labels: Default::default(),
+    };
+    let added: Vec<Added> = client.post(&paths::clients(DEFAULT_TENANT, kind), &add).await?;
+    match added.into_iter().next().map(|added| added.issued) {
+        Some(IssuedCredential::Password(password)) => Ok(password),
+        _ => anyhow::bail!("{kind} {id} was added without a password"),
+    }
+}
+
+/// Waits until the edge has its cloud.
+async fn connected(edge: &Client) -> anyhow::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let link: LinkInfo = edge.get("/v1/link").await?;
+        if link.is_connected {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            let why = link.last_error.unwrap_or_default();
+            anyhow::bail!("the edge does not reach its cloud: {why}");
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.with_context(|| path.display().to_string())
+}
+
+/// A port that nobody listens on now.
+fn free_port() -> anyhow::Result<u16> {
+    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
+    Ok(probe.local_addr()?.port())
+}

@@ -1,0 +1,135 @@
+"""Twins and calls across the link: what the cloud desires arrives at the device, what that reports in the cloud."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from paho_client import Client
+from sites import PASSWORD, Site, wait_until
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A cloud and an edge."""
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+def pump(site: Site) -> Client:
+    """The device at the edge."""
+    return Client(site.edge.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+
+
+def twin(side) -> dict:
+    """Both states, without their versions."""
+    said = json.loads(side.run("twin", "get", "pump-7", "--output", "json").stdout)
+    return {name: {key: value for key, value in said[name].items() if key != "$version"} for name in said}
+
+
+def version(side) -> int:
+    return json.loads(side.run("twin", "get", "pump-7", "--output", "json").stdout)["desired"].get("$version", 0)
+
+
+def desire(side, **values: object) -> None:
+    side.run("twin", "set", "pump-7", json.dumps(values))
+
+
+def are_equal(site: Site) -> bool:
+    return twin(site.cloud) == twin(site.edge) and version(site.cloud) == version(site.edge)
+
+
+def test_a_device_of_an_edge_is_known_in_the_cloud_without_being_added(site):
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+
+
+def test_what_a_device_reports_at_its_edge_is_read_in_the_cloud(site):
+    device = pump(site)
+    device.publish("devices/pump-7/twin/reported", json.dumps({"level": 0.83, "valve": {"open": True}}))
+    wait_until(lambda: twin(site.cloud)["reported"] == {"level": 0.83, "valve": {"open": True}})
+    device.publish("devices/pump-7/twin/reported", json.dumps({"valve": None}))
+    wait_until(lambda: twin(site.cloud)["reported"] == {"level": 0.83})
+    device.disconnect()
+
+
+def test_what_the_cloud_desires_arrives_at_the_device(site):
+    device = pump(site)
+    device.subscribe("devices/pump-7/twin/desired")
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+    desire(site.cloud, interval_s=10)
+    assert json.loads(device.receive().payload)["interval_s"] == 10
+    wait_until(lambda: are_equal(site))
+    device.disconnect()
+
+
+def test_what_was_desired_while_the_edge_was_away_arrives_once_it_is_back(site):
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+    site.edge.stop()
+    desire(site.cloud, interval_s=10)
+    site.edge.start()
+    device = pump(site)
+    device.subscribe("devices/pump-7/twin/desired")
+    wait_until(lambda: twin(site.edge)["desired"] == {"interval_s": 10})
+    assert json.loads(device.receive().payload)["interval_s"] == 10
+    device.disconnect()
+
+
+def test_of_two_edits_of_one_value_the_edges_stays_and_the_other_is_reported(site):
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+    site.cloud.run("app", "add", "dash", "--password", PASSWORD)
+    dash = Client(site.cloud.port, "dash", user="dash", password=PASSWORD).opened()
+    dash.subscribe("devices/+/twin/desired/conflict")
+    site.line.cut()
+    desire(site.edge, speed=1, only_edge=True)
+    desire(site.cloud, speed=2, only_cloud=True)
+    site.line.mend()
+    wait_until(lambda: are_equal(site), 60)
+    assert twin(site.cloud)["desired"] == {"speed": 1, "only_edge": True, "only_cloud": True}
+    said = dash.receive()
+    assert said.topic == "devices/pump-7/twin/desired/conflict"
+    assert json.loads(said.payload) == {"pointer": "/speed", "kept": 1, "lost": 2}
+    dash.disconnect()
+
+
+def test_through_random_edits_cuts_and_kills_both_sides_end_equal_and_versions_never_go_back(site):
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+    dice, versions = random.Random(11), {"cloud": 0, "edge": 0}
+    for step in range(40):
+        side = dice.choice(["cloud", "edge"])
+        match dice.randrange(6):
+            case 0:
+                site.line.hang_up()
+            case 1:
+                getattr(site, side).kill()
+                getattr(site, side).start()
+            case _:
+                leaf = dice.choice("abc")
+                desire(getattr(site, side), **{leaf: dice.choice([step, {"x": step}, None])})
+        for name, before in versions.items():
+            versions[name] = version(getattr(site, name))
+            assert versions[name] >= before, f"the version went back from {before} to {versions[name]} at the {name}"
+    wait_until(lambda: are_equal(site), 60)
+
+
+def test_a_device_behind_an_edge_is_called_from_the_cloud_by_an_application(site):
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+    site.cloud.run("app", "add", "dash", "--password", PASSWORD)
+    dash = Client(site.cloud.port, "dash", user="dash", password=PASSWORD).opened()
+    dash.subscribe("devices/pump-7/methods/+/+/result")
+    device = pump(site)
+    device.subscribe("devices/pump-7/methods/+/+")
+    for number in range(20):
+        dash.publish(f"devices/pump-7/methods/stop/{number}", b"now", qos=0)
+        call = device.receive()
+        assert (call.topic, call.payload) == (call.topic, b"now")
+        device.publish(f"{call.topic}/result", json.dumps({"status": 200, "payload": number}))
+        result = dash.receive()
+        assert result.topic == f"devices/pump-7/methods/stop/{number}/result"
+        assert json.loads(result.payload) == {"status": 200, "payload": number}
+    for client in (dash, device):
+        client.disconnect()
