@@ -51,7 +51,7 @@ install_lints() {
 }
 
 # The brokers and clients that Selvedge is tested with and measured against, the web server and the proxy that a link goes
-# through, what counts its cost, and what shows it another time or a disk that fails.
+# through, the database, the tools of namespaces, what counts its cost, and what shows it another time or a disk that fails.
 install_system() {
     install_rust
     install_without_service mosquitto mosquitto
@@ -59,6 +59,18 @@ install_system() {
     install_without_service tinyproxy tinyproxy
     apt_for mosquitto_pub mosquitto-clients openssl openssl
     apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
+    apt_for ip iproute2 unshare util-linux setpriv util-linux pgrep procps
+    install_postgresql
+}
+
+# Its programs lie beside the path, and the tests make clusters of their own.
+install_postgresql() {
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && return
+    apt_install postgresql
+    if [ -d /run/systemd/system ]; then
+        echo "install: postgresql is only run by tests: its service is switched off"
+        as_root systemctl disable --now --quiet postgresql
+    fi
 }
 
 # install_without_service COMMAND PACKAGE: Debian's packages of servers start them, on ports that are somebody else's; a
