@@ -17,7 +17,9 @@ use crate::twins;
 use crate::types::{Applied, Apply};
 use crate::wrong::{Done, Wrong};
 
-/// `POST /v1/apply`.
+/// Applies a manifest: all of it or nothing.
+#[utoipa::path(post, path = "/v1/apply", tag = "manifests", operation_id = "apply_manifest",
+    responses((status = 200, body = Applied)))]
 pub(crate) async fn apply(State(desk): State<Arc<Desk>>, Json(request): Json<Apply>) -> Done<Json<Applied>> {
     let _turn = desk.applying.lock().await;
     let (before, after) = plan(&desk, &request)

@@ -9,17 +9,22 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use device::LONGEST_TIMEOUT_MS;
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::desk::Desk;
 use crate::twins::known_device;
 use crate::wrong::{Done, Wrong};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Timeout {
+    /// How long to wait for the result, in milliseconds.
     timeout_ms: u64,
 }
 
-/// `POST …/devices/{id}/methods/{name}?timeout_ms=`: the result, the device's own or the hub's in its place.
+/// Calls a method of a device: the result, the device's own or the hub's in its place.
+#[utoipa::path(post, path = "/v1/tenants/{tenant}/devices/{id}/methods/{name}", tag = "methods", operation_id = "call_method",
+    params(Timeout), request_body(content = serde_json::Value, content_type = "application/json"), responses((status = 200, body = serde_json::Value)))]
 pub(crate) async fn call(
     State(desk): State<Arc<Desk>>,
     Path((tenant, id, method)): Path<(String, String, String)>,

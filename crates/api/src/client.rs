@@ -110,6 +110,7 @@ impl Client {
             about: About::default(),
             link: None,
             connected: None,
+            database: None,
         }));
         let router = control_router(Arc::clone(&desk));
         Ok(Client::Stopped { desk, router, lock })

@@ -10,6 +10,7 @@ use identity::{Action, Client, ClientCertificate, ClientKind, ClientName, MAX_PA
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::credentials;
 use crate::desk::Desk;
@@ -17,8 +18,8 @@ use crate::types::{Add, Added, ClientInfo, Page, Patch};
 use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
 
-/// `devices` or `apps` in a path.
-#[derive(Clone, Copy, Deserialize)]
+/// `devices`, `apps` or `edges` in a path.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kinds {
     Devices,
@@ -36,12 +37,16 @@ impl From<Kinds> for ClientKind {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct After {
+    /// The last id of the page before.
     after: Option<String>,
 }
 
-/// `POST /v1/tenants/{tenant}/devices`; a tenant that is not there is added with them.
+/// Adds devices, apps or edges, all or none. On the control socket, a tenant that is not there is added with them.
+#[utoipa::path(post, path = "/v1/tenants/{tenant}/{kinds}", tag = "clients", operation_id = "add_clients",
+    responses((status = 201, body = Vec<Added>)))]
 pub(crate) async fn add(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds)): Path<(String, Kinds)>,
@@ -102,7 +107,9 @@ fn add_missing_tenant(registry: &identity::Registry, tenant: &str) -> Result<boo
     }
 }
 
-/// `GET /v1/tenants/{tenant}/devices?after=`: a page by id.
+/// A page of devices, apps or edges by id.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/{kinds}", tag = "clients", operation_id = "list_clients",
+    params(After), responses((status = 200, body = Page<ClientInfo>)))]
 pub(crate) async fn list(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds)): Path<(String, Kinds)>,
@@ -128,7 +135,9 @@ pub(crate) async fn list(
     Ok(Json(Page { items, has_more }))
 }
 
-/// `GET /v1/tenants/{tenant}/devices/{id}`.
+/// A device, app or edge.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/{kinds}/{id}", tag = "clients", operation_id = "show_client",
+    responses((status = 200, body = ClientInfo)))]
 pub(crate) async fn show(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
@@ -213,7 +222,9 @@ pub(crate) fn date_time(unix_s: i64) -> String {
         .unwrap_or_else(|| format!("{unix_s} s of Unix time"))
 }
 
-/// `PATCH /v1/tenants/{tenant}/devices/{id}`.
+/// Disables or enables a device, app or edge, sets its labels and removes them.
+#[utoipa::path(patch, path = "/v1/tenants/{tenant}/{kinds}/{id}", tag = "clients", operation_id = "change_client",
+    responses((status = 204)))]
 pub(crate) async fn change(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
@@ -250,7 +261,9 @@ pub(crate) async fn set_labels(
     .await
 }
 
-/// `DELETE /v1/tenants/{tenant}/devices/{id}`: its sessions and its twin end with it.
+/// Removes a device, app or edge: its sessions and its twin end with it.
+#[utoipa::path(delete, path = "/v1/tenants/{tenant}/{kinds}/{id}", tag = "clients", operation_id = "remove_client",
+    responses((status = 204)))]
 pub(crate) async fn remove(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds, id)): Path<(String, Kinds, String)>,

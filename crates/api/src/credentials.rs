@@ -12,22 +12,23 @@ use crate::types::{Added, Credential, CredentialInfo, Give, IssuedCredential, Pa
 use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
 
-type OfClient = Path<(String, Kinds, String)>;
-
-/// `GET /v1/tenants/{tenant}/devices/{id}/credentials`.
+/// What a client proves itself by.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/{kinds}/{id}/credentials", tag = "clients", operation_id = "list_credentials",
+    responses((status = 200, body = Page<CredentialInfo>)))]
 pub(crate) async fn list(
     State(desk): State<Arc<Desk>>,
-    Path((tenant, kinds, id)): OfClient,
+    Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
 ) -> Done<Json<Page<CredentialInfo>>> {
     let name = ClientName::new(&tenant, &id)?;
     Ok(Json(held(&desk, &name, kinds.into()).await?))
 }
 
-/// `POST /v1/tenants/{tenant}/devices/{id}/credentials`: one more. A password replaces the one before, and ends
-/// the connections made with that.
+/// One credential more. A password replaces the one before, and ends the connections made with that.
+#[utoipa::path(post, path = "/v1/tenants/{tenant}/{kinds}/{id}/credentials", tag = "clients", operation_id = "add_credential",
+    responses((status = 200, body = Added)))]
 pub(crate) async fn add(
     State(desk): State<Arc<Desk>>,
-    Path((tenant, kinds, id)): OfClient,
+    Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
     Json(give): Json<Give>,
 ) -> Done<Json<Added>> {
     let (name, kind) = (ClientName::new(&tenant, &id)?, kinds.into());
@@ -35,10 +36,12 @@ pub(crate) async fn add(
     Ok(Json(handed_out(&name, kind, issued)))
 }
 
-/// `PUT /v1/tenants/{tenant}/devices/{id}/credentials`: one in place of all that it had; its connections end.
+/// One credential in place of all that the client had; its connections end.
+#[utoipa::path(put, path = "/v1/tenants/{tenant}/{kinds}/{id}/credentials", tag = "clients", operation_id = "replace_credentials",
+    responses((status = 200, body = Added)))]
 pub(crate) async fn replace(
     State(desk): State<Arc<Desk>>,
-    Path((tenant, kinds, id)): OfClient,
+    Path((tenant, kinds, id)): Path<(String, Kinds, String)>,
     Json(give): Json<Give>,
 ) -> Done<Json<Added>> {
     let (name, kind) = (ClientName::new(&tenant, &id)?, kinds.into());
@@ -46,8 +49,9 @@ pub(crate) async fn replace(
     Ok(Json(handed_out(&name, kind, issued)))
 }
 
-/// `DELETE /v1/tenants/{tenant}/devices/{id}/credentials/{credential}`: the connections made with it end;
-/// what the client has left.
+/// Revokes a credential: the connections made with it end. What the client has left.
+#[utoipa::path(delete, path = "/v1/tenants/{tenant}/{kinds}/{id}/credentials/{credential}", tag = "clients", operation_id = "revoke_credential",
+    responses((status = 200, body = Page<CredentialInfo>)))]
 pub(crate) async fn revoke(
     State(desk): State<Arc<Desk>>,
     Path((tenant, kinds, id, credential)): Path<(String, Kinds, String, String)>,

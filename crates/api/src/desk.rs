@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use hub::Hub;
-use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, What};
+use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, UserName, What};
 use link::cloud::Connected;
 use link::edge::LinkStatus;
 use manifest::WhenFull;
@@ -13,14 +13,14 @@ use tokio::sync::{Mutex, OnceCell};
 use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::applying;
+use crate::database::Questions;
+use crate::guard::actor;
 use crate::log_tail::LogTail;
+use crate::logins::Logins;
 use crate::manifests::Manifests;
 use crate::types::EdgeInfo;
 use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
-
-/// Who acts through the control socket, in the audit log.
-const OPERATOR: &str = "operator";
 
 /// Does what operators ask of an edge, running or not. Shared by the doors of its HTTP face.
 pub struct Desk {
@@ -35,6 +35,9 @@ pub struct Desk {
     pub(crate) link: Option<Arc<LinkStatus>>,
     /// The edges that are connected; `None`: this is no cloud.
     pub(crate) connected: Option<Arc<Connected>>,
+    /// The telemetry database; `None`: this is no cloud.
+    pub(crate) questions: Option<Questions>,
+    pub(crate) logins: Logins,
     audit: Arc<Audit>,
     /// Where no edge runs, it is started without doors by the first request that needs it.
     hub: OnceCell<Arc<Hub>>,
@@ -62,6 +65,8 @@ pub struct Parts {
     pub link: Option<Arc<LinkStatus>>,
     /// The edges that are connected; `None`: this is no cloud.
     pub connected: Option<Arc<Connected>>,
+    /// URL of its telemetry database, as [`cloud::Queries::open`] takes it; `None`: this is no cloud.
+    pub database: Option<String>,
 }
 
 /// What can be said about an edge.
@@ -89,6 +94,8 @@ impl Desk {
             applying: Mutex::new(()),
             link: parts.link,
             connected: parts.connected,
+            questions: parts.database.map(Questions::new),
+            logins: Logins::default(),
             audit: parts.audit,
             hub: OnceCell::new_with(parts.hub),
             hub_options: parts.hub_options,
@@ -192,9 +199,26 @@ impl Desk {
             tenant: name.tenant(),
             id: name.id(),
             what,
-            by: OPERATOR,
+            by: &actor(),
         };
-        self.audit.record(&event, unix_now_s());
+        self.account_for_event(&event);
+    }
+
+    /// Accounts for a change of a user.
+    pub(crate) fn account_for_user(&self, action: Action, name: &UserName, what: &str) {
+        let event = Event::Credential {
+            action,
+            tenant: name.tenant().unwrap_or_default(),
+            id: name.name(),
+            what,
+            by: &actor(),
+        };
+        self.account_for_event(&event);
+    }
+
+    /// Accounts for anything.
+    pub(crate) fn account_for_event(&self, event: &Event<'_>) {
+        self.audit.record(event, unix_now_s());
     }
 
     /// Accounts for a change of a tenant.
@@ -203,20 +227,20 @@ impl Desk {
             action,
             tenant,
             what,
-            by: OPERATOR,
+            by: &actor(),
         };
-        self.audit.record(&event, unix_now_s());
+        self.account_for_event(&event);
     }
 
     /// Accounts for a call.
     pub(crate) fn account_for_call(&self, device: &ClientName, method: &str) {
         let event = Event::CallMade {
             tenant: device.tenant(),
-            caller: OPERATOR,
+            caller: &actor(),
             device: device.id(),
             method,
         };
-        self.audit.record(&event, unix_now_s());
+        self.account_for_event(&event);
     }
 
     /// Refuses a tenant that is not there.
@@ -229,7 +253,7 @@ impl Desk {
     }
 
     /// Writes down what was accounted for, so that a crash leaves no change without its line.
-    async fn write_audit(&self) {
+    pub(crate) async fn write_audit(&self) {
         let audit = Arc::clone(&self.audit);
         let written = tokio::task::spawn_blocking(move || audit.flush(unix_now_s())).await;
         if let Ok(Err(error)) = written {

@@ -1,19 +1,24 @@
 //! Where HTTP comes in: a port or a Unix socket, with bounds on how much, how long and how many at once.
 
+use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::either::Either;
+use tower::ServiceExt;
 
 /// Time for the head of a request to arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,18 +39,54 @@ pub struct Bounds {
     pub connections: usize,
     /// Time from the accept to the end of the answer.
     pub total: Duration,
+    /// The same, where the request is that of a user who is logged in.
+    pub total_of_users: Duration,
+}
+
+/// Where a request comes from; a Unix socket counts as this machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+impl<S: Sync> FromRequestParts<S> for Peer {
+    type Rejection = Infallible;
+
+    /// What came through no door is of this machine too.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let here = Peer(Ipv4Addr::LOCALHOST.into());
+        Ok(parts.extensions.get().copied().unwrap_or(here))
+    }
+}
+
+/// Gives the answer to a request the time of a user's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Patience(Arc<AtomicBool>);
+
+impl Patience {
+    pub(crate) fn extend(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends when the answer has had its time.
+    async fn end(&self, bounds: Bounds) {
+        tokio::time::sleep(bounds.total).await;
+        if self.0.load(Ordering::Relaxed) {
+            tokio::time::sleep(bounds.total_of_users.saturating_sub(bounds.total)).await;
+        }
+    }
 }
 
 impl Bounds {
-    /// For a port: scrapes and probes.
+    /// For a port: scrapes and probes, and of users the longest method call and some more.
     pub const PUBLIC: Bounds = Bounds {
-        connections: 64,
+        connections: 256,
         total: Duration::from_secs(30),
+        total_of_users: Duration::from_secs(660),
     };
     /// For the control socket: the longest method call and some more.
     pub const CONTROL: Bounds = Bounds {
         connections: 64,
         total: Duration::from_secs(660),
+        total_of_users: Duration::from_secs(660),
     };
 }
 
@@ -81,10 +122,16 @@ impl Door {
         }
     }
 
-    async fn accept(&self) -> io::Result<Either<TcpStream, UnixStream>> {
+    async fn accept(&self) -> io::Result<(Either<TcpStream, UnixStream>, Peer)> {
         match &self.0 {
-            Either::Left(listener) => Ok(Either::Left(listener.accept().await?.0)),
-            Either::Right(listener) => Ok(Either::Right(listener.accept().await?.0)),
+            Either::Left(listener) => {
+                let (stream, address) = listener.accept().await?;
+                Ok((Either::Left(stream), Peer(address.ip())))
+            }
+            Either::Right(listener) => {
+                let here = Peer(Ipv4Addr::LOCALHOST.into());
+                Ok((Either::Right(listener.accept().await?.0), here))
+            }
         }
     }
 }
@@ -95,12 +142,16 @@ pub async fn serve(door: Door, router: Router, bounds: Bounds) {
     loop {
         let place = Arc::clone(&places).acquire_owned().await.expect("never closed");
         match door.accept().await {
-            Ok(stream) => {
-                let answering = answer(stream, router.clone());
+            Ok((stream, peer)) => {
+                let patience = Patience::default();
+                let answering = answer(stream, peer, patience.clone(), router.clone());
                 tokio::spawn(async move {
                     let _place = place;
-                    // A client that is too slow is left.
-                    let _ = tokio::time::timeout(bounds.total, answering).await;
+                    tokio::select! {
+                        () = answering => {}
+                        // A client that is too slow is left.
+                        () = patience.end(bounds) => {}
+                    }
                 });
             }
             Err(error) => {
@@ -111,13 +162,18 @@ pub async fn serve(door: Door, router: Router, bounds: Bounds) {
     }
 }
 
-async fn answer(stream: Either<TcpStream, UnixStream>, router: Router) {
+async fn answer(stream: Either<TcpStream, UnixStream>, peer: Peer, patience: Patience, router: Router) {
+    let service = router.map_request(move |mut request: Request<_>| {
+        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(patience.clone());
+        request
+    });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_MAX_BYTES)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "an HTTP connection ended");

@@ -1,32 +1,40 @@
-//! The HTTP face of an edge, for people and programs that operate it.
+//! The HTTP face of an edge or a cloud, for people and programs that operate it or use what it knows.
 //!
 //! A [`Desk`] does what operators ask: devices and apps, twins, calls, manifests, figures. [`control_router`] offers
-//! all of it under `/v1` on the control socket in the data directory; [`public_router`] offers health, readiness and
-//! metrics on a port. [`Client`] speaks to the control socket of a running edge, or, where none runs, to a desk of its
+//! all of it under `/v1` on the control socket in the data directory; [`public_router`] offers it on a port to users who
+//! log in, each what its role and tenant allow, beside health, readiness and metrics for all. [`Client`] speaks to the control socket of a running edge, or, where none runs, to a desk of its
 //! own on the data directory, so a command is the same for both.
 
 mod applying;
 mod applying_desired;
+mod bodies;
 mod calling;
 mod client;
 mod clients;
 mod credentials;
+mod database;
 mod desk;
+mod document;
 mod doors;
+mod guard;
 mod health;
 mod links;
 mod log_tail;
+mod logins;
 mod manifests;
 mod metrics;
 mod page;
 pub mod paths;
+mod posting;
 mod process;
 mod routers;
 mod routes;
 mod sessions;
+mod telemetry;
 mod tenants;
 mod twins;
 mod types;
+mod users;
 mod wrong;
 
 pub use client::{Answer, Client, ClientError};
@@ -36,9 +44,9 @@ pub use log_tail::LogTail;
 pub use manifests::Manifests;
 pub use routers::{control_router, public_router};
 pub use types::{
-    Add, AddTenant, Added, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo, EdgeState, Give,
-    IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, Page, Patch, QuotaChanges, RouteInfo, SessionInfo,
-    TenantInfo, TenantUse,
+    Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo,
+    EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, Page, Patch, QuotaChanges, RouteInfo,
+    SessionInfo, SetPassword, TenantInfo, TenantUse, UserInfo, UserRole,
 };
 
 /// Name of the control socket in the data directory.

@@ -12,7 +12,9 @@ use crate::page::MetricsPage;
 use crate::types::{EdgeState, LedgerInfo, LinkInfo, Page};
 use crate::wrong::{Done, Wrong};
 
-/// `GET /v1/link`
+/// The way to the cloud, or in a cloud to its database, and what became of every message.
+#[utoipa::path(get, path = "/v1/link", tag = "edges", operation_id = "show_link",
+    responses((status = 200, body = LinkInfo)))]
 pub(crate) async fn show(State(desk): State<Arc<Desk>>) -> Done<Json<LinkInfo>> {
     let status = desk.link.as_ref().map(|link| link.snapshot());
     let ledgers = observe(&desk).await?;
@@ -32,7 +34,9 @@ pub(crate) async fn show(State(desk): State<Arc<Desk>>) -> Done<Json<LinkInfo>> 
     }))
 }
 
-/// `GET /v1/edges`
+/// The edges that are connected, and what came from each.
+#[utoipa::path(get, path = "/v1/edges", tag = "edges", operation_id = "list_edges",
+    responses((status = 200, body = Page<EdgeState>)))]
 pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<EdgeState>>> {
     let mut edges: BTreeMap<String, EdgeState> = BTreeMap::new();
     for edge in desk.connected.iter().flat_map(|connected| connected.list()) {

@@ -1,6 +1,6 @@
 //! Paths of the control socket, made of names that were checked.
 
-use identity::{ClientKind, ClientName, HeldCredential};
+use identity::{ClientKind, ClientName, HeldCredential, UserName};
 
 /// All tenants.
 pub const TENANTS: &str = "/v1/tenants";
@@ -18,6 +18,16 @@ pub fn clients(tenant: &str, kind: ClientKind) -> String {
 /// One device or app.
 pub fn client(name: &ClientName, kind: ClientKind) -> String {
     format!("{}/{}", clients(name.tenant(), kind), name.id())
+}
+
+/// All users of a tenant, or of the whole cloud.
+pub fn users(of_tenant: Option<&str>) -> String {
+    of_tenant.map_or("/v1/users".to_owned(), |name| format!("{}/users", tenant(name)))
+}
+
+/// One user.
+pub fn user(name: &UserName) -> String {
+    format!("{}/{}", users(name.tenant()), name.name())
 }
 
 /// What a device or app proves itself by.

@@ -1,60 +1,169 @@
-//! Which request goes where.
+//! Which request goes where, and who may send it.
 
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
-use axum::routing::{delete, get, post};
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::routing::get;
 use axum::{Json, Router};
+use identity::Role;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::desk::Desk;
+use crate::guard::Needs;
 use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
-use crate::{applying, calling, clients, credentials, health, links, metrics, routes, sessions, tenants, twins};
+use crate::{
+    applying, bodies, calling, clients, credentials, document, guard, health, links, logins, metrics, posting,
+    routes as flows, sessions, telemetry, tenants, twins, users,
+};
 
-/// Bytes of a request's body: a manifest of the longest kind, as a JSON string.
+/// Bytes of a request's body on the control socket: a manifest of the longest kind, as a JSON string.
 const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of the body of a user's request on a port.
+const USER_BODY_MAX_BYTES: usize = 1024 * 1024;
+
+/// Bytes of the body of a request on a port of somebody who is not known yet.
+const OPEN_BODY_MAX_BYTES: usize = 16 * 1024;
+
+type Routes = OpenApiRouter<Arc<Desk>>;
+
+/// Routes for users, by what each asks of its caller.
+fn guarded() -> Vec<(Needs, Routes)> {
+    vec![
+        (Needs::of_cloud(Role::Viewer), of_cloud()),
+        (
+            Needs::of_cloud(Role::Operator),
+            Routes::new().routes(routes!(applying::apply)),
+        ),
+        (Needs::of_cloud(Role::Admin), administering_cloud()),
+        (Needs::in_tenant(Role::Viewer), viewing()),
+        (Needs::in_tenant(Role::Operator), operating()),
+        (Needs::in_tenant(Role::Admin), administering()),
+    ]
+}
+
+fn of_cloud() -> Routes {
+    Routes::new()
+        .routes(routes!(edge))
+        .routes(routes!(links::show))
+        .routes(routes!(links::list))
+        .routes(routes!(tenants::list))
+}
+
+fn administering_cloud() -> Routes {
+    Routes::new()
+        .routes(routes!(tenants::add))
+        .routes(routes!(tenants::change, tenants::remove))
+        .routes(routes!(users::list_of_cloud, users::add_to_cloud))
+        .routes(routes!(users::remove_from_cloud))
+        .routes(routes!(users::set_password_in_cloud))
+}
+
+fn viewing() -> Routes {
+    Routes::new()
+        .routes(routes!(tenants::show))
+        .routes(routes!(sessions::list))
+        .routes(routes!(flows::list))
+        .routes(routes!(flows::show))
+        .routes(routes!(clients::list))
+        .routes(routes!(clients::show))
+        .routes(routes!(credentials::list))
+        .routes(routes!(twins::get))
+        .routes(routes!(telemetry::latest))
+        .routes(routes!(telemetry::stream))
+}
+
+fn operating() -> Routes {
+    Routes::new()
+        .routes(routes!(flows::remove))
+        .routes(routes!(clients::add))
+        .routes(routes!(clients::change, clients::remove))
+        .routes(routes!(credentials::add, credentials::replace))
+        .routes(routes!(credentials::revoke))
+        .routes(routes!(twins::patch))
+        .routes(routes!(calling::call))
+}
+
+fn administering() -> Routes {
+    Routes::new()
+        .routes(routes!(users::list_of_tenant, users::add_to_tenant))
+        .routes(routes!(users::remove_from_tenant))
+        .routes(routes!(users::set_password_in_tenant))
+}
+
+/// Routes for those who are not known yet.
+fn open() -> Routes {
+    Routes::new()
+        .routes(routes!(logins::log_in))
+        .routes(routes!(logins::refresh))
+        .routes(routes!(document::show))
+}
+
+/// For devices.
+fn posting() -> Routes {
+    Routes::new()
+        .routes(routes!(posting::post))
+        .routes(routes!(posting::post_own))
+}
+
+/// For users of every tenant and role.
+fn own() -> (Needs, Routes) {
+    (
+        Needs::in_tenant(Role::Viewer),
+        Routes::new().routes(routes!(logins::log_out)),
+    )
+}
+
+/// What a port serves under `/v1`, described.
+pub(crate) fn described() -> OpenApi {
+    let mut all = open();
+    for (_, mut routes) in guarded().into_iter().chain([own()]) {
+        document::require_login(routes.get_openapi_mut());
+        all = all.merge(routes);
+    }
+    let mut posting = posting();
+    document::require_device(posting.get_openapi_mut());
+    all.merge(posting).into_openapi()
+}
 
 /// All that operators ask, under `/v1`; for the control socket alone, since whoever reaches it may do anything.
 pub fn control_router(desk: Arc<Desk>) -> Router {
-    let tenant = Router::new()
-        .route("/", get(tenants::show).patch(tenants::change).delete(tenants::remove))
-        .route("/sessions", get(sessions::list))
-        .route("/routes", get(routes::list))
-        .route("/routes/{name}", get(routes::show).delete(routes::remove))
-        .route("/devices/{id}/twin", get(twins::get).patch(twins::patch))
-        .route("/devices/{id}/methods/{name}", post(calling::call))
-        .route("/{kinds}", get(clients::list).post(clients::add))
-        .route(
-            "/{kinds}/{id}",
-            get(clients::show).patch(clients::change).delete(clients::remove),
-        )
-        .route(
-            "/{kinds}/{id}/credentials",
-            get(credentials::list).post(credentials::add).put(credentials::replace),
-        )
-        .route("/{kinds}/{id}/credentials/{credential}", delete(credentials::revoke));
-    let control = Router::new()
-        .route("/v1/edge", get(edge))
-        .route("/v1/configuration", get(configuration))
+    let all = guarded()
+        .into_iter()
+        .fold(Routes::new(), |all, (_, routes)| all.merge(routes));
+    let (all, _) = all.split_for_parts();
+    all.route("/v1/configuration", get(configuration))
         .route("/v1/log", get(log))
-        .route("/v1/link", get(links::show))
-        .route("/v1/edges", get(links::list))
-        .route("/v1/tenants", get(tenants::list).post(tenants::add))
-        .route("/v1/apply", post(applying::apply))
-        .nest("/v1/tenants/{tenant}", tenant);
-    control
-        .merge(public())
+        .merge(probes())
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
         .with_state(desk)
 }
 
-/// Health, readiness and metrics.
+/// For a port: `/v1` for users who log in; health, readiness and metrics for all.
 pub fn public_router(desk: Arc<Desk>) -> Router {
-    public().with_state(desk)
+    let bounded = |max_bytes: usize| from_fn_with_state(max_bytes, bodies::bound);
+    let mut all = open().route_layer(bounded(OPEN_BODY_MAX_BYTES));
+    for (needs, routes) in guarded().into_iter().chain([own()]) {
+        let check = from_fn_with_state((Arc::clone(&desk), needs), guard::check);
+        // The outer one first: nothing is read of whoever may not ask.
+        all = all.merge(routes.route_layer(bounded(USER_BODY_MAX_BYTES)).route_layer(check));
+    }
+    let posting = posting()
+        .route_layer(bounded(USER_BODY_MAX_BYTES))
+        .route_layer(from_fn_with_state(Arc::clone(&desk), posting::check));
+    let (all, _) = all.merge(posting).split_for_parts();
+    all.layer(map_response(bodies::errors_in_json))
+        .merge(probes())
+        .with_state(desk)
 }
 
-fn public() -> Router<Arc<Desk>> {
+/// Health, readiness and metrics.
+fn probes() -> Router<Arc<Desk>> {
     Router::new()
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
@@ -65,10 +174,13 @@ fn public() -> Router<Arc<Desk>> {
 async fn nothing_here() -> Wrong {
     Wrong::new(
         StatusCode::NOT_FOUND,
-        "nothing here; there are /healthz, /readyz and /metrics",
+        "nothing here; there are /healthz, /readyz, /metrics, and what /v1/openapi.json describes",
     )
 }
 
+/// Which edge or cloud this is.
+#[utoipa::path(get, path = "/v1/edge", tag = "edges", operation_id = "show_edge",
+    responses((status = 200, body = EdgeInfo)))]
 async fn edge(State(desk): State<Arc<Desk>>) -> Json<EdgeInfo> {
     Json(desk.about.edge.clone())
 }

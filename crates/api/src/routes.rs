@@ -13,7 +13,9 @@ use crate::desk::Desk;
 use crate::types::{LastFailureInfo, Page, RouteInfo};
 use crate::wrong::{Done, Wrong};
 
-/// `GET /v1/tenants/{tenant}/routes`.
+/// The routes of a tenant, and what each did.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/routes", tag = "routes", operation_id = "list_routes",
+    responses((status = 200, body = Page<RouteInfo>)))]
 pub(crate) async fn list(State(desk): State<Arc<Desk>>, Path(tenant): Path<String>) -> Done<Json<Page<RouteInfo>>> {
     desk.check_tenant(&tenant).await?;
     let items = routes_of(&desk, &tenant).await?;
@@ -54,7 +56,9 @@ fn info(route: &manifest::Route, did: Option<&hub::RouteInfo>) -> RouteInfo {
     }
 }
 
-/// `GET /v1/tenants/{tenant}/routes/{name}`: its manifest.
+/// The manifest of a route.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/routes/{name}", tag = "routes", operation_id = "show_route",
+    responses((status = 200, body = String, content_type = "application/yaml")))]
 pub(crate) async fn show(
     State(desk): State<Arc<Desk>>,
     Path((tenant, name)): Path<(String, String)>,
@@ -65,7 +69,9 @@ pub(crate) async fn show(
     Ok(([(header::CONTENT_TYPE, "application/yaml")], route.to_yaml()))
 }
 
-/// `DELETE /v1/tenants/{tenant}/routes/{name}`.
+/// Deletes a route.
+#[utoipa::path(delete, path = "/v1/tenants/{tenant}/routes/{name}", tag = "routes", operation_id = "remove_route",
+    responses((status = 204)))]
 pub(crate) async fn remove(
     State(desk): State<Arc<Desk>>,
     Path((tenant, name)): Path<(String, String)>,

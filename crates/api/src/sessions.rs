@@ -9,7 +9,9 @@ use crate::desk::Desk;
 use crate::types::{Page, SessionInfo};
 use crate::wrong::{Done, Wrong};
 
-/// `GET /v1/tenants/{tenant}/sessions`.
+/// The sessions of a tenant, as they are now.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/sessions", tag = "sessions", operation_id = "list_sessions",
+    responses((status = 200, body = Page<SessionInfo>)))]
 pub(crate) async fn list(State(desk): State<Arc<Desk>>, Path(tenant): Path<String>) -> Done<Json<Page<SessionInfo>>> {
     desk.check_tenant(&tenant).await?;
     let sessions = desk.hub().await?.sessions(&tenant).await;

@@ -11,7 +11,9 @@ use crate::desk::Desk;
 use crate::types::{AddTenant, Page, QuotaChanges, TenantInfo, TenantUse};
 use crate::wrong::{Done, Wrong};
 
-/// `GET /v1/tenants`.
+/// All tenants.
+#[utoipa::path(get, path = "/v1/tenants", tag = "tenants", operation_id = "list_tenants",
+    responses((status = 200, body = Page<TenantInfo>)))]
 pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<TenantInfo>>> {
     let tenants = desk.with_registry(|registry| registry.tenants()).await?;
     let uses = uses(&desk).await;
@@ -22,7 +24,9 @@ pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<Tenant
     Ok(Json(Page { items, has_more: false }))
 }
 
-/// `POST /v1/tenants`: quotas that are not named have their defaults.
+/// Adds a tenant: quotas that are not named have their defaults.
+#[utoipa::path(post, path = "/v1/tenants", tag = "tenants", operation_id = "add_tenant",
+    responses((status = 201, body = TenantInfo)))]
 pub(crate) async fn add(
     State(desk): State<Arc<Desk>>,
     Json(add): Json<AddTenant>,
@@ -36,12 +40,16 @@ pub(crate) async fn add(
     Ok((StatusCode::CREATED, Json(find(&desk, &add.name).await?)))
 }
 
-/// `GET /v1/tenants/{tenant}`.
+/// A tenant, its quotas and what it uses.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "show_tenant",
+    responses((status = 200, body = TenantInfo)))]
 pub(crate) async fn show(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Done<Json<TenantInfo>> {
     Ok(Json(find(&desk, &name).await?))
 }
 
-/// `PATCH /v1/tenants/{tenant}`: sets the quotas that are named.
+/// Sets the quotas that are named.
+#[utoipa::path(patch, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "set_quotas",
+    request_body = BTreeMap<String, Option<u64>>, responses((status = 200, body = TenantInfo)))]
 pub(crate) async fn change(
     State(desk): State<Arc<Desk>>,
     Path(name): Path<String>,
@@ -56,7 +64,9 @@ pub(crate) async fn change(
     Ok(Json(find(&desk, &name).await?))
 }
 
-/// `DELETE /v1/tenants/{tenant}`: one that has no devices, apps or routes any more; what was retained goes with it.
+/// Removes a tenant that has no devices, apps or routes any more; its users and what was retained go with it.
+#[utoipa::path(delete, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "remove_tenant",
+    responses((status = 204)))]
 pub(crate) async fn remove(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Done<StatusCode> {
     find(&desk, &name).await?;
     let _turn = desk.applying.lock().await;

@@ -13,7 +13,9 @@ use crate::clients;
 use crate::desk::Desk;
 use crate::wrong::{Done, Wrong};
 
-/// `GET …/devices/{id}/twin`: both states with their versions.
+/// Both states of a device's twin with their versions.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/devices/{id}/twin", tag = "twins", operation_id = "show_twin",
+    responses((status = 200, body = serde_json::Value)))]
 pub(crate) async fn get(
     State(desk): State<Arc<Desk>>,
     Path((tenant, id)): Path<(String, String)>,
@@ -25,8 +27,9 @@ pub(crate) async fn get(
     Ok(([(header::CONTENT_TYPE, "application/json")], twin))
 }
 
-/// `PATCH …/devices/{id}/twin`: a merge patch of the desired state (RFC 7396); the answer is that of
-/// `twin/desired/set/result`, once it is safe.
+/// A merge patch of the desired state (RFC 7396); the answer is that of `twin/desired/set/result`, once it is safe.
+#[utoipa::path(patch, path = "/v1/tenants/{tenant}/devices/{id}/twin", tag = "twins", operation_id = "set_desired",
+    request_body(content = serde_json::Value, content_type = "application/merge-patch+json"), responses((status = 200, body = serde_json::Value)))]
 pub(crate) async fn patch(
     State(desk): State<Arc<Desk>>,
     Path((tenant, id)): Path<(String, String)>,

@@ -1,12 +1,14 @@
-//! What goes over the control socket, as JSON.
+//! What goes over the control socket and the port, as JSON.
 
 use std::collections::BTreeMap;
 
 use identity::Quotas;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 /// Which edge this is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EdgeInfo {
     /// Its version.
     pub version: String,
@@ -17,7 +19,7 @@ pub struct EdgeInfo {
 }
 
 /// The way to the cloud, or in a cloud to its database.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LinkInfo {
     /// Where it goes; `None`: nowhere.
     pub cloud: Option<String>,
@@ -36,7 +38,7 @@ pub struct LinkInfo {
 }
 
 /// What became of the messages of a route that sends upstream, since it is there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LedgerInfo {
     /// Its tenant.
     pub tenant: String,
@@ -55,7 +57,7 @@ pub struct LedgerInfo {
 }
 
 /// An edge, as its cloud knows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EdgeState {
     /// Its name.
     pub name: String,
@@ -70,7 +72,7 @@ pub struct EdgeState {
 }
 
 /// Devices or apps to be added: all or none.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Add {
     /// Their ids within the tenant.
@@ -83,7 +85,7 @@ pub struct Add {
 }
 
 /// What a device or app shall prove itself by.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Credential {
     /// This password.
@@ -105,7 +107,7 @@ pub enum Credential {
 }
 
 /// A device or app that was added, with what it is to be given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Added {
     /// `device` or `app`.
     pub kind: String,
@@ -122,7 +124,7 @@ pub struct Added {
 }
 
 /// What a device or app is to be given; kept nowhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IssuedCredential {
     /// Nothing: it has its credential already.
@@ -143,7 +145,7 @@ pub enum IssuedCredential {
 }
 
 /// A device or app, as listings show it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientInfo {
     /// `device` or `app`.
     pub kind: String,
@@ -166,7 +168,7 @@ pub struct ClientInfo {
 }
 
 /// A credential to have beside the others, or in place of them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Give {
     /// What it shall prove itself by from now on.
@@ -174,7 +176,7 @@ pub struct Give {
 }
 
 /// A credential that a device or app has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CredentialInfo {
     /// `password`, `token`, `certificate` or `trusted-certificate`.
     pub sort: String,
@@ -188,22 +190,24 @@ pub struct CredentialInfo {
 pub type QuotaChanges = BTreeMap<String, Option<u64>>;
 
 /// A tenant to be added.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddTenant {
     /// Its name.
     pub name: String,
     /// Its quotas, as far as they are not the defaults.
     #[serde(default)]
+    #[schema(value_type = BTreeMap<String, Option<u64>>)]
     pub quotas: QuotaChanges,
 }
 
 /// A tenant, as listings show it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantInfo {
     /// Its name.
     pub name: String,
     /// What it may use.
+    #[schema(value_type = BTreeMap<String, Option<u64>>)]
     pub quotas: Quotas,
     /// Its devices and apps.
     pub devices: u64,
@@ -212,7 +216,7 @@ pub struct TenantInfo {
 }
 
 /// What a tenant uses at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantUse {
     /// Open connections.
     pub connections: u64,
@@ -227,7 +231,7 @@ pub struct TenantUse {
 }
 
 /// A page of a list; the next one is asked for with `?after=` the last id of this.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
     /// What is listed.
     pub items: Vec<T>,
@@ -236,7 +240,7 @@ pub struct Page<T> {
 }
 
 /// What is to change about a device or app.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Patch {
     /// Whether it is kept from logging in.
@@ -246,7 +250,7 @@ pub struct Patch {
 }
 
 /// A manifest to apply.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Apply {
     /// Name of the file, for errors.
@@ -259,7 +263,7 @@ pub struct Apply {
 }
 
 /// What applying changed, or would change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Applied {
     /// A line for each resource added and each field changed.
     pub changes: Vec<String>,
@@ -268,7 +272,7 @@ pub struct Applied {
 }
 
 /// A session, as listings show it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionInfo {
     /// Id of the device or app; empty for anonymous clients.
     pub owner: String,
@@ -289,7 +293,7 @@ pub struct SessionInfo {
 }
 
 /// A route, as listings show it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouteInfo {
     /// Its tenant.
     pub tenant: String,
@@ -312,10 +316,174 @@ pub struct RouteInfo {
 }
 
 /// The last message that a route failed for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LastFailureInfo {
     /// Its topic.
     pub topic: String,
     /// What happened.
     pub reason: String,
+}
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Failure {
+    /// What happened and what would be right, in words.
+    pub(crate) error: String,
+}
+
+/// Who logs in.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Login {
+    /// `{name}` of the whole cloud, `{tenant}/{name}` of a tenant.
+    pub(crate) user: String,
+    /// Its password.
+    pub(crate) password: String,
+}
+
+/// A login to go on with.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Refresh {
+    /// As it was given last; good once.
+    pub(crate) refresh_token: String,
+}
+
+/// What a user is given for a login.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Tokens {
+    /// To send with each request: `Authorization: Bearer …`.
+    pub(crate) access_token: String,
+    /// For how many seconds.
+    pub(crate) expires_in_s: u32,
+    /// To get two new ones with, once, within a week.
+    pub(crate) refresh_token: String,
+    /// Tenant of the user; `None`: the whole cloud.
+    pub(crate) tenant: Option<String>,
+    /// `viewer`, `operator` or `admin`.
+    pub(crate) role: String,
+}
+
+/// What a user may do; each may do what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UserRole {
+    /// Sees devices, twins and telemetry.
+    Viewer,
+    /// Adds and removes devices and apps, sets twins, calls methods.
+    Operator,
+    /// Adds and removes users; of the whole cloud also tenants and edges, and sets quotas.
+    Admin,
+}
+
+/// A user to be added.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddUser {
+    /// Its name within the tenant, or the cloud.
+    pub name: String,
+    /// What it may do.
+    pub role: UserRole,
+    /// Its password; with none, one is made.
+    pub password: Option<String>,
+}
+
+/// Another password for a user.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetPassword {
+    /// The password; with none, one is made.
+    pub password: Option<String>,
+}
+
+/// A user that was added or has another password.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddedUser {
+    /// What it logs in as.
+    pub user: String,
+    /// The password that was made, shown this once.
+    pub password: Option<String>,
+}
+
+/// A user, as listings show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserInfo {
+    /// What it logs in as.
+    pub user: String,
+    /// Its tenant; `None`: the whole cloud.
+    pub tenant: Option<String>,
+    /// `viewer`, `operator` or `admin`.
+    pub role: String,
+    /// When it was added.
+    pub created: String,
+}
+
+/// What a device said at one time.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PointInfo {
+    /// When it was measured by the device's word, else received; ms since 1970 UTC.
+    pub(crate) time_ms: i64,
+    /// When the edge received it, by the edge's clock; ms since 1970 UTC.
+    pub(crate) received_at_ms: i64,
+    /// Any JSON, as the device wrote it; `null` where it was none.
+    #[schema(value_type = serde_json::Value)]
+    pub(crate) value: Box<RawValue>,
+    /// What the device said where that is no JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes_base64: Option<String>,
+    /// The member `q` of its message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) quality: Option<String>,
+    /// The edge that received it.
+    pub(crate) edge: String,
+    /// Epoch of that edge.
+    pub(crate) epoch: u64,
+    /// Its number in the epoch.
+    pub(crate) sequence: u64,
+}
+
+/// The latest point of each stream of a device.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Latest {
+    /// By the names of the streams.
+    pub(crate) streams: BTreeMap<String, PointInfo>,
+    /// To go on from, as `after`; `None`: there is no more.
+    pub(crate) next: Option<String>,
+}
+
+/// The numbers of a stream in one span of time; spans without numbers are left out.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BucketInfo {
+    /// Its beginning, ms since 1970 UTC.
+    pub(crate) start_ms: i64,
+    /// How many numbers.
+    pub(crate) count: u64,
+    /// The least.
+    pub(crate) min: f64,
+    /// The greatest.
+    pub(crate) max: f64,
+    /// Their arithmetic mean.
+    pub(crate) mean: f64,
+    /// The first.
+    pub(crate) first: f64,
+    /// The last.
+    pub(crate) last: f64,
+}
+
+/// A part of a stream.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case", untagged)]
+pub(crate) enum Series {
+    /// Its points.
+    Points {
+        /// In the order of their times.
+        points: Vec<PointInfo>,
+        /// To go on from, as `cursor`; `None`: there is no more.
+        next: Option<String>,
+    },
+    /// What its numbers come to.
+    Buckets {
+        /// In the order of their times.
+        buckets: Vec<BucketInfo>,
+    },
 }

@@ -1,15 +1,16 @@
 //! What a request is answered that cannot be done.
 
+use crate::types::Failure;
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 
 /// A status and, in words, what happened and what would be right.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     status: StatusCode,
     message: String,
+    retry_after_s: Option<u64>,
 }
 
 pub(crate) type Done<T> = Result<T, Wrong>;
@@ -19,7 +20,14 @@ impl Wrong {
         Self {
             status,
             message: message.into(),
+            retry_after_s: None,
         }
+    }
+
+    /// Says when it may go better.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -56,7 +64,15 @@ impl Wrong {
 
 impl IntoResponse for Wrong {
     fn into_response(self) -> Response {
-        (self.status, Json(json!({"error": self.message}))).into_response()
+        let mut response = (self.status, Json(Failure { error: self.message })).into_response();
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
     }
 }
 
@@ -70,8 +86,10 @@ impl From<identity::RegistryError> for Wrong {
     fn from(error: identity::RegistryError) -> Self {
         use identity::RegistryError as E;
         let status = match error {
-            E::NoClient(_) | E::NoTenant(_) | E::NoCredential { .. } => StatusCode::NOT_FOUND,
-            E::ClientExists { .. } | E::TenantExists(_) | E::TenantNotEmpty(_) => StatusCode::CONFLICT,
+            E::NoClient(_) | E::NoTenant(_) | E::NoUser(_) | E::NoCredential { .. } => StatusCode::NOT_FOUND,
+            E::ClientExists { .. } | E::TenantExists(_) | E::UserExists(_) | E::TenantNotEmpty(_) => {
+                StatusCode::CONFLICT
+            }
             E::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };

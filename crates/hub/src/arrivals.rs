@@ -24,6 +24,9 @@ const EPOCHS_OF_EDGE_MAX: usize = 64;
 /// and each message says behind which one it comes.
 const RANGES_MAX: usize = 4_096;
 
+/// Devices of a tenant that are known to be behind an edge, at most: as many as may have a twin. One more cannot be called.
+const DEVICES_MAX: usize = 100_000;
+
 /// Messages of one epoch of an edge.
 #[derive(Debug)]
 pub struct Arriving {
@@ -132,7 +135,8 @@ impl Arrivals {
 
     /// The device was heard through this edge.
     pub(crate) fn heard(&mut self, device: &str, edge: &Arc<str>) {
-        if self.behind.get(device) != Some(edge) {
+        let has_room = self.behind.len() < DEVICES_MAX || self.behind.contains_key(device);
+        if has_room && self.behind.get(device) != Some(edge) {
             self.behind.insert(device.into(), Arc::clone(edge));
         }
     }

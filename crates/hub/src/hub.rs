@@ -19,6 +19,7 @@ use crate::config::{Address, Limits};
 use crate::descriptors;
 use crate::door::{Bound, Doorman, EdgeConnection, place_of, serve};
 use crate::outbox::{EpochNumbers, Outbox, OutboxOptions, Queues};
+use crate::posted::Posted;
 use crate::refused::DoorFigures;
 use crate::routing::LabelSource;
 use crate::shard::control::{Ask, Request, RouteInfo, SessionInfo};
@@ -397,6 +398,18 @@ impl Hub {
             call,
             payload,
             timeout_ms,
+            answer,
+        };
+        self.ask(tenant, ask).await
+    }
+
+    /// Takes a message of a device for `devices/{id}/telemetry`, as its PUBLISH with QoS 1; whether the device may is for
+    /// the caller to know. What became of it, once that is as durable as the log makes it.
+    pub async fn post(&self, tenant: &str, device: &str, payload: Vec<u8>) -> Option<Posted> {
+        let device = device.into();
+        let ask = |answer| Ask::Post {
+            device,
+            payload,
             answer,
         };
         self.ask(tenant, ask).await

@@ -17,6 +17,7 @@ mod hub;
 mod outbox;
 mod pace;
 mod pipeline;
+mod posted;
 mod refused;
 mod reply;
 mod routing;
@@ -37,6 +38,7 @@ pub use outbox::{
     Discarded, Fate, Lane, Ledger, Ordering, Origin, Outbox, OutboxOptions, Outgoing, Parcel, QueueFigures, Settled,
     Settler, Ticket,
 };
+pub use posted::Posted;
 pub use refused::{DoorFigures, Refused, RefusedCounts};
 pub use shard::control::{RouteInfo, SessionInfo};
 pub use shard::{Observation, TenantFigures};

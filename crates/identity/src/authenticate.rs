@@ -8,7 +8,7 @@ use crate::enrol::Identity;
 use crate::name::{ClientKind, ClientName, DEFAULT_TENANT, NameError};
 use crate::password::{self, MAX_PASSWORD_BYTES};
 use crate::registry::{HeldCredential, Proofs, RegistryError, SerialState};
-use crate::token::{self, TokenError};
+use crate::token::{self, Claims, TokenError};
 
 /// What a client presents when it connects.
 #[derive(Clone, Copy, Default)]
@@ -75,6 +75,9 @@ pub enum Refusal {
     /// No such client.
     #[error("no such device or app")]
     UnknownClient,
+    /// No such user of the HTTP API.
+    #[error("no such user")]
+    UnknownUser,
     /// Not its password, or it has none.
     #[error("wrong password")]
     WrongPassword,
@@ -212,7 +215,7 @@ impl Identity {
         }
     }
 
-    fn is_password(&self, password: &[u8], stored: Option<&str>) -> io::Result<bool> {
+    pub(crate) fn is_password(&self, password: &[u8], stored: Option<&str>) -> io::Result<bool> {
         let tag = self.verified.tag(stored.unwrap_or_default(), password);
         if self.verified.contains(tag) {
             return Ok(true);
@@ -225,7 +228,7 @@ impl Identity {
     }
 
     fn by_token(&self, token: &[u8], now_unix_s: i64) -> Result<Proven, Refusal> {
-        let claims = self.tokens.verify(token, now_unix_s)?;
+        let claims: Claims = self.tokens.verify(token, now_unix_s)?;
         let name = ClientName::new(&claims.tenant, &claims.sub)?;
         let proofs = self.registry().proofs(&name)?.ok_or(Refusal::UnknownClient)?;
         if proofs.kind != claims.kind || proofs.token_epoch.as_ref() != Some(&claims.epoch) {

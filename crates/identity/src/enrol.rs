@@ -1,6 +1,7 @@
 //! Adding clients with what they prove themselves by.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::authority::{Authority, AuthorityError};
@@ -98,6 +99,14 @@ pub enum IdentityError {
     /// A password that cannot be set.
     #[error(transparent)]
     Password(#[from] PasswordError),
+    /// A file cannot be written.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
 }
 
 /// What is stored of a credential, and what is handed out.

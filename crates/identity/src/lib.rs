@@ -17,6 +17,7 @@ mod enrol;
 mod files;
 mod hashing;
 mod lock;
+mod login;
 mod name;
 mod password;
 mod quotas;
@@ -25,6 +26,7 @@ mod secret;
 mod throttle;
 mod tls;
 mod token;
+mod user;
 mod verified;
 
 pub use audit::{Action, Audit, AuditOptions, Event};
@@ -34,14 +36,16 @@ pub use certificate::{CertificateError, CertificateIdentity};
 pub use client_tls::{ClientPair, client_config};
 pub use enrol::{Credential, Identity, IdentityError, IdentityOptions, Issued, NewClient};
 pub use lock::{EdgeLock, LockError};
+pub use login::{ACCESS_TOKEN_VALID_S, LoggedIn, REFRESH_TOKEN_VALID_S, UserTokens};
 pub use name::{ClientKind, ClientName, DEFAULT_TENANT, MAX_NAME_BYTES, NameError, check_name};
 pub use password::{HASHING_MEMORY_BYTES, MAX_PASSWORD_BYTES, PasswordError};
 pub use quotas::Quotas;
 pub use registry::{
     Change, Client, ClientCertificate, HeldCredential, Labels, MAX_LABELS, MAX_PAGE, NoCredential, OpenError, Registry,
-    RegistryError, Snapshot, Tenant, What,
+    RegistryError, Snapshot, Tenant, User, What,
 };
 pub use secret::Secret;
 pub use throttle::{Policy, Throttle, network};
 pub use tls::{ServerCertificate, Tls, TlsError, server_config};
 pub use token::TokenError;
+pub use user::{Role, UserName};

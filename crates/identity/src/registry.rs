@@ -9,6 +9,7 @@ mod labels;
 mod schema;
 mod snapshot;
 mod tenants;
+mod users;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::name::{ClientKind, ClientName, NameError};
+use crate::user::UserName;
 
 pub use certificates::ClientCertificate;
 pub(crate) use certificates::SerialState;
@@ -28,6 +30,8 @@ pub use labels::{Labels, MAX_LABELS};
 pub use schema::OpenError;
 pub use snapshot::Snapshot;
 pub use tenants::Tenant;
+pub(crate) use users::LoginRow;
+pub use users::User;
 
 use changes::ChangeLog;
 
@@ -102,6 +106,15 @@ pub enum RegistryError {
         /// What it was to lose.
         credential: HeldCredential,
     },
+    /// No such user.
+    #[error("no user \"{0}\"")]
+    NoUser(UserName),
+    /// The user is there already.
+    #[error("user \"{0}\" exists")]
+    UserExists(UserName),
+    /// The tenant, or the cloud, has as many users as it may.
+    #[error("there are {MAX_PAGE} users; remove some first")]
+    TooManyUsers,
     /// SQLite failed.
     #[error("registry: {0}")]
     Database(#[from] rusqlite::Error),

@@ -25,6 +25,9 @@ pub enum TokenError {
     /// An algorithm other than EdDSA, `none` among them.
     #[error("signed with {0:?}; only EdDSA is accepted")]
     Algorithm(String),
+    /// Meant for another door: a device's is none of a user, nor the other way round.
+    #[error("of type {0:?}, which is not for this door")]
+    Type(String),
     /// Signed by a key that is not this edge's, or no longer.
     #[error("signed by key {0:?}, which this edge does not have (any more)")]
     UnknownKey(String),
@@ -47,6 +50,23 @@ pub(crate) struct Claims {
     pub(crate) epoch: String,
     pub(crate) iat: i64,
     pub(crate) exp: i64,
+}
+
+/// What is signed as a token.
+pub(crate) trait Signed: Serialize + for<'a> Deserialize<'a> {
+    /// Tells its tokens from all others (RFC 8725, section 3.11).
+    const TYPE: &'static str;
+
+    /// When it is over, in seconds of Unix time.
+    fn expires_unix_s(&self) -> i64;
+}
+
+impl Signed for Claims {
+    const TYPE: &'static str = "JWT";
+
+    fn expires_unix_s(&self) -> i64 {
+        self.exp
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -91,7 +111,7 @@ impl TokenKeys {
         Ok(())
     }
 
-    pub(crate) fn sign(&self, claims: &Claims) -> Secret {
+    pub(crate) fn sign<T: Signed>(&self, claims: &T) -> Secret {
         let keys = self.lock();
         let key = keys
             .iter()
@@ -100,7 +120,7 @@ impl TokenKeys {
         let header = Header {
             alg: ALGORITHM.into(),
             kid: key.id.clone(),
-            typ: "JWT".into(),
+            typ: T::TYPE.into(),
         };
         let mut token = format!("{}.{}", encode_json(&header), encode_json(claims));
         let signature = Base64UrlUnpadded::encode_string(key.pair.sign(token.as_bytes()).as_ref());
@@ -109,7 +129,7 @@ impl TokenKeys {
         Secret::new(token)
     }
 
-    pub(crate) fn verify(&self, token: &[u8], now_unix_s: i64) -> Result<Claims, TokenError> {
+    pub(crate) fn verify<T: Signed>(&self, token: &[u8], now_unix_s: i64) -> Result<T, TokenError> {
         let token = std::str::from_utf8(token).map_err(|_| TokenError::Malformed("not text"))?;
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed("not three parts"))?;
         let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed("not three parts"))?;
@@ -117,10 +137,13 @@ impl TokenKeys {
         if header.alg != ALGORITHM {
             return Err(TokenError::Algorithm(header.alg.chars().take(16).collect()));
         }
+        if header.typ != T::TYPE {
+            return Err(TokenError::Type(header.typ.chars().take(16).collect()));
+        }
         self.check_signature(&header.kid, signed, signature, now_unix_s)?;
-        let claims: Claims = decode_json(claims, "its claims are not those of this edge's tokens")?;
-        if claims.exp <= now_unix_s {
-            Err(TokenError::Expired(claims.exp))
+        let claims: T = decode_json(claims, "its claims are not those of this edge's tokens")?;
+        if claims.expires_unix_s() <= now_unix_s {
+            Err(TokenError::Expired(claims.expires_unix_s()))
         } else {
             Ok(claims)
         }

@@ -37,6 +37,9 @@ enum Command {
     /// Tenants and what each may use: add, list, show, set, remove
     #[command(subcommand)]
     Tenant(commands::tenants::Command),
+    /// Users of the HTTP API and what each may do: add, list, rotate, remove
+    #[command(subcommand)]
+    User(commands::users::Command),
     /// What a device is desired to be, and what it reports
     #[command(subcommand)]
     Twin(commands::twin::Command),
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Device(command) => command.run(ClientKind::Device),
         Command::App(command) => command.run(ClientKind::App),
         Command::Tenant(command) => command.run(),
+        Command::User(command) => command.run(),
         Command::Twin(command) => command.run(),
         Command::Call(call) => call.run(),
         Command::Apply(apply) => apply.run(),

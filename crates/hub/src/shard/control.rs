@@ -13,6 +13,7 @@ use super::Shard;
 use super::tenant::Tenant;
 use crate::arrivals::{self, Arrived, Arriving, TakenEpoch};
 use crate::calls::EdgeCall;
+use crate::posted::{self, Posted};
 use crate::twin_sync::{self, Told, TwinDigest};
 use crate::{calls, twins};
 
@@ -63,6 +64,12 @@ pub(crate) enum Ask {
     Behind { edge: Arc<str>, devices: Vec<String> },
     /// What came of a call of a device behind an edge.
     CallResult { call: EdgeCall, result: Vec<u8> },
+    /// Telemetry of a device that came by another way than MQTT; what became of it, once that is durable.
+    Post {
+        device: String,
+        payload: Vec<u8>,
+        answer: oneshot::Sender<Posted>,
+    },
     /// Messages of another hub; what became of them, once that is durable.
     Arrive {
         arriving: Arriving,
@@ -97,6 +104,7 @@ pub(crate) enum Ask {
 pub(crate) enum Answer {
     Bytes(Vec<u8>, oneshot::Sender<Vec<u8>>),
     Arrived(Arrived, oneshot::Sender<Arrived>),
+    Posted(Posted, oneshot::Sender<Posted>),
 }
 
 impl Answer {
@@ -104,6 +112,7 @@ impl Answer {
         match self {
             Answer::Bytes(bytes, to) => drop(to.send(bytes)),
             Answer::Arrived(arrived, to) => drop(to.send(arrived)),
+            Answer::Posted(posted, to) => drop(to.send(posted)),
         }
     }
 }
@@ -211,6 +220,11 @@ impl Shard {
                     calls::finish_of_edge(tenant, turn, &call, &result);
                 });
             }
+            Ask::Post {
+                device,
+                payload,
+                answer,
+            } => self.post(now, number, &device, &payload, answer),
             Ask::Arrive { arriving, answer } => {
                 let (arrived, after) =
                     self.with_tenant(now, number, |tenant, turn| arrivals::take(tenant, turn, &arriving));
@@ -242,6 +256,20 @@ impl Shard {
                 });
             }
         }
+    }
+
+    fn post(&mut self, now: Now, number: u32, device: &str, payload: &[u8], answer: oneshot::Sender<Posted>) {
+        if !self.tenants[number as usize].may_publish(now.monotonic_ms, payload.len()) {
+            // The asker may have given up meanwhile.
+            let _ = answer.send(Posted::TooFast);
+            return;
+        }
+        let outcome = self.with_tenant(now, number, |tenant, turn| posted::take(tenant, turn, device, payload));
+        let posted = match outcome.reason.is_error() {
+            true => Posted::NoRoom,
+            false => Posted::Taken,
+        };
+        self.answer_after(outcome.after, Answer::Posted(posted, answer));
     }
 
     fn clear(&mut self, now: Now, number: u32) {

@@ -11,7 +11,7 @@ use crate::quotas::Quotas;
 
 /// Tells a registry from any other SQLite file ("Slvg").
 const APPLICATION_ID: i64 = 0x536C_7667;
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 /// How long one process waits for another that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -76,6 +76,34 @@ CREATE TABLE token_keys (
     -- Null: the key that signs; else it only verifies, until then.
     verify_until_unix_s INTEGER
 ) STRICT, WITHOUT ROWID;
+";
+
+/// What version 2 did not have.
+const USERS: &str = "
+CREATE TABLE users (
+    -- Empty: of the whole cloud.
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    role TEXT NOT NULL CHECK (role IN ('viewer', 'operator', 'admin')),
+    created_unix_s INTEGER NOT NULL,
+    -- Argon2id in PHC format.
+    password TEXT NOT NULL,
+    PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER tenant_removed AFTER DELETE ON tenants BEGIN
+    DELETE FROM users WHERE tenant = OLD.name;
+END;
+
+CREATE TABLE logins (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    -- Of the secret that goes on with it.
+    refresh_sha256 BLOB NOT NULL,
+    until_unix_s INTEGER NOT NULL,
+    FOREIGN KEY (tenant, name) REFERENCES users(tenant, name) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX logins_of_user ON logins (tenant, name, until_unix_s);
 ";
 
 /// From version 1, which knew no edges. SQLite alters no CHECK: as its manual has it, the table is made anew.
@@ -205,8 +233,12 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "legacy_alter_table", true)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if user_version(&transaction)? == 1 {
+    let found = user_version(&transaction)?;
+    if found < 2 {
         transaction.execute_batch(SECOND_VERSION)?;
+    }
+    if found < VERSION {
+        transaction.execute_batch(USERS)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     transaction.commit()?;
@@ -225,6 +257,7 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
         return Ok(());
     }
     transaction.execute_batch(TABLES)?;
+    transaction.execute_batch(USERS)?;
     super::tenants::insert(&transaction, crate::DEFAULT_TENANT, &Quotas::default())?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -251,7 +284,7 @@ mod tests {
             .unwrap();
         let refusal = refusal(&path);
         assert!(
-            refusal.contains("version 3") && refusal.contains("up to 2"),
+            refusal.contains("version 4") && refusal.contains("up to 3"),
             "{refusal}"
         );
     }
@@ -287,6 +320,27 @@ mod tests {
         second.execute("DELETE FROM clients WHERE id = 'pump-7'", []).unwrap();
         assert_eq!(count("SELECT count(*) FROM labels"), 0);
         assert_eq!(count("SELECT clients FROM tenants"), 1);
+        assert_eq!(count("SELECT count(*) FROM users"), 0);
+    }
+
+    #[test]
+    fn a_registry_of_the_second_version_keeps_its_clients_and_takes_users() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("registry.db");
+        let second = Connection::open(&path).unwrap();
+        second.execute_batch(TABLES).unwrap();
+        super::super::tenants::insert(&second, "default", &Quotas::default()).unwrap();
+        let add = "INSERT INTO clients (tenant, id, kind, created_unix_s) VALUES ('default', 'pump-7', 'device', 0)";
+        second.execute(add, []).unwrap();
+        second.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        second.pragma_update(None, "user_version", 2).unwrap();
+        drop(second);
+        let third = open(&path).unwrap();
+        let add = "INSERT INTO users VALUES ('default', 'anna', 'viewer', 0, 'x')";
+        third.execute(add, []).unwrap();
+        let count = |sql: &str| third.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(count("SELECT clients FROM tenants"), 1);
+        assert_eq!(user_version(&third).unwrap(), VERSION);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod link;
 mod quota;
 pub(crate) mod tenants;
 pub(crate) mod twin;
+pub(crate) mod users;
 
 use std::path::PathBuf;
 

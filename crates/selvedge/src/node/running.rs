@@ -59,6 +59,11 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         allow_anonymous: config.allow_anonymous,
     };
     let identity = Arc::new(Identity::open(&config.data, options, unix_now_s())?);
+    if role == Role::Cloud {
+        if identity.make_first_admin(&config.data, unix_now_s())? {
+            tracing::info!("the user admin was made; its password is in admin.password in the data directory");
+        }
+    }
     let audit = Audit::open(&config.data, config.audit.options());
     let audit = Arc::new(audit.with_context(|| config.data.join("audit.log").display().to_string())?);
     let certificates = Certificates::open(&config, &identity)?;
@@ -83,6 +88,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         about: about(&config, &addresses, &log),
         link: status.clone(),
         connected: connected.clone(),
+        database: (role == Role::Cloud).then(|| database::url(&config)),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;

@@ -1,0 +1,308 @@
+"""The HTTP API of a cloud: who may ask what, and what comes back."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import machine
+from brokers import Settings
+from paho_client import Client
+from raw import PATIENCE_S
+from sites import PASSWORD, Cloud
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud", "user")]
+
+TELEMETRY = "/v1/tenants/default/devices/pump-7/telemetry"
+
+
+class Api:
+    """A cloud's API, asked as a user, a device or nobody."""
+
+    def __init__(self, cloud: Cloud, authorization: str | None = None):
+        self.cloud = cloud
+        self.authorization = authorization
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, object]:
+        """The status and the answer, of which every error is JSON with words."""
+        headers = {"content-type": "application/json"}
+        if self.authorization:
+            headers["authorization"] = self.authorization
+        connection = http.client.HTTPConnection("127.0.0.1", self.cloud.http_port, timeout=PATIENCE_S)
+        with contextlib.closing(connection):
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        said = json.loads(content) if content else None
+        if answer.status >= 400:
+            assert said["error"], said
+        return answer.status, said
+
+    def log_in(self, user: str, password: str) -> Api:
+        """As this user."""
+        status, said = self.ask("POST", "/v1/login", {"user": user, "password": password})
+        assert status == 200, said
+        return Api(self.cloud, f"Bearer {said['access_token']}")
+
+    def basic(self, user: str, password: str) -> Api:
+        """As this device."""
+        return Api(self.cloud, "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    """A cloud of its own."""
+    made = Cloud(tmp_path, Settings(anonymous=False))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def admin(cloud):
+    """The user that the first start made."""
+    return Api(cloud).log_in("admin", (cloud.data / "admin.password").read_text().strip())
+
+
+def test_the_first_start_leaves_the_password_of_an_admin_to_its_owner_alone(cloud, admin):
+    """And later starts leave it as it is."""
+    path = cloud.data / "admin.password"
+    before = path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert admin.ask("GET", "/v1/tenants")[0] == 200
+    cloud.stop()
+    cloud.start()
+    assert path.read_text() == before
+    # The key that signed is in the registry, and so is the login.
+    assert admin.ask("GET", "/v1/tenants")[0] == 200
+
+
+def test_users_are_added_listed_given_passwords_and_removed_by_commands(cloud):
+    """Each takes effect at once."""
+    cloud.run("tenant", "add", "acme")
+    added = json.loads(cloud.run("user", "add", "acme/anna", "--role", "viewer", "--output", "json").stdout)
+    anna = Api(cloud).log_in("acme/anna", added["password"])
+    assert anna.ask("GET", "/v1/tenants/acme/devices") == (200, {"items": [], "has_more": False})
+    assert "acme/anna" in cloud.run("user", "list", "--tenant", "acme").stdout
+    assert "admin" in cloud.run("user", "list").stdout
+    cloud.run("user", "rotate", "acme/anna", "--password", PASSWORD)
+    assert anna.ask("GET", "/v1/tenants/acme/devices")[0] == 401
+    anna = Api(cloud).log_in("acme/anna", PASSWORD)
+    cloud.run("user", "remove", "acme/anna")
+    assert anna.ask("GET", "/v1/tenants/acme/devices")[0] == 401
+    assert "no user" in cloud.run("user", "remove", "acme/anna", check=False).stderr
+
+
+def test_a_login_is_gone_on_with_until_it_is_ended(cloud):
+    """A refresh token is good once; logging out ends both tokens."""
+    api = Api(cloud)
+    password = (cloud.data / "admin.password").read_text().strip()
+    _, first = api.ask("POST", "/v1/login", {"user": "admin", "password": password})
+    assert first["expires_in_s"] == 900
+    _, second = api.ask("POST", "/v1/refresh", {"refresh_token": first["refresh_token"]})
+    user = Api(cloud, f"Bearer {second['access_token']}")
+    assert user.ask("GET", "/v1/users")[0] == 200
+    assert user.ask("POST", "/v1/logout") == (204, None)
+    assert user.ask("GET", "/v1/users")[0] == 401
+    assert api.ask("POST", "/v1/refresh", {"refresh_token": second["refresh_token"]})[0] == 401
+
+
+def test_who_fails_to_log_in_again_and_again_waits(cloud):
+    """Even with the right password, and another user does not."""
+    api = Api(cloud)
+    cloud.run("user", "add", "anna", "--role", "viewer", "--password", PASSWORD)
+    wrong = [api.ask("POST", "/v1/login", {"user": "anna", "password": "wrong"})[0] for _ in range(7)]
+    assert wrong[:6] == [401] * 6 and wrong[6] == 429
+    assert api.ask("POST", "/v1/login", {"user": "anna", "password": PASSWORD})[0] == 429
+    password = (cloud.data / "admin.password").read_text().strip()
+    assert api.ask("POST", "/v1/login", {"user": "admin", "password": password})[0] == 200
+
+
+def test_what_a_user_does_is_in_the_audit_log_under_its_name(cloud, admin):
+    """Whoever it is."""
+    add = {"ids": ["pump-7"], "credential": "generated_password"}
+    assert admin.ask("POST", "/v1/tenants/default/devices", add)[0] == 201
+    cloud.run("device", "add", "pump-8")
+    lines = [json.loads(line) for line in (cloud.data / "audit.log").read_text().splitlines()]
+    by = {line["id"]: line["by"] for line in lines if line.get("event") == "credential"}
+    assert (by["pump-7"], by["pump-8"]) == ("admin", "operator")
+
+
+@pytest.fixture
+def pump(cloud):
+    """A device that may post."""
+    cloud.run("device", "add", "pump-7", "--password", PASSWORD)
+    return Api(cloud).basic("pump-7", PASSWORD)
+
+
+def has_points(user: Api, stream: str, count: int, query: str = "") -> list[dict]:
+    """The points, once there are as many."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        status, said = user.ask("GET", f"{TELEMETRY}/{stream}{query}")
+        assert status == 200, said
+        if len(said["points"]) >= count:
+            return said["points"]
+        assert time.monotonic() < deadline, f"{said}:\n{user.cloud.tail()}"
+        time.sleep(0.05)  # A database gives no event when it grows.
+
+
+def test_what_devices_say_is_asked_for_by_stream_and_time(cloud, admin, pump):
+    """By MQTT and by HTTP alike, in pages, in buckets, and the latest."""
+    client = Client(cloud.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+    for number in range(3):
+        client.publish("devices/pump-7/telemetry", json.dumps({"n": number, "t": 1000 + number}), qos=1)
+    client.disconnect()
+    for number in range(3, 6):
+        assert pump.ask("POST", TELEMETRY, {"n": number})[0] == 204
+    points = has_points(admin, "n", 6)
+    assert sorted(point["value"] for point in points) == list(range(6))
+    _, first = admin.ask("GET", f"{TELEMETRY}/n?limit=4")
+    _, second = admin.ask("GET", f"{TELEMETRY}/n?limit=4&cursor={first['next']}")
+    assert first["points"] + second["points"] == points and second["next"] is None
+    _, latest = admin.ask("GET", TELEMETRY)
+    assert latest["streams"]["n"]["value"] == 5
+    times = [point["time_ms"] for point in points]
+    span = f"?from_ms={times[0]}&to_ms={times[-1] + 1}&bucket_ms={times[-1] - times[0] + 1}"
+    _, said = admin.ask("GET", f"{TELEMETRY}/n{span}")
+    assert [(bucket["count"], bucket["min"], bucket["max"]) for bucket in said["buckets"]] == [(6, 0.0, 5.0)]
+
+
+def test_a_message_that_was_acknowledged_outlives_a_kill(cloud, admin, pump):
+    """A post is acknowledged once it is as safe as a PUBLISH with QoS 1."""
+    for number in range(20):
+        assert pump.ask("POST", "/v1/devices/pump-7/telemetry", {"n": number})[0] == 204
+    cloud.kill()
+    cloud.start()
+    assert {point["value"] for point in has_points(admin, "n", 20)} == set(range(20))
+
+
+def test_a_device_posts_for_itself_alone_and_sees_nothing(cloud, admin, pump):
+    """With its password or its token; no user's token will do."""
+    cloud.run("tenant", "add", "acme")
+    cloud.run("device", "add", "pump-8", "--password", PASSWORD)
+    added = json.loads(cloud.run("device", "add", "pump-9", "--token", "--output", "json").stdout)
+    token = Api(cloud, f"Bearer {added[0]['issued']['token']}")
+    assert token.ask("POST", "/v1/devices/pump-9/telemetry", {"n": 1})[0] == 204
+    for device in (pump, token):
+        for path in (
+            "/v1/devices/pump-8/telemetry",
+            "/v1/tenants/default/devices/pump-8/telemetry",
+            "/v1/tenants/acme/devices/pump-7/telemetry",
+            "/v1/tenants/acme/devices/pump-9/telemetry",
+        ):
+            assert device.ask("POST", path, {"n": 1})[0] == 403, path
+        assert device.ask("GET", TELEMETRY)[0] == 401
+    for stranger in (Api(cloud), admin, pump.basic("pump-7", "wrong"), Api(cloud, "Basic x"), Api(cloud, "Bearer")):
+        assert stranger.ask("POST", "/v1/devices/pump-7/telemetry", {"n": 1})[0] == 401
+
+
+def test_posts_beyond_the_rate_of_the_tenant_are_refused(cloud, pump):
+    """With a time to try again."""
+    cloud.run("tenant", "set", "default", "--messages-per-s", "5")
+    statuses = [pump.ask("POST", "/v1/devices/pump-7/telemetry", {"n": 1})[0] for _ in range(30)]
+    assert statuses[0] == 204 and 429 in statuses and set(statuses) == {204, 429}
+
+
+def test_another_tenants_user_sees_nothing_of_it(cloud, pump):
+    """Neither readings nor twins nor methods."""
+    cloud.run("tenant", "add", "acme")
+    cloud.run("user", "add", "acme/anna", "--role", "admin", "--password", PASSWORD)
+    assert pump.ask("POST", "/v1/devices/pump-7/telemetry", {"n": 1})[0] == 204
+    anna = Api(cloud).log_in("acme/anna", PASSWORD)
+    of_device = "/v1/tenants/default/devices/pump-7"
+    for method, path in (
+        ("GET", TELEMETRY),
+        ("GET", f"{TELEMETRY}/n"),
+        ("GET", f"{of_device}/twin"),
+        ("PATCH", f"{of_device}/twin"),
+        ("POST", f"{of_device}/methods/stop?timeout_ms=1000"),
+    ):
+        assert anna.ask(method, path, {})[0] == 404, (method, path)
+    _, own = anna.ask("GET", "/v1/tenants/acme/devices/pump-7/telemetry")
+    assert own == {"streams": {}, "next": None}
+
+
+def test_twins_are_set_and_methods_called(cloud, admin, pump):
+    """A device that is away is said to be."""
+    path = "/v1/tenants/default/devices/pump-7"
+    status, _ = admin.ask("PATCH", f"{path}/twin", {"interval_s": 10})
+    assert status == 200
+    status, twin = admin.ask("GET", f"{path}/twin")
+    assert (status, twin["desired"]["interval_s"]) == (200, 10)
+    status, result = admin.ask("POST", f"{path}/methods/stop?timeout_ms=500", {})
+    assert status == 200 and result["status"] == 404, result
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """All that is answered until the end."""
+    answer = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
+def test_a_body_of_a_gigabyte_is_refused_by_its_length(cloud, admin):
+    """Before a byte of it is read, and its memory is not taken."""
+    for path, authorization in (("/v1/login", ""), ("/v1/apply", f"authorization: {admin.authorization}\r\n")):
+        with socket.create_connection(("127.0.0.1", cloud.http_port), timeout=PATIENCE_S) as connection:
+            head = f"POST {path} HTTP/1.1\r\nhost: x\r\n{authorization}content-type: application/json\r\n"
+            connection.sendall(f"{head}content-length: 1073741824\r\n\r\n".encode())
+            assert read_all(connection).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_without_a_length_is_refused_once_it_is_too_long(cloud, admin):
+    """However much more would come."""
+    with socket.create_connection(("127.0.0.1", cloud.http_port), timeout=PATIENCE_S) as connection:
+        head = f"POST /v1/apply HTTP/1.1\r\nhost: x\r\nauthorization: {admin.authorization}\r\n"
+        connection.sendall(f"{head}transfer-encoding: chunked\r\n\r\n".encode())
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 1 << 30:
+                connection.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+                sent += 65536
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            answer = read_all(connection)
+        # Where the answer was overtaken by the reset there is none to read.
+        assert not answer or answer.startswith(b"HTTP/1.1 413 ")
+        assert sent < 1 << 26, f"{sent} bytes were taken"
+
+
+def test_a_body_that_comes_slowly_is_not_waited_for(cloud):
+    """Its sender is told so."""
+    with socket.create_connection(("127.0.0.1", cloud.http_port), timeout=3 * PATIENCE_S) as connection:
+        head = b"POST /v1/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
+        connection.sendall(head + b"{")
+        assert read_all(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_every_route_keeps_what_the_document_says(cloud, admin, tmp_path):
+    """schemathesis asks each with what fits and what does not."""
+    program = Path(sys.executable).with_name("st")
+    if not program.exists():
+        machine.lacking("schemathesis is not installed: tools/install.sh python")
+    address = f"http://127.0.0.1:{cloud.http_port}"
+    words = [str(program), "run", f"{address}/v1/openapi.json", "--url", address, "--max-examples", "8"]
+    words += ["--phases", "examples,coverage,fuzzing", "--max-time", "60", "--seed", "1", "--max-failures", "20"]
+    words += ["--header", f"Authorization: {admin.authorization}", "--request-timeout", "10"]
+    checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+    # Logging in and out would end the run; devices have credentials of their own.
+    words += ["--checks", checks, "--exclude-tag", "logins", "--exclude-tag", "devices", "--no-color"]
+    ran = subprocess.run(
+        words, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=110, check=False
+    )
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
+    assert cloud.process.poll() is None
