@@ -48,8 +48,15 @@ fn list(failures: &[(SocketAddr, io::Error)]) -> String {
 
 /// Connects to the first address of a host that answers; addresses of both families take turns.
 pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, TcpError> {
-    let addresses = resolve(host, port).await?;
-    let mut waiting = in_turns(addresses).into_iter().take(ADDRESSES_MAX);
+    let addresses = in_turns(resolve(host, port).await?);
+    first_of(addresses)
+        .await
+        .map_err(|failures| unreachable_host(host, port, failures))
+}
+
+/// A connection with the first that answers, or why there is none with any.
+async fn first_of(addresses: Vec<SocketAddr>) -> Result<TcpStream, Vec<(SocketAddr, io::Error)>> {
+    let mut waiting = addresses.into_iter().take(ADDRESSES_MAX);
     let (mut attempts, mut failures) = (JoinSet::new(), Vec::new());
     loop {
         if let Some(address) = waiting.next() {
@@ -61,7 +68,7 @@ pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, TcpError
                     (_, Ok(socket)) => return Ok(socket),
                     (address, Err(error)) => failures.push((address, error)),
                 },
-                None => return Err(unreachable_host(host, port, failures)),
+                None => return Err(failures),
             },
             () = sleep(ATTEMPT_DELAY), if waiting.len() > 0 => {}
         }
@@ -148,6 +155,39 @@ mod tests {
             error.contains(&format!("127.0.0.1:{port}: Connection refused")),
             "{error}"
         );
+    }
+
+    /// An address that neither takes nor refuses a connection, for as long as what it comes with lives.
+    async fn silent() -> (SocketAddr, Vec<TcpStream>, socket2::Socket) {
+        let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let mut queued = Vec::new();
+        while let Ok(socket) = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await {
+            queued.push(socket.unwrap());
+        }
+        (address, queued, listener)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_silent_or_refuses_does_not_keep_the_next_one_waiting() {
+        let live = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (silent, _queued, _listener) = silent().await;
+        let (live_at, closed_at) = (live.local_addr().unwrap(), closed.local_addr().unwrap());
+        drop(closed);
+        let socket = first_of(vec![silent, closed_at, live_at]).await.unwrap();
+        assert_eq!(socket.peer_addr().unwrap(), live_at);
+    }
+
+    #[tokio::test]
+    async fn where_all_addresses_fail_each_is_named_with_its_reason() {
+        let closed = of(&["127.0.0.1:1", "127.0.0.2:1"]);
+        let failures = first_of(closed).await.unwrap_err();
+        let error = unreachable_host("cloud.example", 1, failures).to_string();
+        assert!(error.starts_with("cloud.example:1: none of its addresses answers: 127.0.0.1:1: Connection refused"));
+        assert!(error.contains("; 127.0.0.2:1: Connection refused"), "{error}");
     }
 
     #[tokio::test]

@@ -28,7 +28,7 @@ pub(super) async fn secure(
     socket: TcpStream,
     target: &Target,
     config: &Arc<rustls::ClientConfig>,
-) -> Result<TlsStream<TcpStream>, TlsError> {
+) -> Result<Box<TlsStream<TcpStream>>, TlsError> {
     let host = target.host().to_owned();
     let name = ServerName::try_from(host.clone()).map_err(|source| TlsError::Name {
         place: target.place(),
@@ -36,7 +36,7 @@ pub(super) async fn secure(
         source,
     })?;
     let connecting = TlsConnector::from(Arc::clone(config)).connect(name, socket);
-    connecting.await.map_err(|source| TlsError::Handshake {
+    connecting.await.map(Box::new).map_err(|source| TlsError::Handshake {
         place: target.place(),
         source,
     })
