@@ -22,7 +22,7 @@ use crate::packets::Packets;
 use crate::topics::{self, CallTopic, Devices, TwinTopic};
 
 /// Bytes of a packet that an edge may send.
-const PACKET_BYTES_MAX: u32 = 1 << 20;
+const PACKET_BYTES_MAX: u32 = 2 << 20;
 /// Batches of an edge that may wait for the log.
 const BATCHES_MAX: u16 = 256;
 /// Calls that wait for an edge's answer, at most.

@@ -67,7 +67,7 @@ impl Context {
             Ok(Some(twin)) if !twin.is_empty() => self.send(&tenant, device, twin).await,
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(edge = %self.edge, %tenant, %device, %error, "an edge sent a twin that is none")
+                tracing::warn!(edge = %self.edge, %tenant, %device, %error, "an edge sent a twin that is none");
             }
         }
     }

@@ -24,6 +24,8 @@ const KEEP_ALIVE_S: u16 = 10;
 const PACKET_BYTES_MAX: usize = 1 << 20;
 /// Messages of a batch, at most.
 const BATCH_MESSAGES_MAX: usize = 4_096;
+/// Bytes of a packet with one message beside that message as the outbox has it, at most.
+const OVERHEAD_BYTES_MAX: usize = 1_024;
 /// What is known and waits to be said, at most; whoever has more waits with it.
 const SAYINGS_MAX: usize = 256;
 /// Bytes that wait for the socket beyond which only messages are added, by their own measure.
@@ -65,6 +67,10 @@ pub(super) struct Session {
     paused_until: Option<Instant>,
     last_heard: Instant,
     is_pinged: bool,
+    /// Messages that are longer than any packet that the other end takes.
+    refused: Vec<Settled>,
+    /// Nothing new can be told of in this connection.
+    is_spent: bool,
 }
 
 /// Something that is to be said once it is known.
@@ -118,6 +124,8 @@ impl Session {
             paused_until: None,
             last_heard: Instant::now(),
             is_pinged: false,
+            refused: Vec::new(),
+            is_spent: false,
         })
     }
 
@@ -135,6 +143,14 @@ impl Session {
                 return Ended::Broken(reason);
             }
             self.fill(&mut link.load);
+            if !self.refused.is_empty() {
+                link.settler.settle(self.refused.drain(..)).await;
+            }
+            if self.is_spent && link.load.packets_on_the_way() == 0 {
+                return Ended::Broken(
+                    "as many queues were told of as a connection may; another one follows".to_owned(),
+                );
+            }
             let is_writing = self.written < self.out.len();
             tokio::select! {
                 biased;
@@ -194,16 +210,24 @@ impl Session {
 
     /// Sends what may be on the way.
     fn fill(&mut self, load: &mut Load) {
-        if self.paused_until.is_some() {
+        if self.paused_until.is_some() || self.is_spent {
             return;
         }
         while load.on_the_way_bytes() < self.window.bytes() && load.packets_on_the_way() < self.packets_max {
             let Some(lane) = load.next_lane() else { return };
-            self.send_packet(load, lane);
+            let too_long = |next: &hub::Outgoing| next.body.len() + OVERHEAD_BYTES_MAX > self.packet_bytes_max;
+            if load.front(lane).is_some_and(too_long) {
+                self.refused
+                    .extend(load.pop(lane).map(|message| settled(&message, Fate::Refused)));
+            } else if !self.send_packet(load, lane) {
+                self.is_spent = true;
+                return;
+            }
         }
     }
 
-    fn send_packet(&mut self, load: &mut Load, lane: Lane) {
+    /// Sends a packet with the next messages of a lane; false if nothing new can be told of in this connection.
+    fn send_packet(&mut self, load: &mut Load, lane: Lane) -> bool {
         let packet_id = self.free_packet_id(load);
         let before = self.out.len();
         let messages = match &mut self.dialect {
@@ -211,6 +235,9 @@ impl Session {
                 encoder.see_line(self.window.rate_bytes_per_s());
                 let limit_bytes = self.window.batch_bytes().min(self.packet_bytes_max / 2);
                 let messages = put_batch(encoder, load, lane, limit_bytes);
+                if messages.is_empty() {
+                    return false;
+                }
                 let batch = encoder.finish();
                 Publish::new(topics::BATCH, QoS::AtLeastOnce, Some(packet_id), &batch)
                     .encode(Version::V5, &mut self.out);
@@ -224,6 +251,7 @@ impl Session {
             at: Instant::now(),
         };
         load.sent(packet_id.get(), lane, sent);
+        true
     }
 
     fn free_packet_id(&mut self, load: &Load) -> PacketId {
