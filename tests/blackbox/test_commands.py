@@ -187,9 +187,10 @@ def test_the_audit_log_has_refused_logins_changed_credentials_and_calls(own, cli
 
 
 def test_the_control_socket_is_for_its_owner_alone(own):
-    """Whoever reaches it may do anything."""
+    """Whoever reaches it may do anything; the port wants to know who asks, and has less."""
     assert stat.S_IMODE((own.data / "control.sock").stat().st_mode) == 0o600
-    assert get(own, "/v1/tenants/default/devices")[0] == 404
+    assert get(own, "/v1/tenants/default/devices")[0] == 401
+    assert get(own, "/v1/configuration")[0] == 404
 
 
 def test_a_support_bundle_has_what_helps(own, tmp_path):

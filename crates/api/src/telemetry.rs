@@ -85,7 +85,7 @@ pub(crate) async fn stream(
         let buckets = questions
             .ask(move |queries| queries.buckets(device.tenant(), device.id(), &stream, within, width_ms))
             .await?;
-        let buckets = buckets.into_iter().map(bucket).collect();
+        let buckets = buckets.iter().map(bucket).collect();
         return Ok(Json(Series::Buckets { buckets }));
     }
     let limit = span.limit.unwrap_or(DEFAULT_LIMIT);
@@ -105,7 +105,7 @@ fn questions(desk: &Desk) -> Done<&Questions> {
     desk.questions.as_ref().ok_or_else(|| Wrong::absent(message))
 }
 
-fn bucket(bucket: cloud::Bucket) -> BucketInfo {
+fn bucket(bucket: &cloud::Bucket) -> BucketInfo {
     BucketInfo {
         start_ms: bucket.start_ms,
         count: bucket.count,

@@ -254,13 +254,15 @@ async fn the_document_lists_exactly_the_routes_that_are_served() {
     let methods = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     for route in &routes {
         for method in &methods {
-            if route.template == "/v1/logout" {
+            let is_listed = routes.iter().any(|listed| listed.is(method, &route.template));
+            // The one would end the login; where devices post, everybody is asked for a credential first.
+            let is_apart = route.template.ends_with("/telemetry") && !is_listed;
+            if route.template == "/v1/logout" || is_apart {
                 continue;
             }
             let (status, answer) = cloud
-                .ask(method, &route.path("nobody"), Some(&token), Body::from("["))
+                .ask(method, &route.path("default"), Some(&token), Body::from("["))
                 .await;
-            let is_listed = routes.iter().any(|listed| listed.is(method, &route.template));
             assert_eq!(
                 status != StatusCode::METHOD_NOT_ALLOWED,
                 is_listed,

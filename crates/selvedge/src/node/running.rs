@@ -59,10 +59,8 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         allow_anonymous: config.allow_anonymous,
     };
     let identity = Arc::new(Identity::open(&config.data, options, unix_now_s())?);
-    if role == Role::Cloud {
-        if identity.make_first_admin(&config.data, unix_now_s())? {
-            tracing::info!("the user admin was made; its password is in admin.password in the data directory");
-        }
+    if role == Role::Cloud && identity.make_first_admin(&config.data, unix_now_s())? {
+        tracing::info!("the user admin was made; its password is in admin.password in the data directory");
     }
     let audit = Audit::open(&config.data, config.audit.options());
     let audit = Arc::new(audit.with_context(|| config.data.join("audit.log").display().to_string())?);
