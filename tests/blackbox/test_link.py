@@ -262,3 +262,13 @@ def test_an_edge_whose_credential_is_revoked_is_cut_off(site):
     assert "NotAuthorized" in one.edge.link()["last_error"]
     one.cloud.run("edge", "enable", "hall-1")
     one.edge.is_connected(60)
+
+
+def test_a_message_that_no_packet_takes_is_dropped_and_counted_and_holds_up_nobody(site):
+    one = site()
+    client = Pump(one).client()
+    client.publish(f"{TOPIC}/big", bytes((1 << 20) - 200))
+    client.publish(TOPIC, b'{"n": 1}')
+    assert len(one.cloud.has_rows(2)) == 2
+    wait_until(lambda: one.edge.ledger()["delivered"] == 2)
+    client.disconnect()
