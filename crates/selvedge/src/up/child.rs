@@ -100,6 +100,10 @@ impl Drop for Child {
             if !matches!(self.process.try_wait(), Ok(None)) {
                 return;
             }
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the end of a process gives no event without a thread"
+            )]
             std::thread::sleep(Duration::from_millis(10));
         }
         let _ = self.process.kill();
