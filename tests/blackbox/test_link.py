@@ -177,7 +177,8 @@ def test_killed_again_and_again_on_both_sides_each_acknowledged_message_is_in_th
     )
     # Each crash of the edge leaves one message of this device in doubt.
     assert len(set(counted)) - len(pump.acknowledged) <= crashes + 1
-    assert one.edge.ledger()["delivered"] == len(places)
+    # What left before the log had it, and was in no log after the crash, came without being owed.
+    assert 0 <= len(places) - one.edge.ledger()["delivered"] <= crashes
 
 
 def test_a_call_from_the_cloud_reaches_a_device_behind_an_edge_or_says_which_part_was_away(site):

@@ -69,7 +69,7 @@ fn write_doors(page: &mut MetricsPage, doors: &DoorFigures, shards: &[Observatio
 type OfShard = fn(&Observation) -> u64;
 
 /// What shards count, all of them together.
-const TOTALS: [(&str, &str, OfShard); 15] = [
+const TOTALS: [(&str, &str, OfShard); 16] = [
     ("connects_total", "Clients that came in.", |s| s.counters.connects),
     ("disconnects_total", "Connections that ended.", |s| {
         s.counters.disconnects
@@ -102,6 +102,11 @@ const TOTALS: [(&str, &str, OfShard); 15] = [
         "twin_changes_refused_total",
         "Changes of twins refused: no room for them, or no patch that can be understood.",
         |s| s.counters.refused_twins,
+    ),
+    (
+        "twin_conflicts_total",
+        "Edits of desired states that were given up for others, made on the other side of a link.",
+        |s| s.counters.twin_conflicts,
     ),
     (
         "calls_refused_total",

@@ -53,15 +53,6 @@ pub struct Arrived {
     pub refused: usize,
 }
 
-/// What came of one epoch of an edge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TakenEpoch {
-    /// Its number.
-    pub epoch: u64,
-    /// Sequences, as ranges with their ends excluded.
-    pub ranges: Vec<(u64, u64)>,
-}
-
 /// The message that the pipeline has is of another hub.
 #[derive(Clone, Debug)]
 pub(crate) struct Provenance {
@@ -139,16 +130,6 @@ impl Arrivals {
         if has_room && self.behind.get(device) != Some(edge) {
             self.behind.insert(device.into(), Arc::clone(edge));
         }
-    }
-
-    /// What came of each epoch of an edge.
-    pub(crate) fn taken_of(&self, edge: &str) -> Vec<TakenEpoch> {
-        let of_edge = self.marks.iter().filter(|((of, _), _)| **of == *edge);
-        let taken = of_edge.map(|((_, epoch), mark)| TakenEpoch {
-            epoch: *epoch,
-            ranges: mark.ranges(),
-        });
-        taken.collect()
     }
 
     /// The log moves a mark.

@@ -12,7 +12,7 @@ use route::CompiledRoute;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::arrivals::{Arrived, Arriving, TakenEpoch};
+use crate::arrivals::{Arrived, Arriving};
 use crate::call_log::{self, CallLog};
 use crate::calls::EdgeCall;
 use crate::config::{Address, Limits};
@@ -428,12 +428,6 @@ impl Hub {
     /// Messages of an edge for a tenant; what became of them, once that is as durable as the log makes it.
     pub async fn arrive(&self, tenant: &str, arriving: Arriving) -> Option<Arrived> {
         self.ask(tenant, |answer| Ask::Arrive { arriving, answer }).await
-    }
-
-    /// What came to a tenant of each epoch of an edge.
-    pub async fn taken_of(&self, tenant: &str, edge: &str) -> Option<Vec<TakenEpoch>> {
-        let edge = edge.into();
-        self.ask(tenant, |answer| Ask::TakenOf { edge, answer }).await
     }
 
     /// The registry changed: labels and quotas are read anew.

@@ -28,7 +28,7 @@ mod twin_sync;
 mod twins;
 mod upstream;
 
-pub use arrivals::{ArrivalFigures, Arrived, Arriving, TakenEpoch};
+pub use arrivals::{ArrivalFigures, Arrived, Arriving};
 pub use calls::EdgeCall;
 pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;

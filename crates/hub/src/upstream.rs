@@ -31,11 +31,11 @@ pub(crate) fn send(turn: &mut Turn<'_>, queue: u32, publish: &Publish<'_>) -> Ou
     parcel.encode(&mut body);
     let incoming = Incoming {
         queue,
-        body: &body,
         received_ms: parcel.received_ms,
+        body,
         expiry_s: publish.properties.message_expiry_interval_s,
     };
-    match queues.take(turn.journal, turn.now, &incoming) {
+    match queues.take(turn.journal, turn.now, incoming) {
         Taken::Kept(after) => Outcome {
             reason: ReasonCode::Success,
             after,

@@ -57,10 +57,10 @@ impl EpochNumbers {
 }
 
 /// A message to be taken in.
-pub(crate) struct Incoming<'a> {
+pub(crate) struct Incoming {
     pub(crate) queue: u32,
     /// As [`Outgoing::body`].
-    pub(crate) body: &'a [u8],
+    pub(crate) body: Vec<u8>,
     pub(crate) received_ms: u64,
     /// What its Message Expiry Interval leaves it.
     pub(crate) expiry_s: Option<u32>,
@@ -169,14 +169,14 @@ impl Queues {
     }
 
     /// Takes in a message. What becomes of it otherwise is counted here.
-    pub(crate) fn take(&mut self, journal: &mut Journal, now: Now, incoming: &Incoming<'_>) -> Taken {
-        let cost_bytes = incoming.body.len() as u64 + FIXED_BYTES;
-        let has_room = self.make_room(incoming.queue, cost_bytes);
+    pub(crate) fn take(&mut self, journal: &mut Journal, now: Now, incoming: Incoming) -> Taken {
+        let number = incoming.queue;
+        let has_room = self.make_room(number, incoming.body.len() as u64 + FIXED_BYTES);
         let kept = match has_room {
             true => self.keep(journal, now, incoming).ok_or(Discarded::LogFull),
             false => Err(Discarded::Full),
         };
-        let queue = self.queues.get_mut(&incoming.queue).expect("a queue of a route");
+        let queue = self.queues.get_mut(&number).expect("a queue of a route");
         let taken = match kept {
             Ok(position) => {
                 queue.ledger.received += 1;
@@ -189,7 +189,7 @@ impl Queues {
                 Taken::Dropped
             }
         };
-        self.note_change(incoming.queue);
+        self.note_change(number);
         taken
     }
 
@@ -231,7 +231,7 @@ impl Queues {
     }
 
     /// Has the log keep a message, and sends it at once if it may go.
-    fn keep(&mut self, journal: &mut Journal, now: Now, incoming: &Incoming<'_>) -> Option<Position> {
+    fn keep(&mut self, journal: &mut Journal, now: Now, incoming: Incoming) -> Option<Position> {
         let number = incoming.queue;
         self.write_first_state(journal, number).ok()?;
         let epoch = *self.epochs.entry(number).or_insert_with(|| self.numbers.take());
@@ -247,7 +247,7 @@ impl Queues {
         let mut bytes = Vec::with_capacity(64);
         meta.encode(number, &mut bytes);
         let (entry, tenant) = (Entry::OutboxMessage(&bytes), queue.tenant_number);
-        let position = journal.append(tenant, Kind::Value, entry, incoming.body).ok()?;
+        let position = journal.append(tenant, Kind::Value, entry, &incoming.body).ok()?;
         let expires_s = expiry_s.map_or(NEVER_S, |s| seconds(now).saturating_add(s));
         self.expires_at_s = self.expires_at_s.min(expires_s);
         let held = Held::waiting(position, incoming.body.len() + FIXED_BYTES as usize, expires_s);
@@ -274,14 +274,14 @@ impl Queues {
     }
 
     /// Sends a message at once, from memory.
-    fn send(&mut self, number: u32, place: Place, lane: Lane, body: &[u8]) {
+    fn send(&mut self, number: u32, place: Place, lane: Lane, body: Vec<u8>) {
         let cost_bytes = (body.len() as u64 + FIXED_BYTES) as i64;
         match lane {
             Lane::Live => self.live_credit_bytes -= cost_bytes,
             Lane::Backlog => self.backlog_credit_bytes -= cost_bytes,
         }
         self.queues.get_mut(&number).expect("is there").mark_sent(place);
-        self.leave(number, place, lane, body.to_vec());
+        self.leave(number, place, lane, body);
     }
 
     fn leave(&mut self, number: u32, place: Place, lane: Lane, body: Vec<u8>) {
@@ -321,14 +321,14 @@ impl Queues {
     }
 
     /// A body that was asked for has come, or is lost. False if it was not asked for here.
-    pub(crate) fn loaded(&mut self, position: Position, body: Option<&[u8]>) -> bool {
+    pub(crate) fn loaded(&mut self, position: Position, body: &mut Option<Vec<u8>>) -> bool {
         let Some(loading) = self.loading.remove(&position) else {
             return false;
         };
         self.loading_bytes -= loading.cost_bytes;
         self.change_quietly(loading.queue, |queue| queue.loading -= 1);
-        match body {
-            Some(body) => self.leave(loading.queue, loading.place, Lane::Backlog, body.to_vec()),
+        match body.take() {
+            Some(body) => self.leave(loading.queue, loading.place, Lane::Backlog, body),
             None => {
                 self.backlog_credit_bytes += loading.cost_bytes as i64;
                 self.change(loading.queue, |queue| queue.discard(loading.place, Discarded::Damaged));

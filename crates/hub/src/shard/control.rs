@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::Shard;
 use super::tenant::Tenant;
-use crate::arrivals::{self, Arrived, Arriving, TakenEpoch};
+use crate::arrivals::{self, Arrived, Arriving};
 use crate::calls::EdgeCall;
 use crate::posted::{self, Posted};
 use crate::twin_sync::{self, Told, TwinDigest};
@@ -74,11 +74,6 @@ pub(crate) enum Ask {
     Arrive {
         arriving: Arriving,
         answer: oneshot::Sender<Arrived>,
-    },
-    /// What came before of each epoch of an edge.
-    TakenOf {
-        edge: Arc<str>,
-        answer: oneshot::Sender<Vec<TakenEpoch>>,
     },
     /// The sessions of the tenant.
     Sessions { answer: oneshot::Sender<Vec<SessionInfo>> },
@@ -229,9 +224,6 @@ impl Shard {
                 let (arrived, after) =
                     self.with_tenant(now, number, |tenant, turn| arrivals::take(tenant, turn, &arriving));
                 self.answer_after(after, Answer::Arrived(arrived, answer));
-            }
-            Ask::TakenOf { edge, answer } => {
-                drop(answer.send(self.tenants[number as usize].arrivals.taken_of(&edge)));
             }
             Ask::Sessions { answer } => drop(answer.send(self.sessions(number))),
             Ask::SetRoutes { routes, answer } => {

@@ -184,7 +184,7 @@ impl Shard {
     /// Something the log has to say.
     pub(super) fn hear(&mut self, now: broker::Now, event: Event) {
         match event {
-            Event::Loaded { position, body } => self.loaded(now, Position(position.0), Some(&body)),
+            Event::Loaded { position, body } => self.loaded(now, Position(position.0), Some(body)),
             Event::Lost { position, damage } => {
                 tracing::error!(%damage, "a record of the log is lost");
                 self.loaded(now, Position(position.0), None);
@@ -209,14 +209,18 @@ impl Shard {
         }
     }
 
-    fn loaded(&mut self, now: broker::Now, position: Position, body: Option<&[u8]>) {
-        if self.queues.as_mut().is_some_and(|queues| queues.loaded(position, body)) {
+    fn loaded(&mut self, now: broker::Now, position: Position, mut body: Option<Vec<u8>>) {
+        if self
+            .queues
+            .as_mut()
+            .is_some_and(|queues| queues.loaded(position, &mut body))
+        {
             self.journal.take_reader(position);
             return;
         }
         if let Some(number) = self.journal.take_reader(position) {
             self.with_tenant(now, number, |tenant, turn| {
-                tenant.broker.loaded(now, position, body, turn);
+                tenant.broker.loaded(now, position, body.as_deref(), turn);
             });
         }
     }
