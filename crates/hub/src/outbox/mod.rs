@@ -17,6 +17,7 @@
 mod epoch;
 mod ledger;
 mod parcel;
+mod parking;
 mod queue;
 mod queues;
 mod record;
@@ -73,6 +74,9 @@ impl OutboxOptions {
 /// What a message takes beside itself, about: in the log, in memory, and of the credit for it.
 const FIXED_BYTES: u64 = 96;
 
+/// 2020, before which no message came anywhere: an earlier time is that of a clock that nobody has set.
+pub(crate) const CLOCKS_BEGIN_UNIX_S: u64 = 1_577_836_800;
+
 /// A lane of the way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -127,7 +131,7 @@ pub enum Fate {
     Delivered,
     /// The other end will never take it.
     Refused,
-    /// It could not be taken now: it waits again.
+    /// It could not be taken now: it is tried again after a pause, in which others of its queue are tried.
     Returned,
 }
 

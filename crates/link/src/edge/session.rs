@@ -30,8 +30,6 @@ const OVERHEAD_BYTES_MAX: usize = 1_024;
 const SAYINGS_MAX: usize = 256;
 /// Bytes that wait for the socket beyond which only messages are added, by their own measure.
 const OUT_BYTES_MAX: usize = 64 << 10;
-/// The pause after the cloud had no room.
-const FULL_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why a connection is no more.
 pub(super) enum Ended {
@@ -63,8 +61,6 @@ pub(super) struct Session {
     /// Bytes that wait for the socket, of which some are written.
     out: Vec<u8>,
     written: usize,
-    /// Nothing new goes before.
-    paused_until: Option<Instant>,
     last_heard: Instant,
     is_pinged: bool,
     /// Messages that are longer than any packet that the other end takes.
@@ -121,7 +117,6 @@ impl Session {
             next_packet_id: 0,
             out: Vec::new(),
             written: 0,
-            paused_until: None,
             last_heard: Instant::now(),
             is_pinged: false,
             refused: Vec::new(),
@@ -177,7 +172,6 @@ impl Session {
                         return Ended::Broken(reason);
                     }
                 }
-                () = until(self.paused_until) => self.paused_until = None,
             }
         }
     }
@@ -210,7 +204,7 @@ impl Session {
 
     /// Sends what may be on the way.
     fn fill(&mut self, load: &mut Load) {
-        if self.paused_until.is_some() || self.is_spent {
+        if self.is_spent {
             return;
         }
         while load.on_the_way_bytes() < self.window.bytes() && load.packets_on_the_way() < self.packets_max {
@@ -271,8 +265,7 @@ impl Session {
         while let Some(packet) = self.packets.next().map_err(|error| error.to_string())? {
             match packet {
                 Packet::PubAck(ack) => {
-                    let is_full = ack.reason == ReasonCode::QuotaExceeded;
-                    let refused = Refused::by(&ack);
+                    let verdict = Verdict::of(&ack);
                     let Some(sent) = link.load.acknowledged(ack.packet_id.get()) else {
                         continue;
                     };
@@ -280,10 +273,7 @@ impl Session {
                     let now = Instant::now();
                     self.window
                         .acknowledged(now, sent.bytes, now.duration_since(sent.at), is_busy);
-                    if is_full {
-                        self.paused_until = Some(now + FULL_PAUSE);
-                    }
-                    done.extend(fates(&sent, is_full, &refused));
+                    done.extend(fates(&sent, &verdict));
                 }
                 Packet::Publish(publish) => act(link, &publish, say),
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
@@ -338,13 +328,6 @@ async fn next_change(changes: &mut Option<mpsc::Receiver<TwinChange>>) -> Option
     }
 }
 
-async fn until(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Puts messages of a lane into a batch, in their order; those that it takes.
 fn put_batch(encoder: &mut Encoder, load: &mut Load, lane: Lane, limit_bytes: usize) -> Vec<hub::Outgoing> {
     let mut messages = Vec::new();
@@ -394,32 +377,41 @@ fn put_one(load: &mut Load, lane: Lane, packet_id: PacketId, out: &mut Vec<u8>) 
     vec![message]
 }
 
-/// What of a packet the other end will never take.
-enum Refused {
-    All,
-    /// Sections of a batch, by their numbers in it.
-    Sections(Vec<usize>),
+/// What the other end says of a packet.
+enum Verdict {
+    /// The same of all of it.
+    All(Fate),
+    /// Sections of a batch that it cannot take now, and that it never will, by their numbers in it.
+    Sections { full: Vec<usize>, refused: Vec<usize> },
 }
 
-impl Refused {
-    fn by(ack: &Ack<'_>) -> Self {
-        if ack.reason.is_error() {
-            return Refused::All;
+impl Verdict {
+    fn of(ack: &Ack<'_>) -> Self {
+        let sections = |name| {
+            let numbers = ack.user_properties.get(name).unwrap_or_default();
+            numbers.split(',').filter_map(|number| number.parse().ok()).collect()
+        };
+        let (full, refused): (Vec<usize>, Vec<usize>) = (sections(topics::FULL), sections(topics::REFUSED));
+        match ack.reason {
+            ReasonCode::QuotaExceeded if full.is_empty() => Verdict::All(Fate::Returned),
+            ReasonCode::QuotaExceeded => Verdict::Sections { full, refused },
+            reason if reason.is_error() => Verdict::All(Fate::Refused),
+            _ => Verdict::Sections { full, refused },
         }
-        let numbers = ack.user_properties.get(topics::REFUSED).unwrap_or_default();
-        Refused::Sections(numbers.split(',').filter_map(|number| number.parse().ok()).collect())
     }
 
-    fn has(&self, section: usize) -> bool {
+    fn fate(&self, section: usize) -> Fate {
         match self {
-            Refused::All => true,
-            Refused::Sections(sections) => sections.contains(&section),
+            Verdict::All(fate) => *fate,
+            Verdict::Sections { full, .. } if full.contains(&section) => Fate::Returned,
+            Verdict::Sections { refused, .. } if refused.contains(&section) => Fate::Refused,
+            Verdict::Sections { .. } => Fate::Delivered,
         }
     }
 }
 
 /// What became of the messages of a packet. A section is a row of messages of one epoch.
-fn fates<'a>(sent: &'a Sent, is_full: bool, refused: &'a Refused) -> impl Iterator<Item = Settled> + 'a {
+fn fates<'a>(sent: &'a Sent, verdict: &'a Verdict) -> impl Iterator<Item = Settled> + 'a {
     let mut section = 0;
     let mut last = sent.messages.first().map(|message| message.ticket.epoch);
     sent.messages.iter().map(move |message| {
@@ -427,12 +419,7 @@ fn fates<'a>(sent: &'a Sent, is_full: bool, refused: &'a Refused) -> impl Iterat
             section += 1;
             last = Some(message.ticket.epoch);
         }
-        let fate = match (is_full, refused.has(section)) {
-            (true, _) => Fate::Returned,
-            (false, true) => Fate::Refused,
-            (false, false) => Fate::Delivered,
-        };
-        settled(message, fate)
+        settled(message, verdict.fate(section))
     })
 }
 
