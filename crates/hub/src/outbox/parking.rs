@@ -73,6 +73,11 @@ impl Parking {
         (self.is_trying, self.pause_ms, self.paused_until_ms) = (false, 0, 0);
     }
 
+    /// What was on its way was not sent: nothing is known of what is taken.
+    pub(crate) fn unsent(&mut self) {
+        self.is_trying = false;
+    }
+
     /// The message is not in the queue any more.
     pub(crate) fn forget(&mut self, place: Place) {
         self.parked.remove(&place);

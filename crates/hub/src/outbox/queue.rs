@@ -154,11 +154,26 @@ impl Queue {
     }
 
     /// The message that waits longest.
-    pub(crate) fn first_waiting(&mut self) -> Option<(Place, Held)> {
+    pub(crate) fn oldest_waiting(&mut self) -> Option<(Place, Held)> {
         self.epochs.iter_mut().find_map(|epoch| {
             let (epoch, sequence, held) = epoch.first_waiting()?;
             Some((Place { epoch, sequence }, held))
         })
+    }
+
+    /// The message that goes next: one of a live lane that did not get through, since it holds up what comes now; else
+    /// the one that waits longest.
+    pub(crate) fn next_waiting(&mut self) -> Option<(Place, Held)> {
+        let live = self.epochs.iter_mut().find_map(|epoch| {
+            let number = epoch.number;
+            let (sequence, held) = epoch.track(number)?.first_waiting()?;
+            let place = Place {
+                epoch: number,
+                sequence,
+            };
+            Some((place, held))
+        });
+        live.or_else(|| self.oldest_waiting())
     }
 
     pub(crate) fn mark_sent(&mut self, place: Place) {
@@ -186,6 +201,12 @@ impl Queue {
         if self.parking.returned(place, now_ms, may_park) == ComesBack::Waits {
             self.mark_waiting(place);
         }
+    }
+
+    /// The message did not get through.
+    pub(crate) fn take_back(&mut self, place: Place) {
+        self.parking.unsent();
+        self.mark_waiting(place);
     }
 
     /// What was aside for long enough waits again.

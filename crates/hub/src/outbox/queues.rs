@@ -17,8 +17,8 @@ use super::queue::{Place, Queue};
 use super::record::MessageMeta;
 use super::track::{Held, NEVER_S};
 use super::{
-    CLOCKS_BEGIN_UNIX_S, Discarded, FIXED_BYTES, Fate, Feedback, Lane, Ledger, Ordering, OutboxOptions, Outgoing,
-    Ticket,
+    Allowance, CLOCKS_BEGIN_UNIX_S, Discarded, FIXED_BYTES, Fate, Feedback, Lane, Ledger, Ordering, OutboxOptions,
+    Outgoing, Settled, Ticket,
 };
 use crate::shard::journal::{Entry, Journal};
 
@@ -91,6 +91,8 @@ struct Loading {
     queue: u32,
     place: Place,
     cost_bytes: u64,
+    /// As [`Outgoing::term`].
+    term: u32,
 }
 
 /// The queues of one shard.
@@ -107,8 +109,11 @@ pub(crate) struct Queues {
     leaving: Vec<Outgoing>,
     loading: HashMap<Position, Loading>,
     loading_bytes: u64,
-    live_credit_bytes: i64,
-    backlog_credit_bytes: i64,
+    /// What the carrier will have, and of what is there or on its way there.
+    allowed: Allowance,
+    away: Allowance,
+    /// See [`Outgoing::term`].
+    term: u32,
     /// Bytes of all queues.
     bytes: u64,
     /// The queue whose turn it is.
@@ -152,8 +157,9 @@ impl Queues {
             leaving: Vec::new(),
             loading: HashMap::new(),
             loading_bytes: 0,
-            live_credit_bytes: 0,
-            backlog_credit_bytes: 0,
+            allowed: Allowance::default(),
+            away: Allowance::default(),
+            term: 0,
             bytes: 0,
             turn: 0,
             changed: Vec::new(),
@@ -241,11 +247,12 @@ impl Queues {
         }
         match self.options.ordering {
             Ordering::LiveFirst => {
-                let is_free = self.live_credit_bytes > 0 && !queue.is_live_lane_held_up(epoch);
+                let is_free = self.away.live_bytes < self.allowed.live_bytes && !queue.is_live_lane_held_up(epoch);
                 is_free.then_some(Lane::Live)
             }
             Ordering::Strict => {
-                let is_free = self.backlog_credit_bytes > 0 && queue.waiting == 0 && queue.loading == 0;
+                let is_free =
+                    self.away.backlog_bytes < self.allowed.backlog_bytes && queue.waiting == 0 && queue.loading == 0;
                 is_free.then_some(Lane::Backlog)
             }
         }
@@ -253,13 +260,17 @@ impl Queues {
 
     /// Sends a message at once, from memory.
     fn send(&mut self, number: u32, place: Place, lane: Lane, body: Vec<u8>) {
-        let cost_bytes = (body.len() as u64 + FIXED_BYTES) as i64;
-        match lane {
-            Lane::Live => self.live_credit_bytes -= cost_bytes,
-            Lane::Backlog => self.backlog_credit_bytes -= cost_bytes,
-        }
+        *self.away_by(lane) += body.len() as u64 + FIXED_BYTES;
         self.queues.get_mut(&number).expect("is there").mark_sent(place);
         self.leave(number, place, lane, body);
+    }
+
+    /// Bytes that are away by a lane.
+    fn away_by(&mut self, lane: Lane) -> &mut u64 {
+        match lane {
+            Lane::Live => &mut self.away.live_bytes,
+            Lane::Backlog => &mut self.away.backlog_bytes,
+        }
     }
 
     fn leave(&mut self, number: u32, place: Place, lane: Lane, body: Vec<u8>) {
@@ -277,19 +288,29 @@ impl Queues {
             floor,
             after,
             lane,
+            term: self.term,
             body,
         });
     }
 
     /// What the carrier says.
     pub(crate) fn hear(&mut self, now: Now, feedback: Feedback) {
-        let may_park = self.options.ordering == Ordering::LiveFirst;
-        self.live_credit_bytes += feedback.live_bytes as i64;
-        self.backlog_credit_bytes += feedback.backlog_bytes as i64;
-        if feedback.settled.iter().any(|(_, fate)| *fate == Fate::Returned) {
-            self.unparks_at_ms = 0;
+        if let Some((term, allowance)) = feedback.allowed {
+            (self.term, self.allowed) = (term, allowance);
         }
-        for (ticket, fate) in feedback.settled {
+        let may_park = self.options.ordering == Ordering::LiveFirst;
+        for Settled {
+            ticket,
+            fate,
+            lane,
+            bytes,
+        } in feedback.settled
+        {
+            let away_bytes = self.away_by(lane);
+            *away_bytes = away_bytes.saturating_sub(bytes);
+            if fate == Fate::Returned {
+                self.unparks_at_ms = 0;
+            }
             let Ticket {
                 queue, epoch, sequence, ..
             } = ticket;
@@ -297,6 +318,7 @@ impl Queues {
             self.change(queue, |queue| match fate {
                 Fate::Delivered => queue.deliver(place),
                 Fate::Refused => queue.refuse(place),
+                Fate::Unsent => queue.take_back(place),
                 Fate::Returned => queue.put_back(place, now.monotonic_ms, may_park),
             });
         }
@@ -310,16 +332,20 @@ impl Queues {
         self.loading_bytes -= loading.cost_bytes;
         self.change_quietly(loading.queue, |queue| queue.loading -= 1);
         match body.take() {
+            Some(_) if loading.term != self.term => {
+                self.away.backlog_bytes -= loading.cost_bytes;
+                self.change_quietly(loading.queue, |queue| queue.take_back(loading.place));
+            }
             Some(body) => self.leave(loading.queue, loading.place, Lane::Backlog, body),
             None => {
-                self.backlog_credit_bytes += loading.cost_bytes as i64;
+                self.away.backlog_bytes -= loading.cost_bytes;
                 self.change(loading.queue, |queue| queue.discard(loading.place, Discarded::Damaged));
             }
         }
         true
     }
 
-    /// At the end of a turn: the log learns what changed, messages that wait are asked for as far as there is credit, and
+    /// At the end of a turn: the log learns what changed, messages that wait are asked for as far as there is room, and
     /// what goes out goes out.
     pub(crate) fn end_turn(&mut self, journal: &mut Journal, now: Now) {
         self.expire(now);
@@ -333,10 +359,10 @@ impl Queues {
     }
 
     fn load(&mut self, journal: &mut Journal, now: Now) {
-        while self.backlog_credit_bytes > 0 && self.loading_bytes < LOADING_BYTES_MAX {
+        while self.away.backlog_bytes < self.allowed.backlog_bytes && self.loading_bytes < LOADING_BYTES_MAX {
             let Some(number) = self.next_in_turn(now) else { return };
             let queue = self.queues.get_mut(&number).expect("found just now");
-            let (place, held) = queue.first_waiting().expect("one waits");
+            let (place, held) = queue.next_waiting().expect("one waits");
             if held.expires_s <= seconds(now) {
                 self.change(number, |queue| queue.discard(place, Discarded::Expired));
                 continue;
@@ -345,12 +371,13 @@ impl Queues {
             queue.mark_sent(place);
             queue.loading += 1;
             queue.share_bytes -= cost_bytes as i64;
-            self.backlog_credit_bytes -= cost_bytes as i64;
+            self.away.backlog_bytes += cost_bytes;
             self.loading_bytes += cost_bytes;
             let loading = Loading {
                 queue: number,
                 place,
                 cost_bytes,
+                term: self.term,
             };
             journal.load(queue.tenant_number, held.position);
             self.loading.insert(held.position, loading);
@@ -385,7 +412,7 @@ impl Queues {
         for number in numbers {
             for _ in 0..EXPIRED_PER_TURN {
                 let queue = self.queues.get_mut(&number).expect("listed just now");
-                let Some((place, held)) = queue.first_waiting() else {
+                let Some((place, held)) = queue.oldest_waiting() else {
                     break;
                 };
                 if held.expires_s > now_s {

@@ -4,26 +4,27 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Fate, Lane, Parcel, Settled, TwinChange};
-use mqtt::{Ack, Connect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use hub::{Fate, Lane, Settled, TwinChange};
+use mqtt::{Packet, PacketId, Publish, QoS, Version};
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::dial::Stream;
-use super::load::{Load, Sent, settled};
+use super::greeting::{answer_to_connect, connect_packet};
+use super::load::{Load, Sent};
+use super::packing::{put_batch, put_one};
+use super::verdict::{Verdict, fates};
 use super::window::Window;
-use super::{Link, Options, twins};
-use crate::batch::{Encoder, EpochName, Place};
+use super::{Link, Options, settled, twins};
+use crate::batch::Encoder;
 use crate::packets::Packets;
 use crate::topics::{self, CallTopic, Devices, TwinTopic};
 
 /// Seconds between signs of life; a line that is silent for twice as long is broken.
-const KEEP_ALIVE_S: u16 = 10;
+pub(super) const KEEP_ALIVE_S: u16 = 10;
 /// Bytes of a packet that the cloud may send.
-const PACKET_BYTES_MAX: usize = 1 << 20;
-/// Messages of a batch, at most.
-const BATCH_MESSAGES_MAX: usize = 4_096;
+pub(super) const PACKET_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a packet with one message beside that message as the outbox has it, at most.
 const OVERHEAD_BYTES_MAX: usize = 1_024;
 /// What is known and waits to be said, at most; whoever has more waits with it.
@@ -137,6 +138,7 @@ impl Session {
             if let Err(reason) = self.take_packets(link, &say).await {
                 return Ended::Broken(reason);
             }
+            link.allow(self.window.bytes()).await;
             self.fill(&mut link.load);
             if !self.refused.is_empty() {
                 link.settler.settle(self.refused.drain(..)).await;
@@ -158,7 +160,7 @@ impl Session {
                     Err(error) => return Ended::Broken(error.to_string()),
                 },
                 messages = link.outbox.next() => match messages {
-                    Some(messages) => messages.into_iter().for_each(|message| link.load.push(message)),
+                    Some(messages) => link.take(messages).await,
                     None => return Ended::HubStopped,
                 },
                 Some(saying) = sayings.recv(), if self.out.len() < OUT_BYTES_MAX => self.say(&saying),
@@ -211,8 +213,9 @@ impl Session {
             let Some(lane) = load.next_lane() else { return };
             let too_long = |next: &hub::Outgoing| next.body.len() + OVERHEAD_BYTES_MAX > self.packet_bytes_max;
             if load.front(lane).is_some_and(too_long) {
-                self.refused
-                    .extend(load.pop(lane).map(|message| settled(&message, Fate::Refused)));
+                let message = load.pop(lane).expect("looked at just now");
+                let refused = settled(&message, Fate::Refused);
+                self.refused.push(refused);
             } else if !self.send_packet(load, lane) {
                 self.is_spent = true;
                 return;
@@ -273,7 +276,7 @@ impl Session {
                     let now = Instant::now();
                     self.window
                         .acknowledged(now, sent.bytes, now.duration_since(sent.at), is_busy);
-                    done.extend(fates(&sent, &verdict));
+                    done.extend(fates(&sent, &verdict).map(|(message, fate)| settled(message, fate)));
                 }
                 Packet::Publish(publish) => act(link, &publish, say),
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
@@ -328,101 +331,6 @@ async fn next_change(changes: &mut Option<mpsc::Receiver<TwinChange>>) -> Option
     }
 }
 
-/// Puts messages of a lane into a batch, in their order; those that it takes.
-fn put_batch(encoder: &mut Encoder, load: &mut Load, lane: Lane, limit_bytes: usize) -> Vec<hub::Outgoing> {
-    let mut messages = Vec::new();
-    while messages.len() < BATCH_MESSAGES_MAX && (messages.is_empty() || encoder.len() < limit_bytes) {
-        let Some(next) = load.front(lane) else { break };
-        let fits = encoder.len() + next.body.len() <= limit_bytes;
-        if !messages.is_empty() && !fits || !encoder.has_room_for(next.ticket.epoch, next.body.len()) {
-            break;
-        }
-        let message = load.pop(lane).expect("looked at just now");
-        let name = EpochName {
-            tenant: Arc::clone(&message.tenant),
-            route: Arc::clone(&message.route),
-            epoch: message.ticket.epoch,
-        };
-        if let Ok(parcel) = Parcel::decode(&message.body) {
-            let place = Place {
-                sequence: message.ticket.sequence,
-                after: message.after,
-                floor: message.floor,
-            };
-            encoder.put(&name, place, &parcel);
-        }
-        messages.push(message);
-    }
-    messages
-}
-
-/// Sends one message as it is, with where it had its place.
-fn put_one(load: &mut Load, lane: Lane, packet_id: PacketId, out: &mut Vec<u8>) -> Vec<hub::Outgoing> {
-    let message = load.pop(lane).expect("there is one in this lane");
-    if let Ok(parcel) = Parcel::decode(&message.body) {
-        let mut properties = UserPropertiesBuf::new();
-        for (name, value) in parcel.publish.properties.user_properties.iter() {
-            properties.push(name, value);
-        }
-        properties.push("selvedge-epoch", &message.ticket.epoch.to_string());
-        properties.push("selvedge-sequence", &message.ticket.sequence.to_string());
-        properties.push("selvedge-received-ms", &parcel.received_ms.to_string());
-        let mut publish = parcel.publish.clone();
-        publish.qos = QoS::AtLeastOnce;
-        publish.packet_id = Some(packet_id);
-        publish.retain = false;
-        publish.properties.user_properties = properties.as_properties();
-        publish.encode(Version::V5, out);
-    }
-    vec![message]
-}
-
-/// What the other end says of a packet.
-enum Verdict {
-    /// The same of all of it.
-    All(Fate),
-    /// Sections of a batch that it cannot take now, and that it never will, by their numbers in it.
-    Sections { full: Vec<usize>, refused: Vec<usize> },
-}
-
-impl Verdict {
-    fn of(ack: &Ack<'_>) -> Self {
-        let sections = |name| {
-            let numbers = ack.user_properties.get(name).unwrap_or_default();
-            numbers.split(',').filter_map(|number| number.parse().ok()).collect()
-        };
-        let (full, refused): (Vec<usize>, Vec<usize>) = (sections(topics::FULL), sections(topics::REFUSED));
-        match ack.reason {
-            ReasonCode::QuotaExceeded if full.is_empty() => Verdict::All(Fate::Returned),
-            ReasonCode::QuotaExceeded => Verdict::Sections { full, refused },
-            reason if reason.is_error() => Verdict::All(Fate::Refused),
-            _ => Verdict::Sections { full, refused },
-        }
-    }
-
-    fn fate(&self, section: usize) -> Fate {
-        match self {
-            Verdict::All(fate) => *fate,
-            Verdict::Sections { full, .. } if full.contains(&section) => Fate::Returned,
-            Verdict::Sections { refused, .. } if refused.contains(&section) => Fate::Refused,
-            Verdict::Sections { .. } => Fate::Delivered,
-        }
-    }
-}
-
-/// What became of the messages of a packet. A section is a row of messages of one epoch.
-fn fates<'a>(sent: &'a Sent, verdict: &'a Verdict) -> impl Iterator<Item = Settled> + 'a {
-    let mut section = 0;
-    let mut last = sent.messages.first().map(|message| message.ticket.epoch);
-    sent.messages.iter().map(move |message| {
-        if last != Some(message.ticket.epoch) {
-            section += 1;
-            last = Some(message.ticket.epoch);
-        }
-        settled(message, verdict.fate(section))
-    })
-}
-
 /// Does what the cloud asks, in a task of its own.
 fn act(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>) {
     if let Some(TwinTopic { tenant, device }) = TwinTopic::parse(publish.topic) {
@@ -454,55 +362,4 @@ fn start_call(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>) {
             let _ = say.send(said).await;
         }
     });
-}
-
-/// What the other end says of itself.
-struct Told {
-    speaks_selvedge: bool,
-    receive_maximum: usize,
-    packet_bytes_max: usize,
-}
-
-fn connect_packet(options: &Options, instance: &str) -> Vec<u8> {
-    let mut properties = UserPropertiesBuf::new();
-    properties.push(topics::DIALECT.0, topics::DIALECT.1);
-    properties.push(topics::INSTANCE, instance);
-    let mut connect = Connect::new(Version::V5, &options.edge);
-    connect.keep_alive_s = KEEP_ALIVE_S;
-    connect.maximum_packet_size = Some(PACKET_BYTES_MAX as u32);
-    connect.user_name = options.login.as_ref().map(|login| &*login.user_name);
-    connect.password = options.login.as_ref().map(|login| &*login.password);
-    connect.user_properties = properties.as_properties();
-    let mut bytes = Vec::new();
-    Packet::Connect(Box::new(connect)).encode(Version::V5, &mut bytes);
-    bytes
-}
-
-async fn answer_to_connect(reader: &mut ReadHalf<Stream>, packets: &mut Packets) -> Result<Told, String> {
-    loop {
-        match packets.next().map_err(|error| error.to_string())? {
-            Some(Packet::ConnAck(answer)) if answer.reason == ReasonCode::Success => {
-                let (name, version) = topics::DIALECT;
-                return Ok(Told {
-                    speaks_selvedge: answer.user_properties.get(name) == Some(version),
-                    receive_maximum: answer
-                        .receive_maximum
-                        .map_or(usize::from(u16::MAX), |most| most.get().into()),
-                    packet_bytes_max: answer.maximum_packet_size.unwrap_or(u32::MAX) as usize,
-                });
-            }
-            Some(Packet::ConnAck(answer)) => {
-                let why = answer.reason_string.unwrap_or_default();
-                return Err(format!("the cloud refused the edge: {:?} {why}", answer.reason));
-            }
-            Some(_) => return Err("the cloud answered CONNECT with another packet than CONNACK".to_owned()),
-            None => {}
-        }
-        let buffer = packets.buffer();
-        match reader.read_buf(buffer).await {
-            Ok(0) => return Err("the cloud closed the connection before it answered CONNECT".to_owned()),
-            Ok(_) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
 }

@@ -20,6 +20,7 @@ enum Act {
     Deliver(usize),
     Refuse(usize),
     PutBack { which: usize, may_park: bool },
+    TakeBack(usize),
     Unpark,
     DropOldest,
     EndTurn,
@@ -102,10 +103,14 @@ impl Stand {
     }
 
     fn send(&mut self) {
-        if let Some((place, _)) = self.queue.first_waiting() {
-            let first = self.unsettled.keys().filter(|known| self.waits(**known));
-            let first = first.min_by_key(|known| (known.epoch / 2, known.sequence)).copied();
-            assert_eq!(Some(place), first, "the oldest that waits goes first");
+        if let Some((place, _)) = self.queue.next_waiting() {
+            let waiting = self.unsettled.keys().filter(|known| self.waits(**known));
+            let first = waiting.min_by_key(|known| (known.epoch % 2, known.epoch, known.sequence));
+            let first_backlog = self.unsettled.keys().filter(|known| self.waits(**known));
+            let oldest = first_backlog.min_by_key(|known| (known.epoch / 2, known.sequence));
+            let is_live = first.is_some_and(|first| first.epoch % 2 == 0);
+            let expected = if is_live { first } else { oldest };
+            assert_eq!(Some(&place), expected, "live ones first, else the oldest that waits");
             self.queue.mark_sent(place);
             self.sent.push(place);
         }
@@ -211,7 +216,7 @@ impl Stand {
         let mut queue = std::mem::replace(&mut self.queue, Queue::new(1, "default".into(), "telemetry".into()));
         let count = queue.waiting;
         for _ in 0..count {
-            let (place, held) = queue.first_waiting().expect("as many wait as are counted");
+            let (place, held) = queue.oldest_waiting().expect("as many wait as are counted");
             queue.mark_sent(place);
             there.insert(place, held.position);
         }
@@ -269,8 +274,13 @@ impl Stand {
                 }
             }
             Act::Unpark => self.unpark(),
+            Act::TakeBack(which) => {
+                if let Some(place) = self.take_sent(which) {
+                    self.queue.take_back(place);
+                }
+            }
             Act::DropOldest => {
-                if let Some((place, _)) = self.queue.first_waiting() {
+                if let Some((place, _)) = self.queue.oldest_waiting() {
                     self.settle(place, |queue| queue.discard(place, Discarded::Full));
                 }
             }
@@ -291,6 +301,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         4 => any::<usize>().prop_map(Act::Deliver),
         1 => any::<usize>().prop_map(Act::Refuse),
         1 => (any::<usize>(), any::<bool>()).prop_map(|(which, may_park)| Act::PutBack { which, may_park }),
+        1 => any::<usize>().prop_map(Act::TakeBack),
         1 => Just(Act::Unpark),
         1 => Just(Act::DropOldest),
         3 => Just(Act::EndTurn),

@@ -51,7 +51,7 @@ impl Queues {
     }
 
     fn drop_oldest(&mut self, number: u32) {
-        let oldest = self.queues.get_mut(&number).and_then(Queue::first_waiting);
+        let oldest = self.queues.get_mut(&number).and_then(Queue::oldest_waiting);
         let (place, _) = oldest.expect("one waits");
         self.change(number, |queue| queue.discard(place, Discarded::Full));
     }
