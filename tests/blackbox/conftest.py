@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +114,16 @@ def clear_away(broker: brokers.Broker) -> None:
     broker.stop()
     if not broker.is_evidence:
         shutil.rmtree(broker.data, ignore_errors=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    """A file system of 32 MiB in memory."""
+    place = tmp_path / "small"
+    place.mkdir()
+    machine.mounted("-t", "tmpfs", "-o", "size=32m", "tmpfs", str(place))
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @pytest.fixture

@@ -150,6 +150,13 @@ class Edge(Selvedge):
     name = "hall-1"
     order = "live-first"
     limit_bytes = 512 << 20
+    # More lines of its configuration, and more flags.
+    more = ""
+    flags: tuple[str, ...] = ()
+
+    def command(self) -> list[str]:
+        """As any edge's."""
+        return [*super().command(), *self.flags]
 
     def joins(self, cloud: Cloud, port: int) -> None:
         """Gets its credential and is told the way; `port`: where it finds the cloud."""
@@ -163,6 +170,7 @@ class Edge(Selvedge):
             ca = "{cloud.data / "ca.pem"}"
             bytes = {self.limit_bytes}
             order = "{self.order}"
+            {self.more}
         """
 
     def link(self) -> dict:
