@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::sentences::sentences;
 use super::words::{self, count};
-use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, knees, promises};
+use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, knees, models_table, promises};
 use crate::capacity;
 use crate::network;
 use crate::stats::Comparison;
@@ -18,7 +18,10 @@ const FIGURES: usize = LABEL + 33;
 pub fn table(findings: &Findings) -> String {
     let mut out = String::new();
     for summary in &findings.experiments {
-        if summary.knees.is_empty() {
+        if let Some(overview) = models_table::overview(summary) {
+            out.push_str(&overview);
+            out.push('\n');
+        } else if summary.knees.is_empty() {
             for cell in &summary.cells {
                 cell_table(&mut out, summary, cell);
                 out.push('\n');

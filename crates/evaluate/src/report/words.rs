@@ -2,7 +2,8 @@
 
 use clap::ValueEnum;
 
-use super::{ArmFacts, ArmResult, Summary, Swept};
+use super::{ArmFacts, ArmResult, Limit, Summary, Swept};
+use crate::network::Bandwidth;
 use crate::run::{Cell, LoadModel};
 use crate::stats::{Comparison, Estimate, Knee, Method, Outcome, Trend, Undecided, Verdict};
 
@@ -112,6 +113,23 @@ pub(crate) fn ratio(estimate: &Estimate) -> String {
     )
 }
 
+/// `+180 µs (150…210)`, all in the unit of the figure.
+pub(crate) fn difference(us: &Estimate) -> String {
+    let (scale, unit) = if us.value.abs() >= 1e3 {
+        (1e3, "ms")
+    } else {
+        (1.0, "µs")
+    };
+    let digits = |us: f64| match us / scale {
+        value if value.is_infinite() => "∞".to_owned(),
+        value if value.abs() >= 100.0 => format!("{value:.0}").replace('-', "−"),
+        value => format!("{value:.2}").replace('-', "−"),
+    };
+    let sign = if us.value >= 0.0 { "+" } else { "" };
+    let (value, low, high) = (digits(us.value), digits(us.interval.low), digits(us.interval.high));
+    format!("{sign}{value} {unit} ({low}…{high})")
+}
+
 /// A ratio and what follows: `0.85 (0.83…0.87) faster`.
 pub(crate) fn comparison(comparison: &Comparison) -> String {
     match &comparison.ratio {
@@ -173,6 +191,55 @@ pub(crate) fn aim(undecided: Undecided) -> &'static str {
     }
 }
 
+/// What holds an arm up.
+pub(crate) fn limit(limit: Limit) -> String {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    match limit {
+        Limit::Generator => "the generator was late".to_owned(),
+        Limit::Line(share) => format!("the line is full ({})", percent(share)),
+        Limit::Cpu(share) => format!("the servers' CPU is full ({})", percent(share)),
+        Limit::Buffering => "messages queue up".to_owned(),
+    }
+}
+
+/// The first reason why a result is not deterministic, with what holds it up.
+pub(crate) fn why_not_deterministic(result: &ArmResult) -> String {
+    let judged = &result.determinism;
+    let reason = if judged.no_buffering == Outcome::Fail {
+        "the round trip rises".to_owned()
+    } else if judged.narrow == Outcome::Fail {
+        let spread = judged.spread.map_or_else(|| "lost".to_owned(), duration);
+        format!("p99 − p50 {spread}")
+    } else {
+        format!(
+            "{} of {} late",
+            count(judged.missed as u64),
+            count(judged.messages as u64)
+        )
+    };
+    match result.limit() {
+        Some(full @ (Limit::Line(_) | Limit::Cpu(_))) => format!("{reason}: {}", limit(full)),
+        _ => reason,
+    }
+}
+
+/// A load by what of it is not as in the paper's defaults: 64 B, QoS 1, every 200 ms, one device, a line of 30 ms.
+pub(crate) fn unusual(load: &Cell) -> String {
+    let usual = ["64 B", "QoS 1", "every 200 ms", "1 device", "line of 30 ms", "unshaped"];
+    let words = cell(load);
+    let said: Vec<&str> = words.split(", ").filter(|part| !usual.contains(part)).collect();
+    if said.is_empty() {
+        "the paper's defaults".to_owned()
+    } else {
+        said.join(", ")
+    }
+}
+
+/// Milliseconds as a duration.
+pub(crate) fn millis(ms: f64) -> String {
+    duration(ms * 1e3)
+}
+
 /// `yes`, `no`, `undecided`.
 pub(crate) fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
@@ -226,7 +293,7 @@ pub(crate) fn experiment(summary: &Summary) -> String {
             let preset = summary
                 .runs
                 .first()
-                .and_then(|run| run.options.preset.to_possible_value());
+                .and_then(|run| run.options.preset().to_possible_value());
             let preset = preset.map_or(String::new(), |preset| format!(", preset {}", preset.get_name()));
             format!("Full-stack round trip{preset}")
         }
@@ -251,12 +318,25 @@ pub(crate) fn cell(cell: &Cell) -> String {
         (_, Some(us)) => format!("every {}", duration(us as f64)),
         (_, None) => "open loop".to_owned(),
     };
+    let line = cell.wan.map_or(String::new(), |wan| {
+        let (delay, bandwidth) = (duration(wan.round_trip_us as f64), bandwidth(wan.bandwidth_bit_per_s));
+        format!(", line of {delay}, {bandwidth}")
+    });
     format!(
-        "{}, QoS {}, {rhythm}, {}",
+        "{}, QoS {}, {rhythm}, {}{line}",
         bytes(f64::from(cell.payload_bytes)),
         cell.qos,
         devices(cell.devices)
     )
+}
+
+/// `128 kbit/s`, `unshaped`.
+pub(crate) fn bandwidth(bandwidth: Bandwidth) -> String {
+    match bandwidth.bit_per_s.map(|rate| rate as f64) {
+        None => "unshaped".to_owned(),
+        Some(rate) if rate >= 1e6 => format!("{} Mbit/s", round(rate / 1e6)),
+        Some(rate) => format!("{} kbit/s", round(rate / 1e3)),
+    }
 }
 
 /// `1 device`, `10,000 devices`.
@@ -276,6 +356,8 @@ pub(crate) fn swept(swept: Swept) -> &'static str {
         Swept::Devices => "devices",
         Swept::Qos => "QoS",
         Swept::Concurrency => "messages out at once",
+        Swept::Bandwidth => "bandwidth between edge and cloud",
+        Swept::Delay => "delay between edge and cloud",
     }
 }
 
@@ -283,7 +365,8 @@ pub(crate) fn swept(swept: Swept) -> &'static str {
 pub(crate) fn swept_value(swept: Swept, cell: &Cell) -> String {
     let value = swept.value(cell).unwrap_or(0.0);
     match swept {
-        Swept::Interval => duration(value),
+        Swept::Interval | Swept::Delay => duration(value),
+        Swept::Bandwidth => bandwidth(cell.wan.unwrap_or_default().bandwidth_bit_per_s),
         Swept::Payload => bytes(value),
         Swept::Devices | Swept::Concurrency => count(value as u64),
         Swept::Qos => format!("QoS {value}"),
@@ -294,11 +377,15 @@ pub(crate) fn swept_value(swept: Swept, cell: &Cell) -> String {
 pub(crate) fn others(without: Swept, load: &Cell) -> String {
     let words = cell(load);
     let parts: Vec<&str> = words.split(", ").collect();
+    // What is said of the line comes last.
+    let of_line = if load.wan.is_some() { 2 } else { 0 };
     let left_out = match without {
         Swept::Payload => 0,
         Swept::Qos => 1,
         Swept::Interval | Swept::Concurrency => 2,
-        Swept::Devices => parts.len() - 1,
+        Swept::Devices => parts.len() - 1 - of_line,
+        Swept::Delay => parts.len() - 2,
+        Swept::Bandwidth => parts.len() - 1,
     };
     let kept = parts
         .iter()

@@ -12,6 +12,7 @@ use super::schedule::Due;
 use super::stand::Stand;
 use crate::arms::Helper;
 use crate::environment;
+use crate::network::{self, Measured, Network, NetworkError, Place, round_trips};
 use crate::run::Run;
 
 /// Why a run could not be made at all. What befalls a single arm is in [`Run::skipped`].
@@ -23,6 +24,9 @@ pub enum RunError {
     /// The baseline, or every arm, is missing.
     #[error("nothing to compare with: {0}")]
     NoArms(String),
+    /// The emulated network cannot be made or used.
+    #[error("the emulated network: {0}")]
+    Network(#[from] NetworkError),
     /// No certificates for the arms under TLS.
     #[error("{0}")]
     Certificates(String),
@@ -36,21 +40,52 @@ pub fn run(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<
     let started = Instant::now();
     let data = plan.trace().map(|trace| (trace.source.clone(), trace.sha256.clone()));
     let before = environment::observe(data.into_iter().collect());
-    let mut bench = Bench::new(plan, Stand::set_up(plan, helper, progress)?, started);
+    let network = plan.network().map(|network| Network::build(&network)).transpose()?;
+    let measured = network
+        .as_ref()
+        .map(|network| probe(network, plan, progress))
+        .transpose()?;
+    let mut bench = Bench::new(plan, Stand::set_up(plan, helper, network, progress)?, started);
     if let Some(bounds) = plan.knee() {
         let steps = knee::search(plan, &bounds, &mut bench, progress)?;
         progress.done();
-        return Ok(bench.conclude("knee", steps, before));
+        return Ok(bench.conclude("knee", steps, (before, measured)));
     }
     measure(plan, &mut bench, progress)?;
     progress.done();
-    Ok(bench.conclude("rtt", Vec::new(), before))
+    Ok(bench.conclude("rtt", Vec::new(), (before, measured)))
+}
+
+/// The plan as far as this machine allows: without hosts of its own, no setting of a line differs from another.
+///
+/// # Errors
+/// The network is allowed and yet cannot be made.
+pub fn as_possible_here(plan: Plan, progress: &mut dyn Progress) -> Result<Plan, RunError> {
+    let network = plan.network().map(|network| Network::build(&network)).transpose()?;
+    let Some(words) = network.as_ref().and_then(Network::not_varied) else {
+        return Ok(plan);
+    };
+    progress.say(&format!("Not varied: {words}"));
+    Ok(plan.without_line())
+}
+
+/// Round trips of probes over the line before anything is measured on it: what was set against what is got.
+fn probe(network: &Network, plan: &Plan, progress: &mut dyn Progress) -> Result<Measured, RunError> {
+    let settings = plan.cells().first().and_then(|cell| cell.wan).unwrap_or_default();
+    let cell = network::Cell {
+        measured: round_trips(network, (Place::Device, Place::Cloud), &settings)?,
+        network: network.record()?,
+    };
+    progress.say(&format!(
+        "The line, set against got: {}",
+        network::set_against_got(&cell)
+    ));
+    Ok(cell.measured)
 }
 
 fn measure(plan: &Plan, bench: &mut Bench<'_>, progress: &mut dyn Progress) -> io::Result<()> {
     let rounds = plan.blocks() as usize * plan.cells().len();
-    // As many rounds as were planned may be measured again.
-    let mut repeats_left = rounds;
+    let mut repeats_left = plan.repeats();
     let mut patience = Patience::of(plan);
     let mut done = 0;
     for index in 0..plan.blocks() {

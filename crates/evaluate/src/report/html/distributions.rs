@@ -1,9 +1,13 @@
 //! Box plots, percentile spectra, round trip over the message index, load against latency, send lag.
 
-use super::page::{Cell, Page, class, legend};
+use super::page::keyed;
+use super::page::{Cell, Page, class, legend, legend_of, originals};
 use super::words;
+use crate::report::plain;
 use crate::report::plot::{Category, Kind, Line, Lines, Stroke, box_plot, lines};
-use crate::report::{ArmResult, BoxStatistics, CellSummary, FoundKnee, Shapes, Summary, Sweep, SweepKnees, knees};
+use crate::report::{
+    ArmResult, BoxStatistics, CellSummary, FoundKnee, Shapes, Summary, Sweep, SweepKnees, Swept, knees,
+};
 use crate::stats::Knee;
 
 pub(super) fn sections(page: &mut Page, summary: &Summary) {
@@ -22,6 +26,7 @@ pub(super) fn sections(page: &mut Page, summary: &Summary) {
     );
     page.heading("index", "Round trip over the message index");
     page.paragraph("A line that rises is buffering: messages queue up faster than they are answered.");
+    index_of_models(page, summary);
     each_cell(
         page,
         summary,
@@ -57,12 +62,22 @@ fn box_plots(page: &mut Page, summary: &Summary) {
             words::swept(sweep.swept),
             words::others(sweep.swept, &cells[0].cell)
         ));
-        boxes_of(page, summary, &cells, label, words::swept(sweep.swept));
+        for group in beside(summary) {
+            boxes_of(page, summary, (&cells, &group), label, words::swept(sweep.swept));
+        }
     }
     let alone = |number: &usize| !summary.sweeps.iter().any(|sweep| sweep.cells.contains(number));
     for number in (0..summary.cells.len()).filter(alone) {
         let cell = &summary.cells[number];
-        boxes_of(page, summary, &[cell], |_| String::new(), &words::cell(&cell.cell));
+        for group in beside(summary) {
+            boxes_of(
+                page,
+                summary,
+                (&[cell], &group),
+                |_| String::new(),
+                &words::cell(&cell.cell),
+            );
+        }
     }
 }
 
@@ -70,12 +85,12 @@ fn box_plots(page: &mut Page, summary: &Summary) {
 fn boxes_of(
     page: &mut Page,
     summary: &Summary,
-    cells: &[&CellSummary],
+    (cells, arms): (&[&CellSummary], &[usize]),
     label: impl Fn(&CellSummary) -> String,
     axis: &str,
 ) {
     let categories: Vec<Category<'_>> = match cells {
-        [cell] => boxes(summary, cell)
+        [cell] => boxes(summary, cell, arms)
             .map(|boxed| Category {
                 label: boxed.1.to_owned(),
                 boxes: vec![boxed],
@@ -84,25 +99,37 @@ fn boxes_of(
         cells => {
             let together = |label, cell| Category {
                 label,
-                boxes: boxes(summary, cell).collect(),
+                boxes: boxes(summary, cell, arms).collect(),
             };
             cells.iter().map(|cell| together(label(cell), cell)).collect()
         }
     };
     if let Some(svg) = box_plot(&categories, axis) {
-        page.figure(&svg, &legend(summary), "Rest the pointer on a box for its figures.");
+        page.figure(
+            &svg,
+            &legend_of(summary, arms),
+            "Rest the pointer on a box for its figures.",
+        );
     }
 }
 
-/// Colour class, name and box of every arm that is no repetition.
+/// Arms whose boxes share an axis: all of them, but a model by itself, as in the paper's figures: beside the way to the
+/// cloud, that to the edge would be a line at the bottom.
+fn beside(summary: &Summary) -> Vec<Vec<usize>> {
+    let (models, others): (Vec<usize>, Vec<usize>) = originals(summary)
+        .map(|(number, _)| number)
+        .partition(|number| summary.arms[*number].is_model());
+    let alone = models.into_iter().map(|model| vec![model]);
+    alone.chain((!others.is_empty()).then_some(others)).collect()
+}
+
+/// Colour class, name and box of these arms.
 fn boxes<'a>(
     summary: &'a Summary,
     cell: &'a CellSummary,
+    arms: &[usize],
 ) -> impl Iterator<Item = (String, &'a str, &'a BoxStatistics)> {
-    let drawn = cell
-        .arms
-        .iter()
-        .filter(|result| summary.arms[result.arm].again_of.is_none());
+    let drawn = cell.arms.iter().filter(|result| arms.contains(&result.arm));
     drawn.filter_map(|result| {
         Some((
             class(result.arm),
@@ -187,6 +214,49 @@ fn each_cell(page: &mut Page, summary: &Summary, strokes: impl Fn(&Shapes) -> St
         page.folded(&words::cell(&cell.cell), number == 0, |page| {
             page.figure(&svg, &legend(summary), caption);
         });
+    }
+}
+
+/// As the paper's Fig. 4 (f) to (j): a plot a model, a line for each interval.
+fn index_of_models(page: &mut Page, summary: &Summary) {
+    let Some(sweep) = plain::sweep(summary, Swept::Interval) else {
+        return;
+    };
+    for arm in plain::models(summary) {
+        let cells = sweep.cells.iter().map(|cell| &summary.cells[*cell]);
+        let of_cell = |(place, cell): (usize, &CellSummary)| {
+            let points = &cell.arm(arm)?.shapes.over_index;
+            let most = points.last()?.0;
+            Some(Line {
+                class: class(place),
+                stroke: Stroke::Solid,
+                points: points
+                    .iter()
+                    .map(|(index, median, _)| (index / most, *median))
+                    .collect(),
+                marked: false,
+                knee: None,
+            })
+        };
+        let plot = Lines {
+            lines: cells.clone().enumerate().filter_map(of_cell).collect(),
+            across: OVER_INDEX.across,
+            label: "place of the message in its block: 0 the first, 1 the last",
+            upwards: OVER_INDEX.upwards,
+            tick: OVER_INDEX.tick,
+            height: 280.0,
+        };
+        let keys = cells
+            .map(|cell| words::swept_value(Swept::Interval, &cell.cell))
+            .enumerate();
+        if let Some(svg) = lines(&plot) {
+            let name = &summary.arms[arm].name;
+            page.figure(
+                &svg,
+                &keyed(keys),
+                &format!("{name}: medians around a place, a line for each interval."),
+            );
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod distributions;
+mod models;
 mod network;
 mod page;
 mod papers;
@@ -117,6 +118,7 @@ fn experiment(page: &mut Page, summary: &Summary) {
         "<ul>{}</ul>",
         sentences(summary).iter().map(item).collect::<String>()
     ));
+    models::section(page, summary);
     results::sections(page, summary);
     distributions::sections(page, summary);
     verdicts::sections(page, summary);

@@ -77,7 +77,8 @@ fn determinism(page: &mut Page, summary: &Summary) {
         words::round(thresholds.spread_of_p50),
         words::round(thresholds.missed * 1000.0),
         summary.judging.deadline_us.map_or_else(
-            || "the next message of the device, or in a closed loop the timeout".to_owned(),
+            || "the next message of the device, over a line at least twice its delay, or in a closed loop the timeout"
+                .to_owned(),
             words::duration
         )
     ));
