@@ -27,7 +27,7 @@ pub enum Command {
     Capacity(Box<capacity::Capacity>),
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
-    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about 25 min
+    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about 40 min
     Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
     Replay(replay::Replay),

@@ -4,6 +4,8 @@ mod csv;
 mod findings;
 mod html;
 mod knees;
+#[cfg(test)]
+mod model_tests;
 mod models_table;
 mod plain;
 mod plot;

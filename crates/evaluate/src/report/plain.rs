@@ -61,9 +61,9 @@ pub(super) fn sweep(summary: &Summary, swept: Swept) -> Option<&Sweep> {
 fn good_for(summary: &Summary, arm: usize) -> Option<String> {
     let (cell, result) = reference(summary, arm)?;
     let name = &summary.arms[arm].name;
-    let load = words::cell(&cell.cell);
+    let load = words::unusual(&cell.cell);
     if !result.is_valid() {
-        return Some(format!("{name}: no result under {load}: the generator was the limit"));
+        return Some(format!("{name}: no result ({load}): the instrument was late"));
     }
     let (p50, p99) = (result.response.p50?, result.response.p99);
     let p99 = p99.map_or("p99 too few messages".to_owned(), |p99| {
@@ -84,7 +84,7 @@ fn good_for(summary: &Summary, arm: usize) -> Option<String> {
         });
     let bad = bad.last().map_or(String::new(), |last| format!("; not for {last}"));
     Some(format!(
-        "{name}: p50 {}, {p99}, {load}: {good}{bad}",
+        "{name}: p50 {}, {p99} ({load}): {good}{bad}",
         duration(p50.value)
     ))
 }
@@ -106,41 +106,43 @@ fn added(summary: &Summary) -> Vec<String> {
         } else {
             format!("{} against {}", arm.name, baseline.name)
         };
-        Some(format!("{what}: p50 {p50}, p99 {p99}; {}", words::cell(&cell.cell)))
+        Some(format!("{what}: p50 {p50}, p99 {p99} ({})", words::unusual(&cell.cell)))
     };
     cell.added.iter().filter_map(line).collect()
 }
 
-/// From which interval on, and under which loads beside.
+/// At which intervals, and where beside it is not.
 fn deterministic(summary: &Summary, arm: usize) -> Option<String> {
     let name = &summary.arms[arm].name;
-    let stated = PARAMETERS.iter().filter_map(|swept| {
-        let standing = Standing::of(summary, arm, sweep(summary, *swept)?);
-        standing
-            .is_told()
-            .then(|| format!("{} {}", words::swept(*swept), standing.words()))
-    });
-    let stated: Vec<String> = stated.collect();
-    (!stated.is_empty()).then(|| format!("{name}, deterministic? {}", stated.join(" · ")))
+    let interval = Standing::of(summary, arm, sweep(summary, Swept::Interval)?).words();
+    let others = PARAMETERS.iter().filter(|swept| **swept != Swept::Interval);
+    let no = others.flat_map(|swept| sweep(summary, *swept).map(|sweep| Standing::of(summary, arm, sweep).no));
+    let no: Vec<String> = no.flatten().collect();
+    let no = if no.is_empty() {
+        String::new()
+    } else {
+        format!("; nor with {}", no.join(", "))
+    };
+    (!interval.is_empty()).then(|| format!("{name}: deterministic, by the time between messages: {interval}{no}"))
 }
 
 /// What holds a model up first, in each direction that was swept.
 fn limits(summary: &Summary, arm: usize) -> Option<String> {
     let results = summary.cells.iter().filter_map(|cell| Some((cell, cell.arm(arm)?)));
     let limited: Vec<String> = results
-        .filter_map(|(cell, result)| {
-            Some(format!(
-                "{} under {}",
-                words::limit(result.limit()?),
-                words::cell(&cell.cell)
-            ))
-        })
+        .filter(|(_, result)| result.is_valid())
+        .filter_map(|(cell, result)| Some((words::unusual(&cell.cell), result.limit()?)))
+        .map(|(load, limit)| format!("{load}: {}", words::limit(limit)))
         .collect();
     let name = &summary.arms[arm].name;
-    Some(match limited.as_slice() {
-        [] => format!("{name}: nothing was full, and nothing queued up, under any load"),
-        [one] => format!("{name} is limited: {one}"),
-        [first, rest @ ..] => format!("{name} is limited: {first}, and under {} further loads", rest.len()),
+    let of_arm = summary.cells.iter().filter_map(|cell| cell.arm(arm));
+    if of_arm.filter(|result| result.is_valid()).count() == 0 {
+        return None;
+    }
+    Some(if limited.is_empty() {
+        format!("{name}: nothing was full, and nothing queued up, under any load with a result")
+    } else {
+        format!("{name}: what limits it: {}", limited.join(" · "))
     })
 }
 
@@ -161,6 +163,8 @@ pub(super) struct Standing {
     yes: Vec<String>,
     open: Vec<String>,
     no: Vec<String>,
+    /// Where the instrument was late.
+    invalid: Vec<String>,
 }
 
 impl Standing {
@@ -169,12 +173,13 @@ impl Standing {
             yes: Vec::new(),
             open: Vec::new(),
             no: Vec::new(),
+            invalid: Vec::new(),
         };
         for cell in sweep.cells.iter().map(|cell| &summary.cells[*cell]) {
             let Some(result) = cell.arm(arm) else { continue };
-            let value = words::swept_value(sweep.swept, &cell.cell);
+            let value = words::swept_named(sweep.swept, &cell.cell);
             match result.determinism.outcome() {
-                _ if !result.is_valid() => standing.open.push(format!("{value} (the generator was late)")),
+                _ if !result.is_valid() => standing.invalid.push(value),
                 Outcome::Pass => standing.yes.push(value),
                 Outcome::Undecided => standing.open.push(value),
                 Outcome::Fail => standing
@@ -185,15 +190,12 @@ impl Standing {
         standing
     }
 
-    fn is_told(&self) -> bool {
-        !(self.yes.is_empty() && self.open.is_empty() && self.no.is_empty())
-    }
-
     fn parts(&self) -> impl Iterator<Item = (&'static str, &'static str, &Vec<String>)> {
         let parts = [
             ("yes", "yes at", &self.yes),
-            ("undecided", "too few messages at", &self.open),
             ("no", "no at", &self.no),
+            ("undecided", "too few messages at", &self.open),
+            ("invalid", "no result at", &self.invalid),
         ];
         parts.into_iter().filter(|(_, _, values)| !values.is_empty())
     }

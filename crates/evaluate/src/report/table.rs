@@ -10,9 +10,9 @@ use crate::network;
 use crate::stats::Comparison;
 
 /// Width of the arms' labels.
-const LABEL: usize = 32;
+const LABEL: usize = 30;
 /// Width of the label and the figures beside it.
-const FIGURES: usize = LABEL + 33;
+const FIGURES: usize = LABEL + 35;
 
 /// Every load with its arms, capacity, what follows in sentences, then the promises.
 pub fn table(findings: &Findings) -> String {
@@ -131,6 +131,6 @@ fn folded(label: &str) -> (String, String) {
 }
 
 fn line(out: &mut String, label: &str, [p50, p99, cpu, lost]: [&str; 4], rest: &str) {
-    let text = format!("  {label:<LABEL$}{p50:>9}{p99:>9}{cpu:>7}{lost:>8}  {rest}");
+    let text = format!("  {label:<LABEL$}{p50:>10}{p99:>10}{cpu:>7}{lost:>8}  {rest}");
     let _ = writeln!(out, "{}", text.trim_end());
 }

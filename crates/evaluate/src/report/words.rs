@@ -195,7 +195,7 @@ pub(crate) fn aim(undecided: Undecided) -> &'static str {
 pub(crate) fn limit(limit: Limit) -> String {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     match limit {
-        Limit::Generator => "the generator was late".to_owned(),
+        Limit::Instrument => "the instrument was late".to_owned(),
         Limit::Line(share) => format!("the line is full ({})", percent(share)),
         Limit::Cpu(share) => format!("the servers' CPU is full ({})", percent(share)),
         Limit::Buffering => "messages queue up".to_owned(),
@@ -370,6 +370,15 @@ pub(crate) fn swept_value(swept: Swept, cell: &Cell) -> String {
         Swept::Payload => bytes(value),
         Swept::Devices | Swept::Concurrency => count(value as u64),
         Swept::Qos => format!("QoS {value}"),
+    }
+}
+
+/// The same, for a sentence that does not name the parameter.
+pub(crate) fn swept_named(swept: Swept, cell: &Cell) -> String {
+    match swept {
+        Swept::Devices => devices(cell.devices),
+        Swept::Concurrency => format!("{} at once", cell.concurrency),
+        _ => swept_value(swept, cell),
     }
 }
 

@@ -137,6 +137,22 @@ impl<'a> Bench<'a> {
         true
     }
 
+    /// Sets all blocks from `first` on aside where one of them is.
+    pub(super) fn set_aside_together(&mut self, first: usize) {
+        let round = &mut self.blocks[first..];
+        let Some(reason) = round.iter().find_map(|block| block.set_aside.clone()) else {
+            return;
+        };
+        for block in round {
+            block.set_aside.get_or_insert_with(|| reason.clone());
+        }
+    }
+
+    /// Blocks of every arm and cell.
+    pub(super) fn planned_blocks(&self) -> u32 {
+        self.plan.blocks()
+    }
+
     fn leave_out(&mut self, arm: usize, reason: &str, progress: &mut dyn Progress) {
         let standing = &mut self.stand.standing[arm];
         standing.out = true;

@@ -204,6 +204,6 @@ pub enum Preset {
     QuickModels,
     /// What the edge and its link add to the round trip: D-E-C against D-C, all under TLS, about 12 min
     Link,
-    /// The three models at the paper's defaults, about 2 min
+    /// The three models every 50 ms, beside Mosquitto on the edge, about 2 min
     DemoModels,
 }

@@ -188,11 +188,14 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
             blocks: 6,
             ..models
         },
+        // Often enough for p99 within two minutes.
         Preset::DemoModels => Defaults {
-            sweeps: vec![of_models],
+            arms: [MODELS.to_vec(), vec![ArmKind::Mosquitto]].concat(),
+            sweeps: vec![Sweep {
+                interval_us: vec![50 * MS],
+                ..of_models
+            }],
             duration_us: 4 * S,
-            messages: 20,
-            messages_within_us: 4 * S,
             ..models
         },
     }

@@ -91,8 +91,9 @@ fn measure(plan: &Plan, bench: &mut Bench<'_>, progress: &mut dyn Progress) -> i
     for index in 0..plan.blocks() {
         for cell in bench.shuffled((0..plan.cells().len()).collect()) {
             let dues = bench.schedule(cell, index);
-            let mut round = || measure_round(bench, (cell, index), &dues, (done, rounds), plan.blocks(), progress);
-            while !round()? && repeats_left > 0 {
+            while !measure_round(bench, (cell, index), &dues, (done, rounds), repeats_left == 0, progress)?
+                && repeats_left > 0
+            {
                 repeats_left -= 1;
                 patience.wait_for_calm();
             }
@@ -103,28 +104,31 @@ fn measure(plan: &Plan, bench: &mut Bench<'_>, progress: &mut dyn Progress) -> i
 }
 
 /// One block of every arm with the same schedule; false where the generator was late, and what was measured is set
-/// aside.
+/// aside. The round ends there, unless it is the last try: then every arm has something to show.
 fn measure_round(
     bench: &mut Bench<'_>,
     (cell, index): (usize, u32),
     dues: &[Due],
     (done, rounds): (usize, usize),
-    blocks: u32,
+    is_last_try: bool,
     progress: &mut dyn Progress,
 ) -> io::Result<bool> {
     let first = bench.blocks().len();
+    let mut late = false;
     for (place, arm) in bench.shuffled(bench.arms()).into_iter().enumerate() {
         progress.block(&Step {
             done: done * bench.arm_count() + place,
             total: rounds * bench.arm_count(),
             arm: bench.arm_name(arm),
             block: index + 1,
-            blocks,
+            blocks: bench.planned_blocks(),
         });
         bench.measure((cell, arm), index, dues.to_vec(), progress)?;
-        if bench.set_aside_if_late(first) {
+        late |= bench.set_aside_if_late(first);
+        if late && !is_last_try {
             return Ok(false);
         }
     }
-    Ok(true)
+    bench.set_aside_together(first);
+    Ok(!late)
 }

@@ -31,6 +31,8 @@ pub use paired::{difference, ratio, ratio_of_costs};
 pub use pool::Pool;
 pub use quantile::{quantile, rank, samples_needed, sorted};
 pub use requirement::{Outcome, at_most};
-pub use sanity::{Check, Exchange, LittlesLaw, accounting, generator_cpu, littles_law, monotonic, send_lag};
+pub use sanity::{
+    Check, Exchange, LittlesLaw, accounting, generator_cpu, line_on_time, littles_law, monotonic, send_lag,
+};
 pub use trend::{Trend, trend};
 pub use units::Units;

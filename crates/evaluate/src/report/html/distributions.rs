@@ -58,12 +58,18 @@ fn box_plots(page: &mut Page, summary: &Summary) {
         let label = |cell: &CellSummary| words::swept_value(sweep.swept, &cell.cell);
         let cells: Vec<&CellSummary> = sweep.cells.iter().map(|cell| &summary.cells[*cell]).collect();
         page.subheading(&format!(
-            "Over {}: {}",
+            "Over {}{}: {}",
             words::swept(sweep.swept),
+            figure_of_paper(summary, sweep.swept),
             words::others(sweep.swept, &cells[0].cell)
         ));
         for group in beside(summary) {
-            boxes_of(page, summary, (&cells, &group), label, words::swept(sweep.swept));
+            let measured = cells
+                .iter()
+                .filter(|cell| group.iter().any(|arm| cell.arm(*arm).is_some()));
+            if measured.count() >= 2 {
+                boxes_of(page, summary, (&cells, &group), label, words::swept(sweep.swept));
+            }
         }
     }
     let alone = |number: &usize| !summary.sweeps.iter().any(|sweep| sweep.cells.contains(number));
@@ -110,6 +116,21 @@ fn boxes_of(
             &legend_of(summary, arms),
             "Rest the pointer on a box for its figures.",
         );
+    }
+}
+
+/// Which figure of the first paper has the models over this parameter.
+fn figure_of_paper(summary: &Summary, swept: Swept) -> &'static str {
+    if plain::models(summary).is_empty() {
+        return "";
+    }
+    match swept {
+        Swept::Interval => " (the paper's Fig. 4 a to e)",
+        Swept::Payload => " (Fig. 5 a to d)",
+        Swept::Bandwidth => " (Fig. 5 e, f)",
+        Swept::Devices => " (Fig. 5 g to i)",
+        Swept::Qos => " (Fig. 6)",
+        Swept::Concurrency | Swept::Delay => "",
     }
 }
 

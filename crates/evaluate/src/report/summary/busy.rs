@@ -32,8 +32,8 @@ pub struct Busy {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// The generator: there is no result.
-    Generator,
+    /// The instrument, that is the generator or the emulated line: there is no result.
+    Instrument,
     /// The line between edge and cloud, busy for this share of the time.
     Line(f64),
     /// The servers' core, busy for this share of the time.
@@ -79,7 +79,7 @@ impl ArmResult {
         let full = |share: Option<f64>, from: f64| share.filter(|share| *share >= from);
         let dropped = line.filter(|_| self.busy.dropped_packets > 0);
         if !self.is_valid() {
-            return Some(Limit::Generator);
+            return Some(Limit::Instrument);
         }
         let line = full(line, LINE_IS_FULL).or(dropped).map(Limit::Line);
         let buffers = (self.determinism.no_buffering == Outcome::Fail).then_some(Limit::Buffering);
