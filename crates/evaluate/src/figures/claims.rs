@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
+use super::model_claims::{adds, narrows, order_of_growth};
 use super::{Claim, Paper, ShapeCheck};
-use crate::report::{ArmResult, CellSummary, Summary, Swept, bytes as size, duration, words};
-use crate::stats::{Estimate, Interval, Outcome};
+use crate::report::{ArmResult, CellSummary, Summary, Swept, bytes as size, duration};
+use crate::stats::{Estimate, Outcome};
 
 /// Medians within this factor of each other are "no clear difference": the paper itself calls its D-E model flat
 /// from 200 ms on, where its mean grows by 1.46.
-const ALIKE: f64 = 1.5;
+pub(super) const ALIKE: f64 = 1.5;
 
 /// Arms without a broker: what the paper claims of message hubs is not tested on them.
 const NO_BROKER: [&str; 2] = ["tcp-echo", "relay"];
@@ -113,13 +114,13 @@ fn with_rest(mut findings: Vec<Finding>, needs: &str) -> Vec<Finding> {
 }
 
 /// One value of a swept parameter and an arm's result there.
-struct Point<'a> {
-    value: f64,
+pub(super) struct Point<'a> {
+    pub(super) value: f64,
     result: &'a ArmResult,
 }
 
 impl Point<'_> {
-    fn p50(&self) -> Option<Estimate> {
+    pub(super) fn p50(&self) -> Option<Estimate> {
         self.result.response.p50
     }
 }
@@ -252,78 +253,6 @@ fn grows(points: &[Point<'_>], from: f64, to: f64) -> Option<(Shape, String)> {
     Some((less(&few, &many), words))
 }
 
-/// Less than in proportion down to `flat_from`, clearly more at `loss_at`.
-fn narrows(points: &[Point<'_>], flat_from: f64, loss_at: f64) -> Option<(Shape, String)> {
-    let shaped: Vec<&Point<'_>> = points.iter().filter(|point| point.value.is_finite()).collect();
-    let at = |value: f64| shaped.iter().find(|point| point.value == value)?.p50();
-    let widest = shaped.last()?;
-    let (wide, flat, narrow) = (widest.p50()?, at(flat_from)?, at(loss_at)?);
-    let in_proportion = wide.value * widest.value / flat_from;
-    let shape = match (less(&wide, &flat), less(&flat, &narrow)) {
-        (Shape::Undecided, _) | (_, Shape::Undecided) => Shape::Undecided,
-        (Shape::Agrees, Shape::Agrees) if flat.value < in_proportion && narrow.value > ALIKE * wide.value => {
-            Shape::Agrees
-        }
-        _ => Shape::Differs,
-    };
-    let kbit = |bit_per_s: f64| format!("{} kbit/s", bit_per_s / 1e3);
-    let words = [(widest.value, wide), (flat_from, flat), (loss_at, narrow)]
-        .map(|(bit_per_s, p50)| format!("{} at {}", duration(p50.value), kbit(bit_per_s)));
-    Some((shape, format!("p50 {}", words.join(", "))))
-}
-
-/// The way through the edge against the direct one, under the first load that both have.
-fn adds(summary: &Summary, arm: &str) -> Option<Finding> {
-    let arm = summary.arms.iter().position(|facts| facts.name == arm)?;
-    let mut all = summary.cells.iter().flat_map(|cell| &cell.added);
-    let p50_us = all.find(|added| added.arm == arm && added.p50_us.is_some())?.p50_us?;
-    let shape = match p50_us.interval {
-        interval if interval.low > 0.0 => Shape::Agrees,
-        interval if interval.high < 0.0 => Shape::Differs,
-        _ => Shape::Undecided,
-    };
-    Some(Finding {
-        arm: Some(summary.arms[arm].name.clone()),
-        shape,
-        words: format!("p50 {}, where the paper's added 22 ms", words::difference(&p50_us)),
-    })
-}
-
-/// Whether the models lose in this order from few devices to many; none where one of them was not measured at both.
-fn order_of_growth(summary: &Summary, order: &[String], (from, to): (f64, f64)) -> Option<Finding> {
-    let sweep = summary.sweeps.iter().find(|sweep| sweep.swept == Swept::Devices)?;
-    let p50_of = |name: &String, value: f64| {
-        let arm = summary.arms.iter().position(|arm| arm.name == *name)?;
-        let cells = sweep.cells.iter().map(|cell| &summary.cells[*cell]);
-        let mut at = cells.filter(|cell| Swept::Devices.value(&cell.cell) == Some(value));
-        at.next()?.arm(arm).filter(|result| result.is_valid())?.response.p50
-    };
-    let growth = |name: &String| {
-        let (few, many) = (p50_of(name, from)?, p50_of(name, to)?);
-        Some(Estimate {
-            value: many.value / few.value,
-            interval: Interval {
-                low: many.interval.low / few.interval.high,
-                high: many.interval.high / few.interval.low,
-                ..many.interval
-            },
-        })
-    };
-    let growths = order.iter().map(growth).collect::<Option<Vec<Estimate>>>()?;
-    let words = order
-        .iter()
-        .zip(&growths)
-        .map(|(name, growth)| format!("{name} {}", words::ratio(growth)));
-    Some(Finding {
-        arm: None,
-        shape: worst_of(growths.windows(2).map(|pair| less(&pair[0], &pair[1])))?,
-        words: format!(
-            "p50 with {to} as a multiple of that with {from}: {}",
-            words.collect::<Vec<_>>().join(", ")
-        ),
-    })
-}
-
 fn least_at(points: &[Point<'_>], qos: f64) -> Option<(Shape, String)> {
     let at = points.iter().find(|point| point.value == qos)?.p50()?;
     let others: Vec<Estimate> = points
@@ -382,7 +311,7 @@ fn order(summary: &Summary, ascending: &[String]) -> Vec<Finding> {
 }
 
 /// Whether `a` lies below `b` by their intervals.
-fn less(a: &Estimate, b: &Estimate) -> Shape {
+pub(super) fn less(a: &Estimate, b: &Estimate) -> Shape {
     match (a.interval, b.interval) {
         (a, b) if a.high < b.low => Shape::Agrees,
         (a, b) if a.low > b.high => Shape::Differs,
@@ -391,7 +320,7 @@ fn less(a: &Estimate, b: &Estimate) -> Shape {
 }
 
 /// One that differs makes all differ, else one undecided leaves them undecided.
-fn worst_of(shapes: impl Iterator<Item = Shape>) -> Option<Shape> {
+pub(super) fn worst_of(shapes: impl Iterator<Item = Shape>) -> Option<Shape> {
     shapes.max_by_key(|shape| match shape {
         Shape::Differs => 2,
         Shape::Undecided => 1,

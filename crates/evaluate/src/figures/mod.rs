@@ -5,6 +5,7 @@
 
 mod beside;
 mod claims;
+mod model_claims;
 
 use serde::{Deserialize, Serialize};
 

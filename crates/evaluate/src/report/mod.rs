@@ -4,6 +4,7 @@ mod csv;
 mod findings;
 mod html;
 mod knees;
+mod load_words;
 #[cfg(test)]
 mod model_tests;
 mod models_table;

@@ -1,5 +1,6 @@
 //! One HTML file that needs nothing else: no script, no font, no network.
 
+mod boxes;
 mod capacity;
 mod distributions;
 mod models;
