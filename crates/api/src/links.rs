@@ -19,12 +19,16 @@ pub(crate) async fn show(State(desk): State<Arc<Desk>>) -> Done<Json<LinkInfo>> 
     let status = desk.link.as_ref().map(|link| link.snapshot());
     let ledgers = observe(&desk).await?;
     let ledgers = ledgers.iter().flat_map(|shard| &shard.queues);
+    let cloud = status.as_ref().and_then(|status| status.target.clone());
     Ok(Json(LinkInfo {
-        cloud: desk.about.cloud.clone(),
         is_connected: status
             .as_ref()
             .is_some_and(|status| status.state == link::edge::State::Connected),
-        since_s: status.as_ref().map_or(0, |status| status.since.as_secs()),
+        since_s: status
+            .as_ref()
+            .filter(|_| cloud.is_some())
+            .map_or(0, |status| status.since.as_secs()),
+        cloud,
         last_error: status.as_ref().and_then(|status| status.last_error.clone()),
         rate_bytes_per_s: status.as_ref().and_then(|status| status.rate_bytes_per_s),
         round_trip_ms: status

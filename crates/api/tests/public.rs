@@ -46,6 +46,8 @@ impl Cloud {
             hub_options: hub::Options::new(data),
             about: About::default(),
             link: None,
+            member: None,
+            enrolment: None,
             connected: None,
             database: Some(database),
         });

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::authority::ServerKey;
@@ -41,7 +43,36 @@ pub fn client_config(ca: Option<&Path>, pair: Option<ClientPair<'_>>) -> Result<
     Ok(Arc::new(config))
 }
 
-fn add_those_of_system(roots: &mut RootCertStore) -> Result<(), TlsError> {
+/// Whom a client believes that has no files.
+pub(crate) struct Trusted<'a> {
+    pub(crate) authority_pem: &'a [u8],
+    pub(crate) and_system: bool,
+}
+
+/// As [`client_config`], of what is in memory; `pair`: certificate and key in PEM.
+pub(crate) fn config_of_pem(
+    trusted: &Trusted<'_>,
+    pair: Option<(&[u8], &[u8])>,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(trusted.authority_pem)?)?;
+    if trusted.and_system {
+        add_those_of_system(&mut roots)?;
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let config = match pair {
+        Some((certificate, key)) => builder.with_client_auth_cert(
+            vec![CertificateDer::from_pem_slice(certificate)?],
+            PrivateKeyDer::from_pem_slice(key)?,
+        )?,
+        None => builder.with_no_client_auth(),
+    };
+    Ok(Arc::new(config))
+}
+
+pub(crate) fn add_those_of_system(roots: &mut RootCertStore) -> Result<(), TlsError> {
     let found = rustls_native_certs::load_native_certs();
     // Some of a system's are too old for webpki; the others are enough.
     roots.add_parsable_certificates(found.certs);

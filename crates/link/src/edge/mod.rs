@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use hub::{Hub, Outbox, Settler, TwinChange};
 use rand::Rng;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use self::dial::dial;
-pub use self::dial::{Proxies, Target, WrongProxy, WrongTarget};
+pub use self::dial::{Proxies, ReadWrite, Stream, Target, WrongProxy, WrongTarget, connect};
+use self::dial::{Ways, dial};
 use self::load::Load;
 use self::session::{Ended, Session};
 pub use self::status::{LinkStatus, State};
@@ -33,6 +33,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const PROVEN: Duration = Duration::from_secs(30);
 /// Time for a connection to be made: name, TCP, proxy, TLS and WebSocket; and then for the answer to CONNECT.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Says where the link goes and as whom, or in words why that is not known. It is asked before each connection, so that
+/// what has changed on disk since the one before is used: a password that was replaced, a certificate that was renewed.
+pub type Way = Box<dyn Fn() -> Result<Options, String> + Send>;
 
 /// Where an edge's link goes, and as whom.
 #[derive(Clone)]
@@ -58,20 +62,21 @@ pub struct Login {
     pub password: Vec<u8>,
 }
 
-/// Runs the link until the hub ends.
-pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<LinkStatus>) {
+/// Runs the link until the hub ends. `redial` ends the connection or the pause of the moment: there is another way.
+pub async fn run(way: Way, hub: Arc<Hub>, outbox: Outbox, status: Arc<LinkStatus>, redial: Arc<Notify>) {
     let settler = outbox.settler();
     settler.credit(LIVE_CREDIT_BYTES, BACKLOG_CREDIT_BYTES).await;
     let twin_changes = hub.take_twin_changes();
     let mut link = Link {
         instance: format!("{:016x}", rand::random::<u64>()),
-        options,
+        way,
         hub,
         twin_changes,
         outbox,
         settler,
         load: Load::default(),
         status,
+        redial,
     };
     let mut pause = FIRST_PAUSE;
     loop {
@@ -85,8 +90,12 @@ pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<Li
             pause = FIRST_PAUSE;
         }
         // Full jitter: edges that lost their cloud at the same instant do not come back at the same instant.
-        tokio::time::sleep(pause.mul_f64(rand::rng().random())).await;
+        let this_time = pause.mul_f64(rand::rng().random());
         pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::select! {
+            () = tokio::time::sleep(this_time) => {}
+            () = link.redial.notified() => pause = FIRST_PAUSE,
+        }
     }
 }
 
@@ -94,7 +103,7 @@ pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<Li
 struct Link {
     /// Tells this start of the edge from all others, and from its copies.
     instance: String,
-    options: Options,
+    way: Way,
     hub: Arc<Hub>,
     outbox: Outbox,
     /// Which twins are changed here; `None`: nobody is told.
@@ -102,16 +111,27 @@ struct Link {
     settler: Settler,
     load: Load,
     status: Arc<LinkStatus>,
+    redial: Arc<Notify>,
 }
 
 impl Link {
     async fn connect_and_serve(&mut self) -> Ended {
         self.status.set(State::Connecting);
-        let stream = match dial(&self.options, DIAL_TIMEOUT).await {
+        let options = match (self.way)() {
+            Ok(options) => options,
+            Err(reason) => return Ended::Broken(reason),
+        };
+        self.status.goes_to(&options.target);
+        let ways = Ways {
+            target: &options.target,
+            proxies: &options.proxies,
+            tls: &options.tls,
+        };
+        let stream = match dial(&ways, DIAL_TIMEOUT).await {
             Ok(stream) => stream,
             Err(error) => return Ended::Broken(error.to_string()),
         };
-        match Session::begin(stream, &self.options, &self.instance, DIAL_TIMEOUT).await {
+        match Session::begin(stream, &options, &self.instance, DIAL_TIMEOUT).await {
             Ok(session) => {
                 self.status.set(State::Connected);
                 session.serve(self).await

@@ -178,6 +178,7 @@ impl Session {
                     }
                 }
                 () = until(self.paused_until) => self.paused_until = None,
+                () = link.redial.notified() => return Ended::Broken("there is another way to the cloud now".to_owned()),
             }
         }
     }
