@@ -92,7 +92,8 @@ async fn exchange(stream: Stream, request: Request<Full<Bytes>>) -> Result<(Stat
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
     let connection = tokio::spawn(connection);
-    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await;
+    let response = response.map_err(|error| format!("the connection ended before there was an answer ({error})"))?;
     let status = response.status();
     let body = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await;
     connection.abort();

@@ -6,7 +6,9 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use base64ct::{Base64, Encoding};
-use identity::{Action, ClientName, Enrolled, EnrolmentOptions, JoinToken, Refusal};
+use identity::{Action, CertificateIdentity, ClientName, Enrolled, EnrolmentOptions, JoinToken, Refusal};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -147,12 +149,23 @@ pub(crate) async fn renew(
     let signature = Base64::decode_vec(&renew.signature);
     let signature = signature.map_err(|_| Wrong::request("signature: it is no Base64"))?;
     let options = place.options;
-    let enrolled = tried(&desk, address, "(renewal)", move |identity| {
+    let shown_as = shown_as(&renew.certificate_pem);
+    let enrolled = tried(&desk, address, &shown_as, move |identity| {
         let (old, request) = (&renew.certificate_pem, &renew.request_pem);
         identity.renew(old, request, &signature, options, unix_now_s())
     });
     let enrolled = enrolled.await?.map_err(|refusal| refused(&refusal))?;
     grant(&desk, &place, enrolled, Action::Changed).await
+}
+
+/// As what failures count and are accounted for: each edge by itself, since several may share an address.
+fn shown_as(certificate_pem: &str) -> String {
+    let der = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok();
+    let shown = der.and_then(|der| CertificateIdentity::from_der(&der).ok());
+    shown.map_or_else(
+        || "(renewal)".to_owned(),
+        |shown| format!("(renewal of {})", shown.name),
+    )
 }
 
 async fn grant(desk: &Desk, place: &Place, enrolled: Enrolled, action: Action) -> Done<Json<Grant>> {
