@@ -85,6 +85,12 @@ impl Member {
         self.joined.notified().await;
     }
 
+    /// What it has of its cloud, if it has joined one.
+    pub(crate) fn membership(&self) -> Option<Membership> {
+        let membership = Membership::read(&self.data).ok().flatten();
+        membership.filter(|_| !self.is_configured)
+    }
+
     /// Why its certificate could not be renewed, of late.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
