@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tower::ServiceExt;
 
 use crate::desk::{About, Desk, Parts};
-use crate::joining::Member;
+use crate::member::Member;
 use crate::routers::control_router;
 use crate::{CONTROL_SOCKET, unix_now_s};
 

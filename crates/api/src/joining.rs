@@ -1,35 +1,17 @@
-//! An edge joins a cloud, and stays in it: it gets its certificate for a token, and each further one for the one before.
+//! The request by which an edge joins a cloud; for the control socket alone.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use base64ct::{Base64, Encoding};
-use identity::{EdgeKey, Fingerprint, JoinToken, Membership, certificate_end, pinned_config};
-use link::edge::{Proxies, Target};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use identity::JoinToken;
+use link::edge::Target;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
 
 use crate::clients::date_time;
-use crate::cloud_client::{CloudClient, CloudError};
 use crate::desk::Desk;
-use crate::enrolment::{AuthorityInfo, Grant, Join, Renew};
-use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
-
-/// How often the date of the certificate is looked at. Clocks are set, and machines sleep: no timer would tell.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The first pause after a renewal that failed, at most; each further one doubles it.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-
-/// The longest.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// Which cloud to join.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -54,195 +36,7 @@ pub struct Joined {
     pub is_running: bool,
 }
 
-/// An edge as a member of a cloud, or one that may become it.
-pub struct Member {
-    data: PathBuf,
-    proxies: Proxies,
-    /// Its configuration says where its cloud is.
-    is_configured: bool,
-    joining: tokio::sync::Mutex<()>,
-    joined: Notify,
-    /// Why its certificate could not be renewed.
-    trouble: Mutex<Option<String>>,
-}
-
-impl Member {
-    /// The edge of the data directory `data`. One that `is_configured` has its cloud by its configuration, and joins
-    /// none.
-    pub fn new(data: &Path, proxies: Proxies, is_configured: bool) -> Self {
-        Self {
-            data: data.to_owned(),
-            proxies,
-            is_configured,
-            joining: tokio::sync::Mutex::new(()),
-            joined: Notify::new(),
-            trouble: Mutex::default(),
-        }
-    }
-
-    /// Waits until it has joined, once for each time.
-    pub async fn joined(&self) {
-        self.joined.notified().await;
-    }
-
-    /// What it has of its cloud, if it has joined one.
-    pub(crate) fn membership(&self) -> Option<Membership> {
-        let membership = Membership::read(&self.data).ok().flatten();
-        membership.filter(|_| !self.is_configured)
-    }
-
-    /// Why its certificate could not be renewed, of late.
-    pub fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set_trouble(&self, trouble: Option<String>) {
-        let mut told = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(why) = trouble.as_ref().filter(|why| told.as_ref() != Some(*why)) {
-            tracing::warn!(%why, "the edge's certificate could not be renewed; it is tried again");
-        }
-        *told = trouble;
-    }
-
-    async fn join(&self, target: &Target, join: JoinCloud, token: &JoinToken) -> Result<Membership, String> {
-        let _one_at_a_time = self.joining.lock().await;
-        let (tls, pin) = pinned_config(token.authority()).map_err(in_words)?;
-        let proxies = &self.proxies;
-        let cloud = CloudClient { target, proxies, tls };
-        let authority_pem = authority(&cloud, token).await.map_err(in_words)?;
-        let key = EdgeKey::pending(&self.data).map_err(in_words)?;
-        let asked = Join {
-            token: join.token,
-            request_pem: key.request_pem().map_err(in_words)?,
-        };
-        let grant: Grant = cloud.post("/v1/join", &asked).await.map_err(in_words)?;
-        let end = certificate_end(&grant.certificate_pem, grant.valid_s).map_err(in_words)?;
-        let membership = Membership {
-            edge: grant.edge,
-            cloud_url: join.url,
-            link_url: link_url(&grant.link_url, target)?,
-            certificate_pem: grant.certificate_pem,
-            key_pem: key.pem(),
-            authority_pem,
-            trusts_system: pin.is_by_system(),
-            not_after_unix_s: end.not_after_unix_s,
-            renew_at_unix_s: end.renew_at_unix_s,
-        };
-        self.keep(&membership)?;
-        EdgeKey::forget_pending(&self.data).map_err(in_words)?;
-        self.set_trouble(None);
-        self.joined.notify_one();
-        Ok(membership)
-    }
-
-    /// Puts a membership on disk that a link can be made with.
-    fn keep(&self, membership: &Membership) -> Result<(), String> {
-        membership.link_config().map_err(in_words)?;
-        membership.write(&self.data).map_err(in_words)
-    }
-
-    /// Renews the certificate whenever two thirds of its life are over, until the task is dropped; `renewed` is told each
-    /// time.
-    pub async fn keep_renewed(&self, renewed: impl Fn()) {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            tokio::time::sleep(LOOK_INTERVAL).await;
-            match self.renew_if_due().await {
-                Ok(false) => {}
-                Ok(true) => {
-                    self.set_trouble(None);
-                    pause = FIRST_PAUSE;
-                    renewed();
-                }
-                Err(why) => {
-                    self.set_trouble(Some(why));
-                    // Full jitter: a cloud that comes back is not asked by all of its edges at once.
-                    tokio::time::sleep(jitter(pause)).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-            }
-        }
-    }
-
-    /// Whether it was renewed.
-    async fn renew_if_due(&self) -> Result<bool, String> {
-        let _one_at_a_time = self.joining.lock().await;
-        let membership = match Membership::read(&self.data).map_err(in_words)? {
-            Some(membership) if membership.renewal_is_due(unix_now_s()) => membership,
-            _ => return Ok(false),
-        };
-        let key = EdgeKey::generate().map_err(in_words)?;
-        let renewed = self.renewed(membership, &key).await?;
-        self.keep(&renewed)?;
-        tracing::info!(
-            until = date_time(renewed.not_after_unix_s),
-            "the edge's certificate was renewed"
-        );
-        Ok(true)
-    }
-
-    async fn renewed(&self, old: Membership, key: &EdgeKey) -> Result<Membership, String> {
-        let target = Target::https(&old.cloud_url).map_err(in_words)?;
-        let cloud = CloudClient {
-            target: &target,
-            proxies: &self.proxies,
-            tls: old.https_config().map_err(in_words)?,
-        };
-        let request_pem = key.request_pem().map_err(in_words)?;
-        let old_key = EdgeKey::from_pem(&old.key_pem).map_err(in_words)?;
-        let signature = old_key.sign_renewal(&request_pem).map_err(in_words)?;
-        let asked = Renew {
-            certificate_pem: old.certificate_pem.clone(),
-            request_pem,
-            signature: Base64::encode_string(&signature),
-        };
-        let grant: Grant = cloud.post("/v1/renew", &asked).await.map_err(in_words)?;
-        let end = certificate_end(&grant.certificate_pem, grant.valid_s).map_err(in_words)?;
-        Ok(Membership {
-            link_url: link_url(&grant.link_url, &target)?,
-            certificate_pem: grant.certificate_pem,
-            key_pem: key.pem(),
-            not_after_unix_s: end.not_after_unix_s,
-            renew_at_unix_s: end.renew_at_unix_s,
-            ..old
-        })
-    }
-}
-
-/// The authority of the cloud, which is the one that the token names. Only then it is shown the token.
-async fn authority(cloud: &CloudClient<'_>, token: &JoinToken) -> Result<String, CloudError> {
-    let authority: AuthorityInfo = cloud.get("/v1/authority").await?;
-    let found = CertificateDer::from_pem_slice(authority.certificate_pem.as_bytes())
-        .map_err(|_| CloudError::Unexpected(cloud.target.place()))?;
-    match Fingerprint::of(&found) == token.authority() {
-        true => Ok(authority.certificate_pem),
-        false => Err(CloudError::NoAnswer(format!(
-            "{} is not the cloud that made this token: its authority is {}, that of the token is {}; is the URL right?",
-            cloud.target.place(),
-            Fingerprint::of(&found),
-            token.authority()
-        ))),
-    }
-}
-
-/// Where the link goes, seen from here.
-fn link_url(said: &str, target: &Target) -> Result<String, String> {
-    let url = said.replace("{host}", &target.url_host());
-    let checked: Result<Target, _> = url.parse();
-    checked
-        .map(|_| url)
-        .map_err(|error| format!("the cloud says that links go to {said:?}: {error}"))
-}
-
-fn jitter(most: Duration) -> Duration {
-    most.mul_f64(rand::random())
-}
-
-fn in_words(error: impl ToString) -> String {
-    error.to_string()
-}
-
-/// Joins a cloud, or another one than before; for the control socket alone.
+/// Joins a cloud, or another one than before.
 pub(crate) async fn join(State(desk): State<Arc<Desk>>, Json(join): Json<JoinCloud>) -> Done<Json<Joined>> {
     let member = desk
         .member
@@ -255,7 +49,8 @@ pub(crate) async fn join(State(desk): State<Arc<Desk>>, Json(join): Json<JoinClo
     }
     let target = Target::https(&join.url).map_err(|error| Wrong::request(error.to_string()))?;
     let token = JoinToken::parse(&join.token).map_err(|error| Wrong::request(error.to_string()))?;
-    let membership = member.join(&target, join, &token).await.map_err(Wrong::request)?;
+    let joined = member.join(&target, join, &token).await;
+    let membership = joined.map_err(|error| Wrong::request(error.to_string()))?;
     Ok(Json(Joined {
         edge: membership.edge,
         link_url: membership.link_url,

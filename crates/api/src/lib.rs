@@ -25,6 +25,7 @@ mod links;
 mod log_tail;
 mod logins;
 mod manifests;
+mod member;
 mod metrics;
 mod page;
 pub mod paths;
@@ -44,9 +45,10 @@ pub use client::{Answer, Client, ClientError};
 pub use desk::{About, Desk, Parts};
 pub use doors::{Bounds, Door, serve};
 pub use enrolment::{Enrolment, InvitationInfo, Invite};
-pub use joining::{JoinCloud, Joined, Member};
+pub use joining::{JoinCloud, Joined};
 pub use log_tail::LogTail;
 pub use manifests::Manifests;
+pub use member::Member;
 pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo,

@@ -9,7 +9,7 @@ use hub::{Discarded, Observation, QueueFigures};
 
 use crate::clients::date_time;
 use crate::desk::Desk;
-use crate::joining::Member;
+use crate::member::Member;
 use crate::page::MetricsPage;
 use crate::types::{EdgeState, LedgerInfo, LinkInfo, Page};
 use crate::wrong::{Done, Wrong};
