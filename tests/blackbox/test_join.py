@@ -23,7 +23,7 @@ from credentials import Authority, add_with_certificate, context, openssl
 from paho_client import Client, Refused
 from sites import PASSWORD, Cloud, Edge, Line, wait_until
 from test_api import Api
-from ways import Nginx
+from ways import Nginx, Tinyproxy
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud", "--https")]
 
@@ -542,6 +542,52 @@ def test_an_edge_goes_over_to_another_cloud_without_a_restart(plant):
     assert plant.edge.link()["cloud"] == f"mqtts://127.0.0.1:{other.tls_port}"
 
 
+@pytest.mark.machine("tinyproxy", "faketime")
+def test_where_a_proxy_stands_between_an_edge_joins_renews_and_links_through_it(timed, clock, tmp_path):
+    """The one that its configuration names; it names no cloud."""
+    proxy = Tinyproxy(tmp_path / "tinyproxy", login="hall secret")
+    timed.others.append(proxy.start())
+    timed.edge.settings.configuration = f'[link]\nproxy = "http://hall:secret@127.0.0.1:{proxy.port}"\n'
+    timed.has_joined()
+    timed.delivers(range(3))
+    before, tunnels = timed.membership(), proxy.tunnels()
+    assert tunnels >= 3
+    clock.set(23 * DAY_S)
+    wait_until(lambda: timed.membership() != before, PATIENCE_S)
+    assert proxy.tunnels() > tunnels
+
+
+def test_an_edge_whose_membership_is_damaged_serves_and_says_what_helps(plant):
+    """Its devices do not pay for it."""
+    plant.has_joined()
+    plant.edge.stop()
+    (plant.edge.data / "membership.json").write_text('{"edge": "hall-1"')
+    plant.edge.start()
+    plant.says("membership.json", "join the cloud again: selvedge edge join")
+    plant.edge.run("device", "add", "pump-7", "--password", PASSWORD)
+    Client(plant.edge.port, "pump-7", user="pump-7", password=PASSWORD).opened().disconnect()
+    plant.joins(plant.cloud.invite("hall-1")["token"])
+    plant.edge.is_connected()
+    plant.delivers(range(3))
+
+
+@pytest.mark.machine("faketime")
+def test_an_edge_whose_clock_says_1970_is_told_so_and_joins_once_it_has_the_time(tmp_path, clock):
+    """Boards without a battery begin there."""
+    plant = Plant(tmp_path)
+    try:
+        clock.set(-int(time.time()))
+        plant.edge.settings.environment = clock.environment
+        plant.edge.start()
+        token = plant.cloud.invite("hall-1")["token"]
+        plant.refuses(token, "not valid yet, or the clock here is wrong")
+        clock.set(0)
+        plant.joins(token)
+        plant.edge.is_connected()
+    finally:
+        plant.close()
+
+
 def test_a_configuration_that_names_a_cloud_wins_and_join_says_so(plant):
     """Nothing that a person wrote is overruled by a command."""
     plant.edge.joins(plant.cloud, plant.cloud.tls_port)
@@ -719,8 +765,12 @@ def test_who_tries_tokens_again_and_again_waits(plant, tmp_path):
 
 def test_bodies_that_are_too_long_and_handshakes_that_never_end_hold_up_nobody(plant):
     """Bounded before anybody is known."""
-    assert ask(plant.cloud, "POST", "/v1/join", {"token": "x" * 20_000, "request_pem": ""})[0] == 413
-    idle = [socket.create_connection(("127.0.0.1", plant.cloud.https_port), 10) for _ in range(20)]
+    port = plant.cloud.https_port
+    trusted = context(plant.cloud.data / "ca.pem")
+    with socket.create_connection(("127.0.0.1", port), 10) as stream, trusted.wrap_socket(stream) as secure:
+        secure.sendall(b"POST /v1/join HTTP/1.1\r\nhost: x\r\ncontent-length: 20000\r\n\r\n")
+        assert secure.recv(100).startswith(b"HTTP/1.1 413 ")
+    idle = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(20)]
     try:
         assert ask(plant.cloud, "GET", "/v1/authority")[0] == 200
         # Whoever says nothing is left.

@@ -79,9 +79,11 @@ fn hint(url: &str) -> &'static str {
 fn seconds(text: &str) -> Result<u32, String> {
     let wrong = || format!("\"{text}\" is no time from 1m to 30d; such are 30m, 12h and 2d");
     let units = [('m', 60), ('h', 3_600), ('d', 86_400)];
-    let unit = units.iter().find(|(letter, _)| text.ends_with(*letter));
-    let (letter, unit_s) = unit.ok_or_else(wrong)?;
-    let number: u32 = text.trim_end_matches(*letter).parse().map_err(|_| wrong())?;
+    let found = units
+        .iter()
+        .find_map(|(letter, unit_s)| Some((text.strip_suffix(*letter)?, unit_s)));
+    let (number, unit_s) = found.ok_or_else(wrong)?;
+    let number: u32 = number.parse().map_err(|_| wrong())?;
     let seconds = number.checked_mul(*unit_s);
     seconds
         .filter(|seconds| (60..=30 * 86_400).contains(seconds))
