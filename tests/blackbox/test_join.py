@@ -572,20 +572,20 @@ def test_an_edge_whose_membership_is_damaged_serves_and_says_what_helps(plant):
 
 
 @pytest.mark.machine("faketime")
-def test_an_edge_whose_clock_says_1970_is_told_so_and_joins_once_it_has_the_time(tmp_path, clock):
-    """Boards without a battery begin there."""
-    plant = Plant(tmp_path)
-    try:
-        clock.set(-int(time.time()))
-        plant.edge.settings.environment = clock.environment
-        plant.edge.start()
-        token = plant.cloud.invite("hall-1")["token"]
-        plant.refuses(token, "not valid yet, or the clock here is wrong")
-        clock.set(0)
-        plant.joins(token)
-        plant.edge.is_connected()
-    finally:
-        plant.close()
+def test_an_edge_whose_clock_says_1970_joins_and_renews_all_the_same(timed, clock, tmp_path):
+    """Boards without a battery begin there, and nobody may ever tell them the time."""
+    (tmp_path / "board").mkdir()
+    board = Clock(tmp_path / "board")
+    board.set(-int(time.time()))
+    timed.edge.settings.environment = board.environment
+    timed.has_joined()
+    before = timed.membership()
+    timed.cloud.stop()
+    clock.set(40 * DAY_S)
+    timed.cloud.start()
+    wait_until(lambda: timed.edge.link()["is_connected"], PATIENCE_S)
+    assert timed.membership() != before
+    timed.delivers(range(3))
 
 
 def test_a_configuration_that_names_a_cloud_wins_and_join_says_so(plant):

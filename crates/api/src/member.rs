@@ -133,6 +133,7 @@ impl Member {
             key_pem: key.pem(),
             authority_pem,
             trusts_system: pin.is_by_system(),
+            given_at_unix_s: end.given_at_unix_s,
             not_after_unix_s: end.not_after_unix_s,
             renew_at_unix_s: end.renew_at_unix_s,
         };
@@ -150,12 +151,12 @@ impl Member {
     }
 
     /// Renews the certificate whenever two thirds of its life are over, until the task is dropped; `renewed` is told each
-    /// time.
-    pub async fn keep_renewed(&self, renewed: impl Fn()) {
+    /// time. `is_linked`: whether the cloud takes it now.
+    pub async fn keep_renewed(&self, is_linked: impl Fn() -> bool, renewed: impl Fn()) {
         let mut pause = FIRST_PAUSE;
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
-            match self.renew_if_due().await {
+            match self.renew_if_due(is_linked()).await {
                 Ok(false) => {}
                 Ok(true) => {
                     self.set_trouble(None);
@@ -173,10 +174,10 @@ impl Member {
     }
 
     /// Whether it was renewed.
-    async fn renew_if_due(&self) -> Result<bool, MemberError> {
+    async fn renew_if_due(&self, is_linked: bool) -> Result<bool, MemberError> {
         let _one_at_a_time = self.joining.lock().await;
         let membership = match Membership::read(&self.data)? {
-            Some(membership) if membership.renewal_is_due(unix_now_s()) => membership,
+            Some(membership) if membership.renewal_is_due(unix_now_s(), is_linked) => membership,
             _ => return Ok(false),
         };
         let key = EdgeKey::generate()?;
@@ -210,6 +211,7 @@ impl Member {
             link_url: link_url(&grant.link_url, &target)?,
             certificate_pem: grant.certificate_pem,
             key_pem: key.pem(),
+            given_at_unix_s: end.given_at_unix_s,
             not_after_unix_s: end.not_after_unix_s,
             renew_at_unix_s: end.renew_at_unix_s,
             ..old

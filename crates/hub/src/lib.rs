@@ -35,8 +35,8 @@ pub use counters::Counters;
 pub use door::{Bound, EdgeConnection};
 pub use hub::{Edges, Hub, Options, StartError, shards_in};
 pub use outbox::{
-    Discarded, Fate, Lane, Ledger, Ordering, Origin, Outbox, OutboxOptions, Outgoing, Parcel, QueueFigures, Settled,
-    Settler, Ticket,
+    Allowance, Discarded, Fate, Lane, Ledger, Ordering, Origin, Outbox, OutboxOptions, Outgoing, Parcel, QueueFigures,
+    Settled, Settler, Ticket,
 };
 pub use posted::Posted;
 pub use refused::{DoorFigures, Refused, RefusedCounts};

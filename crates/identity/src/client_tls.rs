@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::authority::ServerKey;
+use crate::slow_clock::SlowClock;
 use crate::tls::{TlsError, add_authorities, load};
 
 /// What a client shows: the files of its certificate chain and its private key, both in PEM.
@@ -27,20 +29,32 @@ pub struct ClientPair<'a> {
 /// # Errors
 /// A file cannot be read, or holds nothing of its kind; certificate and key do not go together; the system knows no
 /// authority.
+///
+/// A certificate that is valid only later is believed: see [`SlowClock`].
 pub fn client_config(ca: Option<&Path>, pair: Option<ClientPair<'_>>) -> Result<Arc<ClientConfig>, TlsError> {
     let mut roots = RootCertStore::empty();
     match ca {
         Some(path) => add_authorities(&mut roots, path)?,
         None => add_those_of_system(&mut roots)?,
     }
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
-    let config = match pair {
-        Some(pair) => shows(builder, pair)?,
-        None => builder.with_no_client_auth(),
+    let config = match (believing(roots)?, pair) {
+        (builder, Some(pair)) => shows(builder, pair)?,
+        (builder, None) => builder.with_no_client_auth(),
     };
     Ok(Arc::new(config))
+}
+
+/// The beginning of a client that believes these authorities, of which there is one at least.
+fn believing(
+    roots: RootCertStore,
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, rustls::Error> {
+    let provider = Arc::new(ring::default_provider());
+    let strict = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+    let strict = strict.expect("there are authorities, and no list of revoked certificates");
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(SlowClock::new(strict))))
 }
 
 /// Whom a client believes that has no files.
@@ -59,9 +73,7 @@ pub(crate) fn config_of_pem(
     if trusted.and_system {
         add_those_of_system(&mut roots)?;
     }
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
+    let builder = believing(roots)?;
     let config = match pair {
         Some((certificate, key)) => builder.with_client_auth_cert(
             vec![CertificateDer::from_pem_slice(certificate)?],

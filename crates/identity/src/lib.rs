@@ -31,6 +31,7 @@ mod quotas;
 mod registry;
 mod renewal;
 mod secret;
+mod slow_clock;
 mod throttle;
 mod tls;
 mod token;

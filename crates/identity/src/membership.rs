@@ -36,7 +36,9 @@ pub struct Membership {
     pub authority_pem: String,
     /// Whether the cloud is believed, too, where it shows a certificate that this system believes.
     pub trusts_system: bool,
-    /// End of the certificate, in seconds of Unix time.
+    /// When the cloud gave the certificate, in seconds of Unix time.
+    pub given_at_unix_s: i64,
+    /// End of the certificate.
     pub not_after_unix_s: i64,
     /// When to renew it.
     pub renew_at_unix_s: i64,
@@ -111,9 +113,11 @@ impl Membership {
         Ok(client_tls::config_of_pem(&self.trusted(), None)?)
     }
 
-    /// Whether it is time to renew the certificate.
-    pub fn renewal_is_due(&self, now_unix_s: i64) -> bool {
-        self.renew_at_unix_s <= now_unix_s
+    /// Whether it is time to renew the certificate. A clock that is behind does not tell: then it is time where there is
+    /// no link, because an end that nobody here saw may be why.
+    pub fn renewal_is_due(&self, now_unix_s: i64, is_linked: bool) -> bool {
+        let is_behind = now_unix_s < self.given_at_unix_s;
+        self.renew_at_unix_s <= now_unix_s || is_behind && !is_linked
     }
 
     fn trusted(&self) -> Trusted<'_> {
@@ -127,6 +131,8 @@ impl Membership {
 /// When a certificate ends, and when to renew it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertificateEnd {
+    /// Its beginning, in seconds of Unix time.
+    pub given_at_unix_s: i64,
     /// Its end, in seconds of Unix time.
     pub not_after_unix_s: i64,
     /// Between two thirds and three quarters of its life, at random: edges that joined together do not renew together.
@@ -144,6 +150,7 @@ pub fn certificate_end(certificate_pem: &str, valid_s: u32) -> Result<Certificat
     let life_s = i64::from(valid_s);
     let later_s = (life_s / 12 * random) >> 32;
     Ok(CertificateEnd {
+        given_at_unix_s: not_after_unix_s - life_s,
         not_after_unix_s,
         renew_at_unix_s: not_after_unix_s - life_s / 3 + later_s,
     })
@@ -184,7 +191,10 @@ mod tests {
             for _ in 0..100 {
                 let end = certificate_end(&certificate_pem, valid_s).unwrap();
                 let life_s = i64::from(valid_s);
-                assert_eq!(end.not_after_unix_s, now_unix_s + life_s);
+                assert_eq!(
+                    (end.given_at_unix_s, end.not_after_unix_s),
+                    (now_unix_s, now_unix_s + life_s)
+                );
                 let renewed_after_s = end.renew_at_unix_s - now_unix_s;
                 assert!(
                     (life_s * 2 / 3..=life_s * 3 / 4).contains(&renewed_after_s),

@@ -13,6 +13,7 @@ use rustls::{
 
 use crate::client_tls::add_those_of_system;
 use crate::fingerprint::Fingerprint;
+use crate::slow_clock::SlowClock;
 use crate::tls::TlsError;
 
 /// Believes a server by the authority that a token names, or else by what this system believes: a web server in front of
@@ -87,7 +88,7 @@ impl ServerCertVerifier for Pin {
     ) -> Result<ServerCertVerified, Error> {
         let roots = Arc::new(self.roots(intermediates)?);
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&self.provider)).build();
-        let verifier = verifier.map_err(|error| Error::General(error.to_string()))?;
+        let verifier = SlowClock::new(verifier.map_err(|error| Error::General(error.to_string()))?);
         let verified = verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         verified.map_err(|error| match error {
             Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {

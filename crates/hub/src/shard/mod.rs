@@ -233,7 +233,7 @@ impl Shard {
                 Order::OpenUpstream => self.settings.has_upstream = true,
                 Order::Outbox(feedback) => {
                     if let Some(queues) = &mut self.queues {
-                        queues.hear(feedback);
+                        queues.hear(now, feedback);
                     }
                 }
                 Order::Stop => self.stop(now),

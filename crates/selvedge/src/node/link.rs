@@ -85,13 +85,14 @@ impl EdgeLink {
         let (status, redial) = (Arc::clone(&self.status), Arc::clone(&self.redial));
         let member = Arc::clone(&self.member);
         tokio::spawn(async move {
+            let is_linked = || status.snapshot().state == State::Connected;
             let dial_now = || {
                 // A connection that there is goes on: what it was made with has not become worse.
-                if status.snapshot().state != State::Connected {
+                if !is_linked() {
                     redial.notify_one();
                 }
             };
-            member.keep_renewed(dial_now).await;
+            member.keep_renewed(is_linked, dial_now).await;
         });
     }
 
