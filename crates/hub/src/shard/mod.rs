@@ -60,6 +60,8 @@ pub(crate) enum Order {
     Limits(Arc<Limits>),
     /// Other quotas of tenants, from now on.
     Quotas,
+    /// There is somewhere upstream, from now on.
+    OpenUpstream,
     /// What became of messages that left.
     Outbox(Feedback),
     /// Tell every client that the hub stops, make everything durable, end.
@@ -112,6 +114,8 @@ pub(crate) struct Settings {
     pub(crate) is_open: bool,
     /// Spin for a short adaptive time before sleeping.
     pub(crate) low_latency: bool,
+    /// There is somewhere upstream.
+    pub(crate) has_upstream: bool,
     /// Whose edits of twins those of this hub are.
     pub(crate) side: Side,
 }
@@ -226,6 +230,7 @@ impl Shard {
                 Order::Observe(answer) => drop(answer.send(self.observe())),
                 Order::Limits(limits) => self.set_limits(now, &limits),
                 Order::Quotas => self.set_bounds(now),
+                Order::OpenUpstream => self.settings.has_upstream = true,
                 Order::Outbox(feedback) => {
                     if let Some(queues) = &mut self.queues {
                         queues.hear(now, feedback);
@@ -290,10 +295,10 @@ impl Shard {
             tenant: number,
             connections: &mut self.connections,
             journal: &mut self.journal,
-            queues: self.queues.as_mut(),
+            queues: self.queues.as_mut().filter(|_| self.settings.has_upstream),
             provenance: None,
             side: self.settings.side,
-            twin_changes: self.twin_changes.as_ref(),
+            twin_changes: self.twin_changes.as_ref().filter(|_| self.settings.has_upstream),
             edge_calls: self.edge_calls.as_ref(),
             counters: &mut self.counters,
             wills: &mut self.wills,

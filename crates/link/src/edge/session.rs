@@ -180,6 +180,7 @@ impl Session {
                         return Ended::Broken(reason);
                     }
                 }
+                () = link.redial.notified() => return Ended::Broken("there is another way to the cloud now".to_owned()),
             }
         }
     }
