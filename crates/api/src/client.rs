@@ -111,6 +111,7 @@ impl Client {
             link: None,
             connected: None,
             database: None,
+            feed: None,
         }));
         let router = control_router(Arc::clone(&desk));
         Ok(Client::Stopped { desk, router, lock })

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use cloud::Feed;
 use hub::Hub;
 use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, UserName, What};
 use link::cloud::Connected;
@@ -37,6 +38,8 @@ pub struct Desk {
     pub(crate) connected: Option<Arc<Connected>>,
     /// The telemetry database; `None`: this is no cloud.
     pub(crate) questions: Option<Questions>,
+    /// What goes in, as it does; `None`: nothing runs here.
+    pub(crate) feed: Option<Feed>,
     pub(crate) logins: Logins,
     audit: Arc<Audit>,
     /// Where no edge runs, it is started without doors by the first request that needs it.
@@ -67,6 +70,8 @@ pub struct Parts {
     pub connected: Option<Arc<Connected>>,
     /// URL of its telemetry database, as [`cloud::Queries::open`] takes it; `None`: this is no cloud.
     pub database: Option<String>,
+    /// Where its telemetry is told as it comes in; `None` where nothing runs.
+    pub feed: Option<Feed>,
 }
 
 /// What can be said about an edge.
@@ -95,6 +100,7 @@ impl Desk {
             link: parts.link,
             connected: parts.connected,
             questions: parts.database.map(Questions::new),
+            feed: parts.feed,
             logins: Logins::default(),
             audit: parts.audit,
             hub: OnceCell::new_with(parts.hub),

@@ -19,6 +19,7 @@ mod doors;
 mod guard;
 mod health;
 mod links;
+mod live;
 mod log_tail;
 mod logins;
 mod manifests;

@@ -17,7 +17,7 @@ use crate::guard::Needs;
 use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
-    applying, bodies, calling, clients, credentials, document, guard, health, links, logins, metrics, posting,
+    applying, bodies, calling, clients, credentials, document, guard, health, links, live, logins, metrics, posting,
     routes as flows, sessions, telemetry, tenants, twins, users,
 };
 
@@ -76,6 +76,7 @@ fn viewing() -> Routes {
         .routes(routes!(twins::get))
         .routes(routes!(telemetry::latest))
         .routes(routes!(telemetry::stream))
+        .routes(routes!(live::watch))
 }
 
 fn operating() -> Routes {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use base64ct::{Base64, Encoding};
-use cloud::{Cursor, Point, Value};
+use cloud::{Cursor, Point, StoredPoint, Value};
 use identity::ClientName;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 
 use crate::database::Questions;
 use crate::desk::Desk;
-use crate::types::{BucketInfo, Latest, PointInfo, Series};
+use crate::types::{BucketInfo, Latest, LivePoint, PointInfo, Series};
 use crate::wrong::{Done, Wrong};
 
 /// Rows of an answer where nothing is said.
@@ -114,6 +114,15 @@ fn bucket(bucket: &cloud::Bucket) -> BucketInfo {
         mean: bucket.mean,
         first: bucket.first,
         last: bucket.last,
+    }
+}
+
+/// A point with the names of where it is from.
+pub(crate) fn live_point(stored: &StoredPoint) -> LivePoint {
+    LivePoint {
+        device: stored.device.clone(),
+        stream: stored.stream.clone(),
+        point: shown(stored.point.clone()),
     }
 }
 

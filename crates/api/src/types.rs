@@ -442,6 +442,18 @@ pub(crate) struct PointInfo {
     pub(crate) sequence: u64,
 }
 
+/// A point as it comes in.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LivePoint {
+    /// The device that said it.
+    pub(crate) device: String,
+    /// The stream.
+    pub(crate) stream: String,
+    /// What it said.
+    #[serde(flatten)]
+    pub(crate) point: PointInfo,
+}
+
 /// The latest point of each stream of a device.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Latest {

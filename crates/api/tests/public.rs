@@ -48,6 +48,7 @@ impl Cloud {
             link: None,
             connected: None,
             database: Some(database),
+            feed: Some(cloud::Feed::default()),
         });
         Self {
             _directory: directory,
@@ -77,6 +78,11 @@ impl Cloud {
         }
         let answer = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
         let status = answer.status();
+        let kind = answer.headers().get(header::CONTENT_TYPE);
+        if kind.is_some_and(|kind| kind == "text/event-stream") {
+            // It goes on and on.
+            return (status, Value::Null);
+        }
         let bytes = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }

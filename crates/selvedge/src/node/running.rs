@@ -9,6 +9,7 @@ use ::link::cloud::Connected;
 use ::link::edge::LinkStatus;
 use anyhow::{Context, anyhow};
 use api::{About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, Parts, control_router, public_router, serve};
+use cloud::Feed;
 use hub::Hub;
 use identity::{Audit, EdgeLock, Identity, IdentityOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -77,6 +78,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     let status = has_cloud.then(Arc::<LinkStatus>::default);
     let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
     let members = Arc::clone(&identity);
+    let feed = Feed::default();
     let desk = Arc::new(Desk::new(Parts {
         data: config.data.clone(),
         identity,
@@ -87,6 +89,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         link: status.clone(),
         connected: connected.clone(),
         database: (role == Role::Cloud).then(|| database::url(&config)),
+        feed: Some(feed.clone()),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
@@ -95,7 +98,8 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         link::start(&config.link, &hub, status)?;
     }
     if role == Role::Cloud {
-        let database = database::open(&config).await?;
+        let mut database = database::open(&config).await?;
+        database.tell(feed);
         let outbox = hub.take_outbox().expect("a cloud's hub has one");
         tokio::spawn(cloud::pump::run(outbox, database));
     }
