@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -211,6 +214,72 @@ def test_twins_are_set_and_methods_called(cloud, admin, pump):
     assert status == 200 and result["status"] == 404, result
 
 
+def test_an_edge_that_was_added_is_listed_before_it_ever_connects(cloud, admin):
+    """By the API and by the command."""
+    cloud.run("tenant", "add", "acme")
+    cloud.run("edge", "add", "hall-1")
+    cloud.run("edge", "add", "hall-2", "--tenant", "acme")
+    _, said = admin.ask("GET", "/v1/edges")
+    assert [(edge["name"], edge["is_connected"]) for edge in said["items"]] == [
+        ("acme/hall-2", False),
+        ("hall-1", False),
+    ]
+    assert [edge["name"] for edge in cloud.edges()] == ["acme/hall-2", "hall-1"]
+    assert "hall-1" in cloud.run("get", "edges").stdout
+
+
+def paths_with(document: dict, values: dict[str, list[str]]):
+    """Every method and path that the document describes, with every combination of these for its parameters."""
+    for template, operations in document["paths"].items():
+        names = re.findall(r"{(\w+)}", template)
+        for chosen in itertools.product(*(values[name] for name in names)):
+            path = template
+            for name, value in zip(names, chosen, strict=True):
+                path = path.replace("{" + name + "}", value)
+            for method in operations:
+                yield method.upper(), path
+
+
+def test_no_route_gives_a_user_or_device_of_another_tenant_anything_of_this_one(cloud, admin):
+    """Whatever of its ids it is asked with: never data, and nothing is changed."""
+    cloud.run("tenant", "add", "acme")
+    cloud.run("tenant", "add", "beta")
+    cloud.run("device", "add", "secret-pump", "--tenant", "acme", "--password", PASSWORD)
+    cloud.run("app", "add", "secret-app", "--tenant", "acme", "--password", PASSWORD)
+    cloud.run("user", "add", "acme/secret-user", "--role", "viewer", "--password", PASSWORD)
+    cloud.run("user", "add", "beta/mallory", "--role", "admin", "--password", PASSWORD)
+    cloud.run("device", "add", "thief", "--tenant", "beta", "--password", PASSWORD)
+    victim = Api(cloud).basic("acme/secret-pump", PASSWORD)
+    assert victim.ask("POST", "/v1/devices/secret-pump/telemetry", {"secret": 1})[0] == 204
+    assert admin.ask("PATCH", "/v1/tenants/acme/devices/secret-pump/twin", {"secret": 1})[0] == 200
+
+    def of_acme() -> list:
+        paths = ["", "/devices", "/apps", "/users", "/devices/secret-pump/credentials", "/devices/secret-pump/twin"]
+        return [admin.ask("GET", f"/v1/tenants/acme{path}") for path in paths]
+
+    before = of_acme()
+    mallory, thief = Api(cloud).log_in("beta/mallory", PASSWORD), Api(cloud).basic("beta/thief", PASSWORD)
+    _, document = Api(cloud).ask("GET", "/v1/openapi.json")
+    ids = ["secret-pump", "secret-app"]
+    values = {"tenant": ["acme", "beta"], "kinds": ["devices", "apps"], "id": ids, "name": ["secret-user", "stop"]}
+    values |= {"stream": ["secret"], "credential": ["password"]}
+    tried = 0
+    for method, path in paths_with(document, values):
+        if path in ("/v1/login", "/v1/refresh", "/v1/logout", "/v1/openapi.json") or path.endswith("/telemetry/live"):
+            continue
+        for caller in (mallory, thief):
+            status, said = caller.ask(method, path + ("?timeout_ms=100" if "/methods/" in path else ""), {})
+            tried += 1
+            if "/beta" not in path:
+                assert status in {401, 403, 404}, (method, path, status, said)
+            shown = {name: value for name, value in (said or {}).items() if name != "error"}
+            assert "secret" not in json.dumps(shown), (method, path, said)
+    assert tried > 150
+    for query in ("", "?device=secret-pump", "?device=secret-pump&stream=secret"):
+        assert mallory.ask("GET", f"/v1/tenants/acme/telemetry/live{query}")[0] == 404
+    assert of_acme() == before
+
+
 def read_all(connection: socket.socket) -> bytes:
     """All that is answered until the end."""
     answer = b""
@@ -253,6 +322,34 @@ def test_a_body_that_comes_slowly_is_not_waited_for(cloud):
         head = b"POST /v1/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
         connection.sendall(head + b"{")
         assert read_all(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_head_that_comes_slowly_is_not_waited_for(cloud):
+    """A byte a second keeps no connection."""
+    with socket.create_connection(("127.0.0.1", cloud.http_port), timeout=PATIENCE_S) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(30):
+                connection.sendall(b"x")
+                connection.settimeout(1)
+                with contextlib.suppress(TimeoutError):
+                    if not connection.recv(4096).startswith(b"HTTP/1.1 2"):
+                        return
+        pytest.fail("a request of 30 s was waited for")
+
+
+def test_logins_at_once_are_bounded_and_the_others_are_told_to_wait(cloud):
+    """However many come: two passwords are checked at a time."""
+    cloud.run("user", "add", "anna", "--role", "viewer", "--password", PASSWORD)
+    before = cloud.rss_bytes()
+    login = {"user": "anna", "password": PASSWORD}
+    with concurrent.futures.ThreadPoolExecutor(100) as pool:
+        asked = [pool.submit(Api(cloud).ask, "POST", "/v1/login", login) for _ in range(200)]
+        statuses = {future.result()[0] for future in asked}
+    assert 200 in statuses and statuses <= {200, 503}, statuses
+    # A check takes 19 MiB; a hundred would take 1.9 GiB.
+    assert cloud.rss_bytes() - before < 150 << 20
+    assert Api(cloud).ask("POST", "/v1/login", login)[0] == 200
 
 
 def test_every_route_keeps_what_the_document_says(cloud, admin, tmp_path):

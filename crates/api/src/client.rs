@@ -111,6 +111,7 @@ impl Client {
             link: None,
             connected: None,
             database: None,
+            history: None,
             feed: None,
         }));
         let router = control_router(Arc::clone(&desk));

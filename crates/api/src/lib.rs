@@ -23,6 +23,7 @@ mod live;
 mod log_tail;
 mod logins;
 mod manifests;
+mod methods;
 mod metrics;
 mod page;
 pub mod paths;
@@ -47,7 +48,7 @@ pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo,
     EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, Page, Patch, QuotaChanges, RouteInfo,
-    SessionInfo, SetPassword, TenantInfo, TenantUse, UserInfo, UserRole,
+    SessionInfo, SetPassword, TenantInfo, TenantUse, TwinConflict, UserInfo, UserRole,
 };
 
 /// Name of the control socket in the data directory.

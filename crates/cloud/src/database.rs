@@ -1,6 +1,7 @@
 //! The database as the ingest writes to it.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use crate::engine::{Engine, EpochKey, EpochRange};
 use crate::error::{Error, Failure};
@@ -97,6 +98,19 @@ impl Database {
         self.telling = Telling::to(feed);
     }
 
+    /// Opens the file of an edge's history, made if there is none. What is stored survives a crash of the program; a power
+    /// cut may take back the last of it, in whole transactions: nobody was promised it.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open_history(path: &Path) -> Result<Self, Error> {
+        Ok(Database {
+            engine: Box::new(Sqlite::open_unsynced(path)?),
+            names: Names::default(),
+            telling: Telling::default(),
+        })
+    }
+
     /// Stores each reading that is not in yet, with its mark, in transactions of up to 10,000 readings; when this
     /// returns, they are on disk. `now_ms`: ms since 1970 UTC by the cloud's clock; what [`Database::retain`] goes by. Each
     /// transaction has a later time than the one before, unless the clock was set back by more than a minute.
@@ -174,6 +188,16 @@ impl Database {
     /// [`Error::Away`], [`Error::Full`], [`Error::Unusable`].
     pub fn retain(&mut self, stored_before_ms: i64) -> Result<bool, Error> {
         let more = self.engine.retain(stored_before_ms);
+        more.map_err(|failure| failure.into_error(self.engine.place()))
+    }
+
+    /// Removes up to 10,000 of the rows that were stored first, where those of an embedded database take more than `bytes`;
+    /// whether they may still do. The file does not get smaller: what was taken is used again.
+    ///
+    /// # Errors
+    /// As [`Database::retain`].
+    pub fn shrink(&mut self, bytes: u64) -> Result<bool, Error> {
+        let more = self.engine.shrink(bytes);
         more.map_err(|failure| failure.into_error(self.engine.place()))
     }
 }

@@ -9,10 +9,12 @@
 //! again later is [`Error::Away`] or [`Error::Full`], and then nothing of the transaction was stored, or (a connection
 //! lost in COMMIT) all of it: offering it again is right either way.
 
+mod clock;
 mod database;
 mod decode;
 mod engine;
 mod error;
+pub mod history;
 mod ingest;
 mod live;
 mod location;
@@ -25,6 +27,7 @@ mod reading;
 mod source_time;
 mod sqlite;
 mod told;
+pub mod upkeep;
 mod value;
 
 pub use database::{Database, Gap, Ingested, Mark};

@@ -1,6 +1,7 @@
 //! What goes into the database, told to those who watch while it goes in.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -71,7 +72,15 @@ pub struct TooMany;
 
 /// Tells points to watchers; clones are one. What nobody watches costs a look at a number.
 #[derive(Clone, Debug, Default)]
-pub struct Feed(Arc<Mutex<Vec<Arc<Waiting>>>>);
+pub struct Feed(Arc<Watchers>);
+
+#[derive(Debug, Default)]
+struct Watchers {
+    waiting: Mutex<Vec<Arc<Waiting>>>,
+    /// Whether there are any, for those who look often.
+    are_there: Arc<AtomicBool>,
+    begun: Notify,
+}
 
 /// What waits for one watcher.
 #[derive(Debug)]
@@ -105,15 +114,33 @@ impl Feed {
             bell: Notify::new(),
         });
         watchers.push(Arc::clone(&waiting));
+        self.0.are_there.store(true, Ordering::Relaxed);
+        self.0.begun.notify_waiters();
         Ok(Watch {
             feed: self.clone(),
             waiting,
         })
     }
 
-    /// How many watch.
-    pub fn watchers_now(&self) -> usize {
-        self.watchers().len()
+    /// Whether anybody watches: true from before [`Feed::watch`] returns.
+    pub fn is_watched(&self) -> bool {
+        self.0.are_there.load(Ordering::Relaxed)
+    }
+
+    /// The same, for who looks at it with every message.
+    pub fn watched_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0.are_there)
+    }
+
+    /// Waits until somebody watches.
+    pub async fn watched(&self) {
+        while !self.is_watched() {
+            let begun = self.0.begun.notified();
+            // One who began meanwhile has not been told of yet.
+            if !self.is_watched() {
+                begun.await;
+            }
+        }
     }
 
     /// Tells points, in their order; they are made where anybody watches.
@@ -134,7 +161,7 @@ impl Feed {
     }
 
     fn watchers(&self) -> MutexGuard<'_, Vec<Arc<Waiting>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,7 +213,9 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.feed.watchers().retain(|one| !Arc::ptr_eq(one, &self.waiting));
+        let mut watchers = self.feed.watchers();
+        watchers.retain(|one| !Arc::ptr_eq(one, &self.waiting));
+        self.feed.0.are_there.store(!watchers.is_empty(), Ordering::Relaxed);
     }
 }
 
@@ -288,8 +317,8 @@ mod tests {
             ..filter(None, None)
         };
         let other = feed.watch(other).unwrap();
-        assert_eq!(feed.watchers_now(), MAX_WATCHERS_OF_TENANT + 1);
+        assert!(feed.is_watched());
         drop((watches, other));
-        assert_eq!(feed.watchers_now(), 0);
+        assert!(!feed.is_watched() && feed.watchers().is_empty());
     }
 }

@@ -8,6 +8,7 @@ use hub::{Fate, Outbox, Outgoing, Parcel, Settled, Settler};
 use rangemap::RangeSet;
 use tokio::time::sleep;
 
+use crate::clock::unix_now_ms;
 use crate::{Database, Error, Gap, Ingested, Origin, Reading};
 
 /// Name of the edge that messages of the cloud's own clients come from; no edge can be called so.
@@ -148,14 +149,4 @@ fn reading(message: &Outgoing) -> Option<(Reading, u64)> {
         origin: Origin::new(edge.into(), epoch, sequence).ok()?,
     };
     Some((reading, after))
-}
-
-fn unix_now_ms() -> i64 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "retention goes by the date on which a row was stored"
-    )]
-    let now = std::time::SystemTime::now();
-    now.duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as i64)
 }

@@ -125,13 +125,12 @@ impl Reader {
 
     /// Asks the database for what was stored behind the last that was told.
     async fn catch_up(&mut self) -> Done<()> {
-        let questions = self.desk.questions.as_ref();
-        let questions = questions.ok_or_else(|| Wrong::absent("no telemetry is kept here"))?;
         let (filter, after) = (self.filter.clone(), self.last.clone());
         let after = after.expect("a reader that has seen something");
-        let found = questions
-            .ask(move |queries| queries.stored_behind(&filter, &after, PAGE_ROWS))
-            .await?;
+        let asking = self
+            .desk
+            .ask_telemetry(move |queries| queries.stored_behind(&filter, &after, PAGE_ROWS));
+        let found = asking.await?;
         self.is_catching_up = !found.is_empty();
         self.found = found.into();
         Ok(())

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::DEFAULT_DATA;
 use super::config_error::explain;
 use super::origin::Origin;
+use super::retention::Retention;
 use super::role::Role;
 
 /// All of it.
@@ -27,6 +28,7 @@ pub(crate) struct Config {
     pub(crate) store: Store,
     pub(crate) link: Link,
     pub(crate) database: Database,
+    pub(crate) history: History,
     pub(crate) limits: Limits,
     pub(crate) log: Log,
     pub(crate) audit: Audit,
@@ -87,6 +89,16 @@ pub(crate) struct Link {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Database {
     pub(crate) url: String,
+    pub(crate) retention: Retention,
+}
+
+/// What an edge keeps of its devices' telemetry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct History {
+    pub(crate) enabled: bool,
+    pub(crate) retention: Retention,
+    pub(crate) bytes: u64,
 }
 
 /// Which of two messages of a device goes first.
@@ -186,6 +198,7 @@ impl Default for Config {
             store: Store::default(),
             link: Link::default(),
             database: Database::default(),
+            history: History::default(),
             limits: Limits::default(),
             log: Log::default(),
             audit: Audit::default(),
@@ -233,6 +246,16 @@ impl Default for Link {
             proxy: String::new(),
             bytes: hub::OutboxOptions::default().bytes,
             order: LinkOrder::LiveFirst,
+        }
+    }
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            retention: "7d".parse().expect("is a time"),
+            bytes: 256 << 20,
         }
     }
 }

@@ -21,9 +21,11 @@ pub(super) struct Mistake {
 const ANY: i64 = i64::MAX;
 
 /// What numbers may be.
-const RANGES: [(&str, RangeInclusive<i64>); 11] = [
+const RANGES: [(&str, RangeInclusive<i64>); 12] = [
     // 0: as many as the logs say. Each takes a thread, and two segment files of its own.
     ("shards", 0..=SHARDS_MAX as i64),
+    // Rows go in steps of some 10,000.
+    ("history.bytes", 16 << 20..=ANY),
     ("limits.connections", 1..=ANY),
     ("limits.connects_per_s", 1..=ANY),
     ("limits.pending_connects", 1..=ANY),

@@ -9,7 +9,6 @@ use ::link::cloud::Connected;
 use ::link::edge::LinkStatus;
 use anyhow::{Context, anyhow};
 use api::{About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, Parts, control_router, public_router, serve};
-use cloud::Feed;
 use hub::Hub;
 use identity::{Audit, EdgeLock, Identity, IdentityOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,7 +18,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::certificates::Certificates;
 use super::config::Config;
-use super::database;
+use super::database::Telemetry;
 use super::flags::Flags;
 use super::link;
 use super::listeners::{Opened, bind, bind_http, open};
@@ -69,27 +68,28 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     let opened = bind(&config.listen, certificates.as_ref().map(Certificates::source))?;
     let http = bind_http(&config.listen.http).await?;
     let addresses = addresses(&opened, &http);
-    let hub = Arc::new(Hub::start(
-        &config.hub_options(role),
-        Arc::clone(&identity),
-        Arc::clone(&audit),
-    )?);
+    let telemetry = Telemetry::of(&config, role);
+    let hub_options = hub::Options {
+        overhears: telemetry.overhears(),
+        ..config.hub_options(role)
+    };
+    let hub = Arc::new(Hub::start(&hub_options, Arc::clone(&identity), Arc::clone(&audit))?);
     let has_cloud = !config.link.url.is_empty();
     let status = has_cloud.then(Arc::<LinkStatus>::default);
     let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
     let members = Arc::clone(&identity);
-    let feed = Feed::default();
     let desk = Arc::new(Desk::new(Parts {
         data: config.data.clone(),
         identity,
         audit: Arc::clone(&audit),
         hub: Some(Arc::clone(&hub)),
-        hub_options: config.hub_options(role),
+        hub_options,
         about: about(&config, &addresses, &log),
         link: status.clone(),
         connected: connected.clone(),
-        database: (role == Role::Cloud).then(|| database::url(&config)),
-        feed: Some(feed.clone()),
+        database: telemetry.url(),
+        history: telemetry.history(),
+        feed: Some(telemetry.feed.clone()),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
@@ -97,12 +97,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     if let Some(status) = status {
         link::start(&config.link, &hub, status)?;
     }
-    if role == Role::Cloud {
-        let mut database = database::open(&config).await?;
-        database.tell(feed);
-        let outbox = hub.take_outbox().expect("a cloud's hub has one");
-        tokio::spawn(cloud::pump::run(outbox, database));
-    }
+    telemetry.start(&hub).await?;
     if let (Some(edges), Some(connected)) = (hub.take_edges(), connected) {
         tokio::spawn(::link::cloud::run(Arc::clone(&hub), members, edges, connected));
     }
