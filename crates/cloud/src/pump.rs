@@ -32,6 +32,20 @@ struct Batch {
     refused: Vec<Outgoing>,
 }
 
+/// Opens a database, however long it is away. Until then nothing is taken out of the hub's log.
+pub async fn open_at_last(open: impl Fn() -> Result<Database, Error> + Clone + Send + 'static) -> Database {
+    let (mut pause, longest) = PAUSES;
+    loop {
+        match tokio::task::spawn_blocking(open.clone()).await {
+            Ok(Ok(database)) => return database,
+            Ok(Err(error)) => tracing::warn!(%error, "telemetry waits"),
+            Err(error) => tracing::error!(%error, "telemetry waits"),
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(longest);
+    }
+}
+
 /// Carries messages into the database until the hub ends. While the database is away or full nothing is lost: the hub's
 /// log holds what has come, and what finds no room there stays with who sent it.
 pub async fn run(mut outbox: Outbox, database: Database) {

@@ -9,7 +9,7 @@ use anyhow::Context;
 use cloud::history::{self, History, Keeper};
 use cloud::upkeep::{self, Keep};
 use cloud::{Database, Feed};
-use hub::Hub;
+use hub::{Hub, Outbox, Overhearing};
 
 use super::config::Config;
 use super::role::Role;
@@ -97,27 +97,22 @@ impl Telemetry {
         let feed = self.feed;
         match self.kept {
             Kept::All { url, age } => {
-                let opens = url.clone();
-                let mut database = opened(move || Database::open(&opens)).await.context("database.url")?;
-                database.tell(feed);
+                let open = move || Database::open(&url);
+                let first = opened(open.clone()).await.context("database.url")?;
                 let outbox = hub.take_outbox().expect("a cloud's hub has one");
-                tokio::spawn(cloud::pump::run(outbox, database));
+                tokio::spawn(pump(outbox, first, open.clone(), feed));
                 if age.is_some() {
-                    tokio::spawn(upkeep::run(move || Database::open(&url), Keep { age, bytes: None }));
+                    tokio::spawn(upkeep::run(open, Keep { age, bytes: None }));
                 }
             }
-            Kept::Last { path, keep, keeper, .. } => {
-                let opens = path.clone();
-                let database = opened(move || Database::open_history(&opens))
-                    .await
-                    .context("history")?;
+            Kept::Last {
+                path, keep, keeper, ..
+            } => {
+                let open = move || Database::open_history(&path);
+                let first = opened(open.clone()).await.context("history")?;
                 let overhearing = hub.take_overhearing().expect("an edge's hub has it");
-                tokio::spawn(async move {
-                    if let Err(error) = keeper.run(overhearing, database, feed).await {
-                        tracing::error!(%error, "no history of telemetry is kept");
-                    }
-                });
-                tokio::spawn(upkeep::run(move || Database::open_history(&path), keep));
+                tokio::spawn(keep_history(keeper, overhearing, first, open.clone(), feed));
+                tokio::spawn(upkeep::run(open, keep));
             }
             Kept::Nothing => {
                 let overhearing = hub.take_overhearing().expect("an edge's hub has it");
@@ -136,8 +131,46 @@ fn url(config: &Config) -> String {
     }
 }
 
-/// Opens a database, which blocks, on a thread for that.
-async fn opened(open: impl FnOnce() -> Result<Database, cloud::Error> + Send + 'static) -> anyhow::Result<Database> {
+/// Whatever opens a database.
+trait Opens: Fn() -> Result<Database, cloud::Error> + Clone + Send + 'static {}
+
+impl<T: Fn() -> Result<Database, cloud::Error> + Clone + Send + 'static> Opens for T {}
+
+/// Opens a database, which blocks, on a thread for that; `None`: it is away now, and may be there later.
+async fn opened(open: impl Opens) -> anyhow::Result<Option<Database>> {
     let opening = tokio::task::spawn_blocking(open);
-    Ok(opening.await.context("opening the database")??)
+    match opening.await.context("opening the database")? {
+        Ok(database) => Ok(Some(database)),
+        Err(error) if error.may_pass() => {
+            tracing::warn!(%error, "telemetry waits");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn at_last(first: Option<Database>, open: impl Opens) -> Database {
+    match first {
+        Some(database) => database,
+        None => cloud::pump::open_at_last(open).await,
+    }
+}
+
+async fn pump(outbox: Outbox, first: Option<Database>, open: impl Opens, feed: Feed) {
+    let mut database = at_last(first, open).await;
+    database.tell(feed);
+    cloud::pump::run(outbox, database).await;
+}
+
+async fn keep_history(
+    keeper: Keeper,
+    overhearing: Overhearing,
+    first: Option<Database>,
+    open: impl Opens,
+    feed: Feed,
+) {
+    let database = at_last(first, open).await;
+    if let Err(error) = keeper.run(overhearing, database, feed).await {
+        tracing::error!(%error, "no history of telemetry is kept");
+    }
 }
