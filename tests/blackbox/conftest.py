@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from brokers import Settings
 from credentials import Authority
 from mosquitto_deviations import DEVIATIONS
 from paho_client import Client
+from sites import Site
 
 RUNNING: list[brokers.Broker] = []
 NUMBERS = itertools.count(1)
@@ -111,6 +114,30 @@ def clear_away(broker: brokers.Broker) -> None:
     broker.stop()
     if not broker.is_evidence:
         shutil.rmtree(broker.data, ignore_errors=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    """A file system of 32 MiB in memory."""
+    place = tmp_path / "small"
+    place.mkdir()
+    machine.mounted("-t", "tmpfs", "-o", "size=32m", "tmpfs", str(place))
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture
+def site(tmp_path_factory: pytest.TempPathFactory):
+    """Makes a cloud and an edge behind it; what is given is set at the edge before it starts."""
+    made: list[Site] = []
+
+    def make(**edge: object) -> Site:
+        made.append(Site(tmp_path_factory.mktemp("site"), **edge))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
 
 
 @pytest.fixture

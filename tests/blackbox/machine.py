@@ -63,6 +63,11 @@ def tried(*command: str) -> str:
     return done.stdout
 
 
+def mounted(*words: str) -> None:
+    """Mounts a file system."""
+    subprocess.run(["mount", *words], check=True, timeout=30, env=ENVIRONMENT)
+
+
 def mount() -> None:
     """Mounting a file system, which takes root."""
     with tempfile.TemporaryDirectory() as place:

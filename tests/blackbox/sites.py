@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import selectors
 import socket
@@ -13,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from brokers import BINARY, PORTS, Selvedge, Settings
+from paho_client import Client
 from raw import PATIENCE_S
 
 PASSWORD = "a password of the tests"
+TELEMETRY = "devices/pump-7/telemetry"
 
 
 def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
@@ -147,6 +150,13 @@ class Edge(Selvedge):
     name = "hall-1"
     order = "live-first"
     limit_bytes = 512 << 20
+    # More lines of its configuration, and more flags.
+    more = ""
+    flags: tuple[str, ...] = ()
+
+    def command(self) -> list[str]:
+        """As any edge's."""
+        return [*super().command(), *self.flags]
 
     def joins(self, cloud: Cloud, port: int) -> None:
         """Gets its credential and is told the way; `port`: where it finds the cloud."""
@@ -160,6 +170,7 @@ class Edge(Selvedge):
             ca = "{cloud.data / "ca.pem"}"
             bytes = {self.limit_bytes}
             order = "{self.order}"
+            {self.more}
         """
 
     def link(self) -> dict:
@@ -205,3 +216,48 @@ class Site:
         self.edge.stop()
         self.line.close()
         self.cloud.stop()
+
+
+class Pump:
+    """A device that counts: each message has the next number, and it knows which were acknowledged."""
+
+    def __init__(self, site: Site):
+        self.port = site.edge.port
+        self.numbers = itertools.count()
+        self.acknowledged: list[int] = []
+        self.sent = 0
+
+    def client(self) -> Client:
+        """A new connection."""
+        return Client(self.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+
+    def send(self, count: int, qos: int = 1) -> None:
+        """Sends as many messages, each acknowledged before the next."""
+        client = self.client()
+        for number in itertools.islice(self.numbers, count):
+            self.sent = number + 1
+            client.publish(TELEMETRY, json.dumps({"n": number}), qos=qos)
+            self.acknowledged.append(number)
+        client.disconnect()
+
+    def run(self, stop: threading.Event) -> None:
+        """Sends until it is told to stop, through all that happens to its edge."""
+        while not stop.is_set():
+            with contextlib.suppress(Exception):
+                self._one_connection(stop)
+
+    def _one_connection(self, stop: threading.Event) -> None:
+        client = self.client()
+        try:
+            while not stop.is_set():
+                number = next(self.numbers)
+                self.sent = number + 1
+                client.publish(TELEMETRY, json.dumps({"n": number}), qos=1)
+                self.acknowledged.append(number)
+        finally:
+            client.close()
+
+
+def numbers(rows: list[tuple]) -> list[int]:
+    """What the pump counted, by the rows of a database."""
+    return [int(number) for _, _, number in rows]

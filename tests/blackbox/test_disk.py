@@ -11,6 +11,7 @@ import pytest
 
 from brokers import ENVIRONMENT
 from history import KEPT
+from machine import mounted
 from raw import PATIENCE_S, Closed
 from test_operation import get
 from wire import Kind
@@ -21,21 +22,6 @@ AWAY = ["away-1", "away-2", "away-3"]
 SMALL_SEGMENTS = "[store]\nsegment_bytes = 4194304\npending_bytes = 2097152\n"
 
 
-def mount(*words: str) -> None:
-    """Mounts a file system."""
-    subprocess.run(["mount", *words], check=True, timeout=30, env=ENVIRONMENT)
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 32 MiB in memory."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mount("-t", "tmpfs", "-o", "size=32m", "tmpfs", str(place))
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 @pytest.fixture
 def own_disk(tmp_path):
     """An ext4 of its own, which turns read-only at the first error, as most machines have theirs."""
@@ -44,7 +30,7 @@ def own_disk(tmp_path):
     with image.open("wb") as file:
         file.truncate(128 << 20)
     subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, timeout=30, env=ENVIRONMENT)
-    mount("-o", "loop,errors=remount-ro", str(image), str(place))
+    mounted("-o", "loop,errors=remount-ro", str(image), str(place))
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
 
@@ -170,7 +156,7 @@ def mended(disk: Path) -> None:
     image = disk.with_suffix(".img")
     subprocess.run(["umount", str(disk)], check=True, timeout=30)
     subprocess.run(["e2fsck", "-fy", str(image)], capture_output=True, timeout=60, check=False, env=ENVIRONMENT)
-    mount("-o", "loop,errors=remount-ro", str(image), str(disk))
+    mounted("-o", "loop,errors=remount-ro", str(image), str(disk))
 
 
 @pytest.mark.machine("attach")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
 import random
 import threading
@@ -14,70 +12,9 @@ import pytest
 from brokers import Settings
 from paho_client import Client
 from raw import PATIENCE_S
-from sites import PASSWORD, Edge, Site, wait_until
+from sites import PASSWORD, TELEMETRY, Edge, Pump, numbers, wait_until
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
-
-TOPIC = "devices/pump-7/telemetry"
-
-
-@pytest.fixture
-def site(tmp_path):
-    """Makes a cloud and an edge."""
-    made: list[Site] = []
-
-    def make(**edge: object) -> Site:
-        made.append(Site(tmp_path / str(len(made)), **edge))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
-class Pump:
-    """A device that counts: each message has the next number, and it knows which were acknowledged."""
-
-    def __init__(self, site: Site):
-        self.port = site.edge.port
-        self.numbers = itertools.count()
-        self.acknowledged: list[int] = []
-        self.sent = 0
-
-    def client(self) -> Client:
-        """A new connection."""
-        return Client(self.port, "pump-7", user="pump-7", password=PASSWORD).opened()
-
-    def send(self, count: int, qos: int = 1) -> None:
-        """Sends as many messages, each acknowledged before the next."""
-        client = self.client()
-        for number in itertools.islice(self.numbers, count):
-            self.sent = number + 1
-            client.publish(TOPIC, json.dumps({"n": number}), qos=qos)
-            self.acknowledged.append(number)
-        client.disconnect()
-
-    def run(self, stop: threading.Event) -> None:
-        """Sends until it is told to stop, through all that happens to its edge."""
-        while not stop.is_set():
-            with contextlib.suppress(Exception):
-                self._one_connection(stop)
-
-    def _one_connection(self, stop: threading.Event) -> None:
-        client = self.client()
-        try:
-            while not stop.is_set():
-                number = next(self.numbers)
-                self.sent = number + 1
-                client.publish(TOPIC, json.dumps({"n": number}), qos=1)
-                self.acknowledged.append(number)
-        finally:
-            client.close()
-
-
-def numbers(rows: list[tuple]) -> list[int]:
-    """What the pump counted, by the rows of a database."""
-    return [int(number) for _, _, number in rows]
 
 
 def test_what_a_device_says_is_in_the_database_once_and_both_sides_know(site):
@@ -97,9 +34,9 @@ def test_an_application_in_the_cloud_gets_what_a_device_behind_an_edge_says(site
     dash = Client(one.cloud.port, "dash", user="dash", password=PASSWORD).opened()
     dash.subscribe("devices/+/telemetry/#")
     pump = Pump(one).client()
-    pump.publish(f"{TOPIC}/vib", b"\x00\xff any bytes", qos=qos, ContentType="x/y", UserProperty=("hall", "1"))
+    pump.publish(f"{TELEMETRY}/vib", b"\x00\xff any bytes", qos=qos, ContentType="x/y", UserProperty=("hall", "1"))
     got = dash.receive()
-    assert (got.topic, got.payload, got.qos) == (f"{TOPIC}/vib", b"\x00\xff any bytes", qos)
+    assert (got.topic, got.payload, got.qos) == (f"{TELEMETRY}/vib", b"\x00\xff any bytes", qos)
     assert (got.properties.ContentType, got.properties.UserProperty) == ("x/y", [("hall", "1")])
     for client in (dash, pump):
         client.disconnect()
@@ -211,10 +148,10 @@ def test_at_its_bound_the_oldest_go_and_are_counted_and_local_delivery_goes_on(s
     one.cloud.kill()
     one.edge.run("app", "add", "near", "--password", PASSWORD)
     near = Client(one.edge.port, "near", user="near", password=PASSWORD).opened()
-    near.subscribe(f"{TOPIC}/big", qos=0)
+    near.subscribe(f"{TELEMETRY}/big", qos=0)
     client = Pump(one).client()
     for number in range(200):
-        client.publish(f"{TOPIC}/big", b"%06d" % number + bytes(32_000), qos=1)
+        client.publish(f"{TELEMETRY}/big", b"%06d" % number + bytes(32_000), qos=1)
     assert [int(payload[:6]) for payload in near.payloads(200)] == list(range(200))
     ledger = one.edge.ledger()
     assert ledger["received"] == 200 and ledger["dropped"]["full"] > 100 and ledger["bytes"] <= 2 << 20
@@ -268,8 +205,8 @@ def test_an_edge_whose_credential_is_revoked_is_cut_off(site):
 def test_a_message_that_no_packet_takes_is_dropped_and_counted_and_holds_up_nobody(site):
     one = site()
     client = Pump(one).client()
-    client.publish(f"{TOPIC}/big", bytes((1 << 20) - 200))
-    client.publish(TOPIC, b'{"n": 1}')
+    client.publish(f"{TELEMETRY}/big", bytes((1 << 20) - 200))
+    client.publish(TELEMETRY, b'{"n": 1}')
     assert len(one.cloud.has_rows(2)) == 2
     wait_until(lambda: one.edge.ledger()["delivered"] == 2)
     client.disconnect()

@@ -125,14 +125,18 @@ fn with_changes(what: &str, changes: &QuotaChanges) -> String {
 }
 
 /// What every tenant uses now; `None` where no edge runs, or where it stops.
-async fn uses(desk: &Desk) -> Option<Vec<hub::TenantFigures>> {
-    let shards = desk.running_hub()?.observe().await?;
-    Some(shards.into_iter().flat_map(|shard| shard.tenants).collect())
+async fn uses(desk: &Desk) -> Option<Vec<hub::Observation>> {
+    desk.running_hub()?.observe().await
 }
 
-fn info(tenant: Tenant, uses: Option<&[hub::TenantFigures]>) -> TenantInfo {
-    let uses = uses.map(|uses| {
-        let used = uses.iter().find(|used| *used.name == *tenant.name);
+fn info(tenant: Tenant, shards: Option<&[hub::Observation]>) -> TenantInfo {
+    let uses = shards.map(|shards| {
+        let mut used = shards.iter().flat_map(|shard| &shard.tenants);
+        let used = used.find(|used| *used.name == *tenant.name);
+        let queues = shards.iter().flat_map(|shard| &shard.queues);
+        let upstream_bytes = queues
+            .filter(|queue| *queue.tenant == *tenant.name)
+            .map(|queue| queue.bytes);
         let figures = used.map(|used| used.broker).unwrap_or_default();
         TenantUse {
             connections: figures.connected as u64,
@@ -140,6 +144,7 @@ fn info(tenant: Tenant, uses: Option<&[hub::TenantFigures]>) -> TenantInfo {
             session_bytes: figures.session_bytes,
             subscription_bytes: figures.subscription_bytes,
             stored_bytes: figures.kept_bytes + used.map_or(0, |used| used.twin_bytes),
+            upstream_bytes: upstream_bytes.sum(),
         }
     });
     TenantInfo {

@@ -228,6 +228,8 @@ pub struct TenantUse {
     pub subscription_bytes: u64,
     /// Bytes of messages that wait or are retained.
     pub stored_bytes: u64,
+    /// Bytes of messages that wait to leave for the cloud.
+    pub upstream_bytes: u64,
 }
 
 /// A page of a list; the next one is asked for with `?after=` the last id of this.

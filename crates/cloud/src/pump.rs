@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Fate, Outbox, Outgoing, Parcel, Settled, Settler};
+use hub::{Allowance, Fate, Outbox, Outgoing, Parcel, Settled, Settler};
 use rangemap::RangeSet;
 use tokio::time::sleep;
 
@@ -15,8 +15,8 @@ use crate::{Database, Error, Gap, Ingested, Origin, Reading};
 const HERE: &str = "@cloud";
 /// Messages of a batch, at most.
 const BATCH_MESSAGES_MAX: usize = 10_000;
-/// Credit for messages that go at once, and for those that are read back, in bytes: they are in memory.
-const CREDIT_BYTES: u64 = 16 << 20;
+/// Bytes of messages that are here, in memory, of all shards together.
+const LOAD_BYTES: u64 = 16 << 20;
 /// The first pause before the database is tried again, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -50,7 +50,11 @@ pub async fn open_at_last(open: impl Fn() -> Result<Database, Error> + Clone + S
 /// log holds what has come, and what finds no room there stays with who sent it.
 pub async fn run(mut outbox: Outbox, database: Database) {
     let settler = outbox.settler();
-    settler.credit(0, CREDIT_BYTES).await;
+    let allowance = Allowance {
+        live_bytes: 0,
+        backlog_bytes: LOAD_BYTES / settler.shards() as u64,
+    };
+    settler.allow(0, allowance).await;
     let mut database = Some(database);
     while let Some(messages) = outbox.next().await {
         let mut batch = Batch::default();
@@ -139,7 +143,7 @@ fn settled(message: &Outgoing, fate: Fate) -> Settled {
         ticket: message.ticket,
         fate,
         lane: message.lane,
-        credit_bytes: message.cost_bytes(),
+        bytes: message.cost_bytes(),
     }
 }
 

@@ -12,7 +12,7 @@ use rangemap::RangeSet;
 use serde::{Deserialize, Serialize};
 use store::Kind;
 
-use crate::outbox::Parcel;
+use crate::outbox::{CLOCKS_BEGIN_UNIX_S, Parcel};
 use crate::pipeline::{self, Outcome};
 use crate::shard::journal::{Entry, Journal};
 use crate::shard::tenant::Tenant;
@@ -289,12 +289,16 @@ fn take_one(tenant: &mut Tenant, turn: &mut Turn<'_>, edge: &Arc<str>, parcel: &
         turn.counters.refused_publishes += 1;
         return Outcome::now(ReasonCode::Success);
     }
+    let received_ms = match parcel.received_ms {
+        unset if unset / 1_000 < CLOCKS_BEGIN_UNIX_S => turn.now.unix_ms,
+        received_ms => received_ms,
+    };
     turn.provenance = Some(Provenance {
         edge: Arc::clone(edge),
         epoch: origin.epoch,
         sequence: origin.sequence,
         after: origin.after,
-        received_ms: parcel.received_ms,
+        received_ms,
     });
     let outcome = pipeline::forward(tenant, turn, None, &parcel.publish);
     turn.provenance = None;

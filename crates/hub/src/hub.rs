@@ -184,10 +184,7 @@ impl Hub {
         let labels = LabelSource::new(&identity)?;
         let (reports, calls) = call_log::channel();
         let mut opened = Vec::new();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "bounded in bytes by the credit that its reader gives"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "bounded in bytes by what its reader allows")]
         let (carrier, outgoing) = mpsc::unbounded_channel();
         let (knocking, connections) = mpsc::channel(EDGES_WAITING_MAX);
         let (asked, edge_calls) = mpsc::channel(EDGE_CALLS_MAX);

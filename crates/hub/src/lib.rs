@@ -38,8 +38,8 @@ pub use door::{Bound, EdgeConnection};
 pub use hub::{Edges, Hub, Options, StartError, shards_in};
 pub use lost_edits::LostEdit;
 pub use outbox::{
-    Discarded, Fate, Lane, Ledger, Ordering, Origin, Outbox, OutboxOptions, Outgoing, Parcel, QueueFigures, Settled,
-    Settler, Ticket,
+    Allowance, Discarded, Fate, Lane, Ledger, Ordering, Origin, Outbox, OutboxOptions, Outgoing, Parcel, QueueFigures,
+    Settled, Settler, Ticket,
 };
 pub use overheard::{Overheard, Overhearing};
 pub use posted::Posted;

@@ -203,13 +203,12 @@ impl Routing {
         publish: &Publish<'_>,
     ) -> Outcome {
         self.plan(tenant, turn, publish);
-        let may_come_again_as_new = publish.qos == QoS::ExactlyOnce && from.is_some();
+        let may_come_again_as_new = turn.provenance.is_some() || publish.qos == QoS::ExactlyOnce && from.is_some();
         let delivered = match may_come_again_as_new {
             true => self.deliver_or_refuse(tenant, turn, from, publish),
             false => Ok(self.deliver_each(tenant, turn, from, publish)),
         };
         let calls = std::mem::take(&mut self.calls);
-        let delivered = delivered.map(|outcome| outcome.and(self.send_upstream(turn, publish)));
         if delivered.is_ok() {
             for call in calls {
                 calls::start_unattended(tenant, turn, &call.device, &call.name, &call.payload);
@@ -285,23 +284,6 @@ impl Routing {
         });
     }
 
-    /// Has the outbox take the message, and its copies, as far as routes send them upstream.
-    fn send_upstream(&mut self, turn: &mut Turn<'_>, publish: &Publish<'_>) -> Outcome {
-        let mut outcome = Outcome::now(ReasonCode::NoMatchingSubscribers);
-        for departure in std::mem::take(&mut self.upstream) {
-            let copy;
-            let publish = match departure.copy {
-                None => publish,
-                Some(at) => {
-                    copy = self.copies_of(publish).nth(at).expect("a copy that was planned");
-                    &copy
-                }
-            };
-            outcome = outcome.and(upstream::send(turn, departure.queue, publish));
-        }
-        outcome
-    }
-
     /// The copies, as they are published.
     fn copies_of<'a>(&'a self, publish: &Publish<'a>) -> impl Iterator<Item = Publish<'a>> {
         let mut start = 0;
@@ -316,8 +298,19 @@ impl Routing {
         })
     }
 
-    /// Delivers the message, then its copies: each as well as it goes, since nobody minds to have it twice when it
-    /// comes again.
+    /// Messages that leave the hub, each with its queue.
+    fn departures_of<'a>(&'a self, publish: &'a Publish<'a>) -> impl Iterator<Item = (u32, Publish<'a>)> {
+        self.upstream.iter().map(move |departure| {
+            let message = match departure.copy {
+                None => publish.clone(),
+                Some(at) => self.copies_of(publish).nth(at).expect("a copy that was planned"),
+            };
+            (departure.queue, message)
+        })
+    }
+
+    /// Delivers the message, then its copies, and sends them upstream: each as well as it goes, since nobody minds to
+    /// have it twice when it comes again.
     fn deliver_each(
         &self,
         tenant: &mut Tenant,
@@ -325,16 +318,20 @@ impl Routing {
         from: Option<ConnId>,
         publish: &Publish<'_>,
     ) -> Outcome {
-        let delivered = pipeline::deliver(tenant, turn, from, publish);
-        let copies = self.copies_of(publish);
-        copies.fold(delivered, |outcome, copy| {
-            outcome.and(pipeline::deliver(tenant, turn, from, &copy))
-        })
+        let mut outcome = pipeline::deliver(tenant, turn, from, publish);
+        for copy in self.copies_of(publish) {
+            outcome = outcome.and(pipeline::deliver(tenant, turn, from, &copy));
+        }
+        for (queue, message) in self.departures_of(publish) {
+            outcome = outcome.and(upstream::send(tenant, turn, queue, &message));
+        }
+        outcome
     }
 
-    /// Delivers the copies of a message of QoS 2, then the message itself. If one is refused before anybody has another,
-    /// all are (the error), and the sender may send the message again. After that a refusal would bring some of them
-    /// twice: what is refused then is lost, and counted.
+    /// Sends upstream what leaves of a message that comes again as a new one if it is refused: one of QoS 2, or of
+    /// another hub; then delivers its copies, then the message itself. If one is refused before anybody has another, all
+    /// are (the error), and it may come again. After that a refusal would bring some of them twice: what is refused then
+    /// is lost, and counted.
     fn deliver_or_refuse(
         &self,
         tenant: &mut Tenant,
@@ -342,18 +339,39 @@ impl Routing {
         from: Option<ConnId>,
         publish: &Publish<'_>,
     ) -> Result<Outcome, Outcome> {
-        let mut taken = Outcome::now(ReasonCode::NoMatchingSubscribers);
-        for one in self.copies_of(publish).chain([publish.clone()]) {
-            let delivered = pipeline::deliver(tenant, turn, from, &one);
-            if !delivered.reason.is_error() {
-                taken = taken.and(delivered);
-            } else if taken.reason == ReasonCode::NoMatchingSubscribers {
-                return Err(delivered);
-            } else {
-                turn.counters.copies_refused += 1;
-            }
+        let mut taken = Taken::default();
+        for (queue, message) in self.departures_of(publish) {
+            let outcome = upstream::send(tenant, turn, queue, &message);
+            taken.add(turn, outcome)?;
         }
-        Ok(taken)
+        for one in self.copies_of(publish).chain([publish.clone()]) {
+            let outcome = pipeline::deliver(tenant, turn, from, &one);
+            taken.add(turn, outcome)?;
+        }
+        Ok(taken.0)
+    }
+}
+
+/// What became so far of the parts of a message that is taken as a whole or not at all.
+struct Taken(Outcome);
+
+impl Default for Taken {
+    fn default() -> Self {
+        Self(Outcome::now(ReasonCode::NoMatchingSubscribers))
+    }
+}
+
+impl Taken {
+    /// One more part; the error if it was refused before any was taken.
+    fn add(&mut self, turn: &mut Turn<'_>, part: Outcome) -> Result<(), Outcome> {
+        if !part.reason.is_error() {
+            self.0 = self.0.and(part);
+        } else if self.0.reason == ReasonCode::NoMatchingSubscribers {
+            return Err(part);
+        } else {
+            turn.counters.copies_refused += 1;
+        }
+        Ok(())
     }
 }
 

@@ -5,10 +5,11 @@ use mqtt::{PacketId, Publish, QoS, ReasonCode};
 
 use crate::outbox::{Incoming, Origin, Parcel, Taken};
 use crate::pipeline::Outcome;
+use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
 
-/// Has the outbox take a message; its sender is acknowledged once the log has it.
-pub(crate) fn send(turn: &mut Turn<'_>, queue: u32, publish: &Publish<'_>) -> Outcome {
+/// Has the outbox take a message of a tenant; its sender is acknowledged once the log has it.
+pub(crate) fn send(tenant: &Tenant, turn: &mut Turn<'_>, queue: u32, publish: &Publish<'_>) -> Outcome {
     let Some(queues) = turn.queues.as_deref_mut() else {
         return Outcome::now(ReasonCode::Success);
     };
@@ -34,6 +35,7 @@ pub(crate) fn send(turn: &mut Turn<'_>, queue: u32, publish: &Publish<'_>) -> Ou
         received_ms: parcel.received_ms,
         body,
         expiry_s: publish.properties.message_expiry_interval_s,
+        tenant_limit_bytes: tenant.quotas.upstream_bytes.unwrap_or(u64::MAX),
     };
     match queues.take(turn.journal, turn.now, incoming) {
         Taken::Kept(after) => Outcome {

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::authority::ServerKey;
+use crate::slow_clock::SlowClock;
 use crate::tls::{TlsError, add_authorities, load};
 
 /// What a client shows: the files of its certificate chain and its private key, both in PEM.
@@ -25,15 +27,21 @@ pub struct ClientPair<'a> {
 /// # Errors
 /// A file cannot be read, or holds nothing of its kind; certificate and key do not go together; the system knows no
 /// authority.
+///
+/// A certificate that is valid only later is believed: see [`SlowClock`].
 pub fn client_config(ca: Option<&Path>, pair: Option<ClientPair<'_>>) -> Result<Arc<ClientConfig>, TlsError> {
     let mut roots = RootCertStore::empty();
     match ca {
         Some(path) => add_authorities(&mut roots, path)?,
         None => add_those_of_system(&mut roots)?,
     }
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let strict = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+    let strict = strict.expect("there are authorities, and no list of revoked certificates");
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(SlowClock::new(strict)));
     let config = match pair {
         Some(pair) => shows(builder, pair)?,
         None => builder.with_no_client_auth(),

@@ -23,6 +23,7 @@ mod password;
 mod quotas;
 mod registry;
 mod secret;
+mod slow_clock;
 mod throttle;
 mod tls;
 mod token;

@@ -25,6 +25,9 @@ pub struct Quotas {
     /// many wait for it. Beyond it a message is delivered to those that take it now, but not queued or retained for
     /// others, and counted.
     pub stored_bytes: Option<u64>,
+    /// Bytes of messages that wait in the log to leave the hub by routes with an `upstream`: for the cloud, there for the
+    /// database. Beyond it each route's own policy decides, and drops are counted.
+    pub upstream_bytes: Option<u64>,
     /// PUBLISH packets a second from all clients of the tenant together, with a burst of one second's worth. A client
     /// whose next PUBLISH would exceed it is not read until its turn comes, so that TCP slows it down; nothing is
     /// dropped, other tenants do not wait.
@@ -47,6 +50,7 @@ impl Default for Quotas {
             session_bytes: Some(256_000_000),
             subscription_bytes: Some(256_000_000),
             stored_bytes: Some(2_000_000_000),
+            upstream_bytes: Some(400_000_000),
             messages_per_s: None,
             bytes_per_s: None,
             devices: Some(20_000),

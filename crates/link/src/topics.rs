@@ -53,6 +53,8 @@ pub(crate) const DIALECT: (&str, &str) = ("selvedge-link", "1");
 pub(crate) const INSTANCE: &str = "instance";
 /// The User Property of the PUBACK of a batch with sections that the cloud will never take: their numbers in the batch.
 pub(crate) const REFUSED: &str = "refused";
+/// In the same way, of those for which there is no room now; with reason code 0x97.
+pub(crate) const FULL: &str = "full";
 
 /// A call of a device, as its topic has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

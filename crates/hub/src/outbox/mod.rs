@@ -3,20 +3,21 @@
 //! Each route with an `upstream` target has a [`Queue`](queue::Queue) of its own. Its messages are in the log of their
 //! shard, so that the acknowledgement of one waits for one position whatever it is kept for. A message is known for life
 //! by (epoch, sequence): each queue opens an epoch with the first message after a start, and numbers from 0. Who carries
-//! messages away holds an [`Outbox`]: it gives credit in bytes for two lanes, gets messages for it, and says what became
+//! messages away holds an [`Outbox`]: it says how many bytes of two lanes it will have, gets them, and says what became
 //! of each.
 //!
 //! The two lanes of an epoch share one row of sequences, which says what came first, and have each a number of their
 //! own, which differ in the lowest bit. What the other end has of a lane is a short thing to say, because a lane keeps
 //! its order, and each message tells behind which one of its lane it comes.
 //!
-//! A message that comes while there is credit for the **live** lane goes out at once, from memory. All others wait in
-//! the log; they are the **backlog**, and go out by the credit for that lane, oldest first, queues in turns of bytes by
+//! A message that comes while the **live** lane has room goes out at once, from memory. All others wait in
+//! the log; they are the **backlog**, and go out as that lane has room, oldest first, queues in turns of bytes by
 //! their priority. Where order is wanted whatever it costs ([`Order::Strict`]), nothing is live while anything waits.
 
 mod epoch;
 mod ledger;
 mod parcel;
+mod parking;
 mod queue;
 mod queues;
 mod record;
@@ -70,8 +71,11 @@ impl OutboxOptions {
     }
 }
 
-/// What a message takes beside itself, about: in the log, in memory, and of the credit for it.
+/// What a message takes beside itself, about: in the log, in memory, and of what the carrier allows.
 const FIXED_BYTES: u64 = 96;
+
+/// 2020, before which no message came anywhere: an earlier time is that of a clock that nobody has set.
+pub(crate) const CLOCKS_BEGIN_UNIX_S: u64 = 1_577_836_800;
 
 /// A lane of the way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +101,14 @@ pub struct Outgoing {
     pub after: u64,
     /// How it goes.
     pub lane: Lane,
+    /// Of which [`Settler::allow`] it is.
+    pub term: u32,
     /// The message, as [`Parcel::decode`] takes it apart.
     pub body: Vec<u8>,
 }
 
 impl Outgoing {
-    /// The credit that it took, in bytes.
+    /// Bytes that it takes of what the carrier allows.
     pub fn cost_bytes(&self) -> u64 {
         self.body.len() as u64 + FIXED_BYTES
     }
@@ -127,16 +133,27 @@ pub enum Fate {
     Delivered,
     /// The other end will never take it.
     Refused,
-    /// It could not be taken now: it waits again.
+    /// It could not be taken now: it is tried again after a pause, in which others of its queue are tried.
     Returned,
+    /// It was not sent, or nobody knows whether it came: it waits again in its place.
+    Unsent,
+}
+
+/// Bytes of messages that may be with the carrier, from each shard; a message may go while there is any room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// Of those that go at once.
+    pub live_bytes: u64,
+    /// Of those that had to wait.
+    pub backlog_bytes: u64,
 }
 
 /// What the carrier tells a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Feedback {
-    pub(crate) settled: Vec<(Ticket, Fate)>,
-    pub(crate) live_bytes: u64,
-    pub(crate) backlog_bytes: u64,
+    pub(crate) settled: Vec<Settled>,
+    /// With the number of its term.
+    pub(crate) allowed: Option<(u32, Allowance)>,
 }
 
 /// The carrier's end of a hub's queues.
@@ -159,7 +176,7 @@ impl Outbox {
         Self { shards, outgoing }
     }
 
-    /// The next messages that there was credit for, in the order of their lanes; `None` once the hub has ended. May be
+    /// The next messages that there was room for, in the order of their lanes; `None` once the hub has ended. May be
     /// given up at any await.
     pub async fn next(&mut self) -> Option<Vec<Outgoing>> {
         self.outgoing.recv().await
@@ -170,7 +187,7 @@ impl Outbox {
         self.outgoing.try_recv().ok()
     }
 
-    /// What settles messages and gives credit.
+    /// What settles messages and says how many may come.
     pub fn settler(&self) -> Settler {
         Settler {
             shards: self.shards.clone(),
@@ -179,31 +196,30 @@ impl Outbox {
 }
 
 impl Settler {
-    /// Gives credit for so many bytes of messages beside what was given before, evenly to all shards.
-    pub async fn credit(&self, live_bytes: u64, backlog_bytes: u64) {
-        let shards = self.shards.len() as u64;
+    /// Threads that messages come from.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Says how much each shard may send from now on. A message tells of which `term` it is, the last that its shard had
+    /// heard of when it left: one who carries messages over connections counts these, and so knows what left for one that
+    /// is no more. That goes back as [`Fate::Unsent`].
+    pub async fn allow(&self, term: u32, allowance: Allowance) {
         for shard in &self.shards {
             let feedback = Feedback {
-                settled: Vec::new(),
-                live_bytes: live_bytes.div_ceil(shards),
-                backlog_bytes: backlog_bytes.div_ceil(shards),
+                allowed: Some((term, allowance)),
+                ..Feedback::default()
             };
             let _ = tell(shard, feedback).await;
         }
     }
 
-    /// Says what became of messages, and gives the credit that they took back to the shards they came from, for the
-    /// lanes they went by.
+    /// Says what became of messages, to the shards they came from.
     pub async fn settle(&self, settled: impl IntoIterator<Item = Settled>) {
         let mut shares: Vec<Feedback> = Vec::new();
         shares.resize_with(self.shards.len(), Feedback::default);
         for one in settled {
-            let share = &mut shares[usize::from(one.ticket.shard)];
-            share.settled.push((one.ticket, one.fate));
-            match one.lane {
-                Lane::Live => share.live_bytes += one.credit_bytes,
-                Lane::Backlog => share.backlog_bytes += one.credit_bytes,
-            }
+            shares[usize::from(one.ticket.shard)].settled.push(one);
         }
         for (shard, share) in self.shards.iter().zip(shares) {
             if !share.settled.is_empty() {
@@ -222,8 +238,8 @@ pub struct Settled {
     pub fate: Fate,
     /// How it went.
     pub lane: Lane,
-    /// Credit that is given back.
-    pub credit_bytes: u64,
+    /// As [`Outgoing::cost_bytes`].
+    pub bytes: u64,
 }
 
 async fn tell(shard: &Inbox<crate::shard::Order>, feedback: Feedback) -> Result<(), Ended> {

@@ -9,11 +9,14 @@ use route::Upstream;
 use super::Lane;
 use super::epoch::{Epoch, of_lane};
 use super::ledger::{Discarded, Ledger};
+use super::parking::{ComesBack, Parking};
 use super::track::{Held, State};
 
-/// Settled messages above the floor of a lane that the log is told of; further ones are delivered again after a crash,
-/// and known at the other end.
+/// Ranges of settled messages above the floor of a lane that the log is told of; what is in further ones is delivered
+/// again after a crash, and known at the other end.
 const SETTLED_MAX: usize = 1_024;
+/// Settled messages behind one that comes back again and again, at most: then it is given up. Each takes 24 bytes.
+const SETTLED_ROWS_MAX: usize = 1 << 20;
 
 /// One queue: all that one route of one tenant sends.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub(crate) struct Queue {
     pub(crate) waiting: u64,
     /// Messages that are being read back.
     pub(crate) loading: u64,
+    /// Of those that came back.
+    pub(crate) parking: Parking,
 }
 
 /// A message of a queue.
@@ -75,13 +80,14 @@ pub(crate) struct KeptEpoch {
 #[derive(Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct KeptLane {
     pub(crate) floor: u64,
-    /// Settled above the floor.
-    pub(crate) settled: Vec<u64>,
+    /// Settled above the floor, as ranges with their ends excluded.
+    pub(crate) settled: Vec<(u64, u64)>,
 }
 
 impl KeptLane {
     fn is_settled(&self, sequence: u64) -> bool {
-        sequence < self.floor || self.settled.contains(&sequence)
+        let is_in = |(from, to): &(u64, u64)| (*from..*to).contains(&sequence);
+        sequence < self.floor || self.settled.iter().any(is_in)
     }
 }
 
@@ -105,6 +111,7 @@ impl Queue {
             share_bytes: 0,
             waiting: 0,
             loading: 0,
+            parking: Parking::default(),
         }
     }
 
@@ -147,11 +154,26 @@ impl Queue {
     }
 
     /// The message that waits longest.
-    pub(crate) fn first_waiting(&mut self) -> Option<(Place, Held)> {
+    pub(crate) fn oldest_waiting(&mut self) -> Option<(Place, Held)> {
         self.epochs.iter_mut().find_map(|epoch| {
             let (epoch, sequence, held) = epoch.first_waiting()?;
             Some((Place { epoch, sequence }, held))
         })
+    }
+
+    /// The message that goes next: one of a live lane that did not get through, since it holds up what comes now; else
+    /// the one that waits longest.
+    pub(crate) fn next_waiting(&mut self) -> Option<(Place, Held)> {
+        let live = self.epochs.iter_mut().find_map(|epoch| {
+            let number = epoch.number;
+            let (sequence, held) = epoch.track(number)?.first_waiting()?;
+            let place = Place {
+                epoch: number,
+                sequence,
+            };
+            Some((place, held))
+        });
+        live.or_else(|| self.oldest_waiting())
     }
 
     pub(crate) fn mark_sent(&mut self, place: Place) {
@@ -160,10 +182,46 @@ impl Queue {
         {
             track.mark_sent(place.sequence);
             self.waiting -= 1;
+            self.parking.sent();
         }
     }
 
-    pub(crate) fn mark_waiting(&mut self, place: Place) {
+    /// The other end will never take it.
+    pub(crate) fn refuse(&mut self, place: Place) {
+        self.parking.answered();
+        self.discard(place, Discarded::Refused);
+    }
+
+    /// The message came back; `may_park`: others may pass it.
+    pub(crate) fn put_back(&mut self, place: Place, now_ms: u64, may_park: bool) {
+        let track = self.epoch(place).and_then(|epoch| epoch.track(place.epoch));
+        if track.is_some_and(|track| track.settled_rows() > SETTLED_ROWS_MAX) {
+            return self.discard(place, Discarded::Refused);
+        }
+        if self.parking.returned(place, now_ms, may_park) == ComesBack::Waits {
+            self.mark_waiting(place);
+        }
+    }
+
+    /// The message did not get through.
+    pub(crate) fn take_back(&mut self, place: Place) {
+        self.parking.unsent();
+        self.mark_waiting(place);
+    }
+
+    /// What was aside for long enough waits again.
+    pub(crate) fn unpark(&mut self, now_ms: u64) {
+        for place in self.parking.take_due(now_ms) {
+            self.mark_waiting(place);
+        }
+    }
+
+    /// Whether a message waits that may go now.
+    pub(crate) fn has_next(&self, now_ms: u64) -> bool {
+        self.waiting > 0 && self.parking.is_open(now_ms)
+    }
+
+    fn mark_waiting(&mut self, place: Place) {
         let track = self.epoch(place).and_then(|epoch| epoch.track(place.epoch));
         if track.is_some_and(|track| track.mark_waiting(place.sequence)) {
             self.waiting += 1;
@@ -172,6 +230,7 @@ impl Queue {
 
     /// The other end has the message.
     pub(crate) fn deliver(&mut self, place: Place) {
+        self.parking.answered();
         if self.settle(place) {
             self.ledger.delivered += 1;
         }
@@ -235,6 +294,7 @@ impl Queue {
         self.waiting -= u64::from(held.state() == State::Waiting);
         self.bytes -= held.bytes();
         self.unneeded.push(held.position);
+        self.parking.forget(place);
         self.forget_finished();
         true
     }
@@ -318,17 +378,22 @@ impl Returning {
             let at = epochs
                 .binary_search_by_key(&number, |epoch| epoch.number)
                 .expect("added above");
+            let track = queue.epochs[at].track(place.epoch).expect("a lane of this epoch");
+            track.push(place.sequence, held);
             if epochs[at].lanes[lane].is_settled(place.sequence) {
+                // Its record may be found once more: what is known of it is known further on.
+                track.settle(place.sequence);
                 self.unneeded.push(held.position);
             } else {
                 queue.bytes += held.bytes();
                 queue.waiting += 1;
-                let track = queue.epochs[at].track(place.epoch).expect("a lane of this epoch");
-                track.push(place.sequence, held);
             }
         }
         let missing = queue.ledger.queued().saturating_sub(queue.waiting);
         queue.ledger.drop(Discarded::Damaged, missing);
+        // What the log was not told of is delivered again.
+        let again = queue.waiting.saturating_sub(queue.ledger.queued());
+        queue.ledger.delivered = queue.ledger.delivered.saturating_sub(again);
         Some((queue, self.unneeded))
     }
 
@@ -359,3 +424,6 @@ impl Returning {
         self.messages = sorted;
     }
 }
+
+#[cfg(test)]
+mod tests;

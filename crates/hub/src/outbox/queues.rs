@@ -1,18 +1,25 @@
 //! The queues of one shard: what comes in, what goes out, and what the log has of it.
 
+mod kept;
+mod room;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering as Atomic};
 
-use broker::{Full, Now, Position};
+use broker::{Now, Position};
 use route::{Priority, Upstream, WhenFull};
 use store::Kind;
 use tokio::sync::mpsc;
 
-use super::queue::{Place, Queue, Returning};
-use super::record::{MessageMeta, decode_message, decode_state, encode_state};
+pub(crate) use self::kept::Restored;
+use super::queue::{Place, Queue};
+use super::record::MessageMeta;
 use super::track::{Held, NEVER_S};
-use super::{Discarded, FIXED_BYTES, Fate, Feedback, Lane, Ledger, Ordering, OutboxOptions, Outgoing, Ticket};
+use super::{
+    Allowance, CLOCKS_BEGIN_UNIX_S, Discarded, FIXED_BYTES, Fate, Feedback, Lane, Ledger, Ordering, OutboxOptions,
+    Outgoing, Settled, Ticket,
+};
 use crate::shard::journal::{Entry, Journal};
 
 /// Bytes of messages that are read back at once, at most.
@@ -21,8 +28,6 @@ const LOADING_BYTES_MAX: u64 = 4 << 20;
 const SHARE_BYTES: i64 = 16 << 10;
 /// Messages looked at in one turn for their age.
 const EXPIRED_PER_TURN: usize = 1_024;
-/// Seconds since 2020 are the first half of an epoch's number, so that it fits 63 bits until 2088.
-const EPOCHS_BEGIN_UNIX_S: u64 = 1_577_836_800;
 
 /// Numbers epochs: each greater than all of earlier starts, whatever the clock says, and none used twice, though the
 /// directory be copied.
@@ -35,7 +40,8 @@ pub(crate) struct EpochNumbers {
 impl EpochNumbers {
     /// Numbers for a hub that starts now. Every one that is found in a log has to be told of before the first is taken.
     pub(crate) fn new(unix_s: u64, random: u32) -> Self {
-        let start = unix_s.saturating_sub(EPOCHS_BEGIN_UNIX_S).min(u64::from(u32::MAX >> 1));
+        // So that a number fits 63 bits until 2088.
+        let start = unix_s.saturating_sub(CLOCKS_BEGIN_UNIX_S).min(u64::from(u32::MAX >> 1));
         Self {
             start: AtomicU32::new(start as u32),
             next: AtomicU32::new(random),
@@ -64,6 +70,8 @@ pub(crate) struct Incoming {
     pub(crate) received_ms: u64,
     /// What its Message Expiry Interval leaves it.
     pub(crate) expiry_s: Option<u32>,
+    /// Bytes that all messages of its tenant may take.
+    pub(crate) tenant_limit_bytes: u64,
 }
 
 /// What became of a message that was to be taken in.
@@ -83,6 +91,8 @@ struct Loading {
     queue: u32,
     place: Place,
     cost_bytes: u64,
+    /// As [`Outgoing::term`].
+    term: u32,
 }
 
 /// The queues of one shard.
@@ -99,8 +109,11 @@ pub(crate) struct Queues {
     leaving: Vec<Outgoing>,
     loading: HashMap<Position, Loading>,
     loading_bytes: u64,
-    live_credit_bytes: i64,
-    backlog_credit_bytes: i64,
+    /// What the carrier will have, and of what is there or on its way there.
+    allowed: Allowance,
+    away: Allowance,
+    /// See [`Outgoing::term`].
+    term: u32,
     /// Bytes of all queues.
     bytes: u64,
     /// The queue whose turn it is.
@@ -109,6 +122,8 @@ pub(crate) struct Queues {
     changed: Vec<u32>,
     /// When to look for messages that have waited too long, in seconds of the shard's clock.
     expires_at_s: u32,
+    /// When to look for messages that wait again, in milliseconds of that clock.
+    unparks_at_ms: u64,
 }
 
 /// Figures of a queue at one instant.
@@ -142,12 +157,14 @@ impl Queues {
             leaving: Vec::new(),
             loading: HashMap::new(),
             loading_bytes: 0,
-            live_credit_bytes: 0,
-            backlog_credit_bytes: 0,
+            allowed: Allowance::default(),
+            away: Allowance::default(),
+            term: 0,
             bytes: 0,
             turn: 0,
             changed: Vec::new(),
             expires_at_s: NEVER_S,
+            unparks_at_ms: u64::MAX,
         }
     }
 
@@ -171,7 +188,8 @@ impl Queues {
     /// Takes in a message. What becomes of it otherwise is counted here.
     pub(crate) fn take(&mut self, journal: &mut Journal, now: Now, incoming: Incoming) -> Taken {
         let number = incoming.queue;
-        let has_room = self.make_room(number, incoming.body.len() as u64 + FIXED_BYTES);
+        let cost_bytes = incoming.body.len() as u64 + FIXED_BYTES;
+        let has_room = self.make_room(number, cost_bytes, incoming.tenant_limit_bytes);
         let kept = match has_room {
             true => self.keep(journal, now, incoming).ok_or(Discarded::LogFull),
             false => Err(Discarded::Full),
@@ -193,49 +211,12 @@ impl Queues {
         taken
     }
 
-    /// Whether there is room, after the oldest messages have gone where their routes want that.
-    fn make_room(&mut self, number: u32, bytes: u64) -> bool {
-        let settings = self.queues[&number].settings;
-        let limit_bytes = settings.limit_bytes.unwrap_or(u64::MAX);
-        let drops_oldest = settings.full == WhenFull::DropOldest;
-        while self.queues[&number].bytes + bytes > limit_bytes {
-            if !(drops_oldest && self.drop_oldest(number)) {
-                return false;
-            }
-        }
-        while self.bytes + bytes > self.options.bytes {
-            // Who has most gives way: a small queue loses nothing to a large one.
-            let largest = self.queues.iter().filter(|(_, queue)| queue.waiting > 0);
-            let largest = largest.max_by_key(|(_, queue)| queue.bytes).map(|(number, _)| *number);
-            let Some(largest) = largest.filter(|largest| self.may_drop_for(*largest, number)) else {
-                return false;
-            };
-            self.drop_oldest(largest);
-        }
-        true
-    }
-
-    /// Whether messages of `victim` go to make room for one of `other`.
-    fn may_drop_for(&self, victim: u32, other: u32) -> bool {
-        let (victim_queue, other_queue) = (&self.queues[&victim], &self.queues[&other]);
-        victim_queue.settings.full == WhenFull::DropOldest
-            && (victim == other || victim_queue.bytes > other_queue.bytes)
-    }
-
-    fn drop_oldest(&mut self, number: u32) -> bool {
-        let oldest = self.queues.get_mut(&number).and_then(Queue::first_waiting);
-        if let Some((place, _)) = oldest {
-            self.change(number, |queue| queue.discard(place, Discarded::Full));
-        }
-        oldest.is_some()
-    }
-
     /// Has the log keep a message, and sends it at once if it may go.
     fn keep(&mut self, journal: &mut Journal, now: Now, incoming: Incoming) -> Option<Position> {
         let number = incoming.queue;
         self.write_first_state(journal, number).ok()?;
         let epoch = *self.epochs.entry(number).or_insert_with(|| self.numbers.take());
-        let goes_by = self.goes_by(number, epoch);
+        let goes_by = self.goes_by(number, epoch, now);
         let queue = &self.queues[&number];
         let expiry_s = [incoming.expiry_s, queue.settings.expiry_s].into_iter().flatten().min();
         let place = queue.next_place(epoch, goes_by.unwrap_or(Lane::Backlog));
@@ -259,15 +240,19 @@ impl Queues {
     }
 
     /// The lane by which a message goes that comes now; `None`: it has to wait.
-    fn goes_by(&mut self, number: u32, epoch: u64) -> Option<Lane> {
+    fn goes_by(&mut self, number: u32, epoch: u64, now: Now) -> Option<Lane> {
         let queue = self.queues.get_mut(&number).expect("a queue of a route");
+        if !queue.parking.is_open(now.monotonic_ms) {
+            return None;
+        }
         match self.options.ordering {
             Ordering::LiveFirst => {
-                let is_free = self.live_credit_bytes > 0 && !queue.is_live_lane_held_up(epoch);
+                let is_free = self.away.live_bytes < self.allowed.live_bytes && !queue.is_live_lane_held_up(epoch);
                 is_free.then_some(Lane::Live)
             }
             Ordering::Strict => {
-                let is_free = self.backlog_credit_bytes > 0 && queue.waiting == 0 && queue.loading == 0;
+                let is_free =
+                    self.away.backlog_bytes < self.allowed.backlog_bytes && queue.waiting == 0 && queue.loading == 0;
                 is_free.then_some(Lane::Backlog)
             }
         }
@@ -275,13 +260,17 @@ impl Queues {
 
     /// Sends a message at once, from memory.
     fn send(&mut self, number: u32, place: Place, lane: Lane, body: Vec<u8>) {
-        let cost_bytes = (body.len() as u64 + FIXED_BYTES) as i64;
-        match lane {
-            Lane::Live => self.live_credit_bytes -= cost_bytes,
-            Lane::Backlog => self.backlog_credit_bytes -= cost_bytes,
-        }
+        *self.away_by(lane) += body.len() as u64 + FIXED_BYTES;
         self.queues.get_mut(&number).expect("is there").mark_sent(place);
         self.leave(number, place, lane, body);
+    }
+
+    /// Bytes that are away by a lane.
+    fn away_by(&mut self, lane: Lane) -> &mut u64 {
+        match lane {
+            Lane::Live => &mut self.away.live_bytes,
+            Lane::Backlog => &mut self.away.backlog_bytes,
+        }
     }
 
     fn leave(&mut self, number: u32, place: Place, lane: Lane, body: Vec<u8>) {
@@ -299,23 +288,38 @@ impl Queues {
             floor,
             after,
             lane,
+            term: self.term,
             body,
         });
     }
 
     /// What the carrier says.
-    pub(crate) fn hear(&mut self, feedback: Feedback) {
-        self.live_credit_bytes += feedback.live_bytes as i64;
-        self.backlog_credit_bytes += feedback.backlog_bytes as i64;
-        for (ticket, fate) in feedback.settled {
+    pub(crate) fn hear(&mut self, now: Now, feedback: Feedback) {
+        if let Some((term, allowance)) = feedback.allowed {
+            (self.term, self.allowed) = (term, allowance);
+        }
+        let may_park = self.options.ordering == Ordering::LiveFirst;
+        for Settled {
+            ticket,
+            fate,
+            lane,
+            bytes,
+        } in feedback.settled
+        {
+            let away_bytes = self.away_by(lane);
+            *away_bytes = away_bytes.saturating_sub(bytes);
+            if fate == Fate::Returned {
+                self.unparks_at_ms = 0;
+            }
             let Ticket {
                 queue, epoch, sequence, ..
             } = ticket;
             let place = Place { epoch, sequence };
             self.change(queue, |queue| match fate {
                 Fate::Delivered => queue.deliver(place),
-                Fate::Refused => queue.discard(place, Discarded::Refused),
-                Fate::Returned => queue.mark_waiting(place),
+                Fate::Refused => queue.refuse(place),
+                Fate::Unsent => queue.take_back(place),
+                Fate::Returned => queue.put_back(place, now.monotonic_ms, may_park),
             });
         }
     }
@@ -328,19 +332,24 @@ impl Queues {
         self.loading_bytes -= loading.cost_bytes;
         self.change_quietly(loading.queue, |queue| queue.loading -= 1);
         match body.take() {
+            Some(_) if loading.term != self.term => {
+                self.away.backlog_bytes -= loading.cost_bytes;
+                self.change_quietly(loading.queue, |queue| queue.take_back(loading.place));
+            }
             Some(body) => self.leave(loading.queue, loading.place, Lane::Backlog, body),
             None => {
-                self.backlog_credit_bytes += loading.cost_bytes as i64;
+                self.away.backlog_bytes -= loading.cost_bytes;
                 self.change(loading.queue, |queue| queue.discard(loading.place, Discarded::Damaged));
             }
         }
         true
     }
 
-    /// At the end of a turn: the log learns what changed, messages that wait are asked for as far as there is credit, and
+    /// At the end of a turn: the log learns what changed, messages that wait are asked for as far as there is room, and
     /// what goes out goes out.
     pub(crate) fn end_turn(&mut self, journal: &mut Journal, now: Now) {
         self.expire(now);
+        self.unpark(now);
         self.load(journal, now);
         self.write_states(journal);
         if !self.leaving.is_empty() {
@@ -350,10 +359,10 @@ impl Queues {
     }
 
     fn load(&mut self, journal: &mut Journal, now: Now) {
-        while self.backlog_credit_bytes > 0 && self.loading_bytes < LOADING_BYTES_MAX {
-            let Some(number) = self.next_in_turn() else { return };
+        while self.away.backlog_bytes < self.allowed.backlog_bytes && self.loading_bytes < LOADING_BYTES_MAX {
+            let Some(number) = self.next_in_turn(now) else { return };
             let queue = self.queues.get_mut(&number).expect("found just now");
-            let (place, held) = queue.first_waiting().expect("one waits");
+            let (place, held) = queue.next_waiting().expect("one waits");
             if held.expires_s <= seconds(now) {
                 self.change(number, |queue| queue.discard(place, Discarded::Expired));
                 continue;
@@ -362,12 +371,13 @@ impl Queues {
             queue.mark_sent(place);
             queue.loading += 1;
             queue.share_bytes -= cost_bytes as i64;
-            self.backlog_credit_bytes -= cost_bytes as i64;
+            self.away.backlog_bytes += cost_bytes;
             self.loading_bytes += cost_bytes;
             let loading = Loading {
                 queue: number,
                 place,
                 cost_bytes,
+                term: self.term,
             };
             journal.load(queue.tenant_number, held.position);
             self.loading.insert(held.position, loading);
@@ -375,15 +385,15 @@ impl Queues {
     }
 
     /// The queue that sends next. Each has a share of bytes in its turn, so that none waits for ever for another.
-    fn next_in_turn(&mut self) -> Option<u32> {
-        let goes_on = |queue: &Queue| queue.waiting > 0 && queue.share_bytes > 0;
+    fn next_in_turn(&mut self, now: Now) -> Option<u32> {
+        let goes_on = |queue: &Queue| queue.has_next(now.monotonic_ms) && queue.share_bytes > 0;
         if self.queues.get(&self.turn).is_some_and(goes_on) {
             return Some(self.turn);
         }
         let behind = self.queues.range(self.turn + 1..);
         let mut in_order = behind.chain(self.queues.range(..=self.turn));
         let next = in_order
-            .find(|(_, queue)| queue.waiting > 0)
+            .find(|(_, queue)| queue.has_next(now.monotonic_ms))
             .map(|(number, _)| *number)?;
         let queue = self.queues.get_mut(&next).expect("found just now");
         queue.share_bytes = SHARE_BYTES * weight(queue.settings.priority);
@@ -402,7 +412,7 @@ impl Queues {
         for number in numbers {
             for _ in 0..EXPIRED_PER_TURN {
                 let queue = self.queues.get_mut(&number).expect("listed just now");
-                let Some((place, held)) = queue.first_waiting() else {
+                let Some((place, held)) = queue.oldest_waiting() else {
                     break;
                 };
                 if held.expires_s > now_s {
@@ -420,82 +430,28 @@ impl Queues {
         }
     }
 
-    /// When something waits too long, on the shard's clock in milliseconds.
-    pub(crate) fn due_ms(&self) -> Option<u64> {
-        (self.expires_at_s != NEVER_S).then_some(u64::from(self.expires_at_s) * 1_000)
-    }
-
-    fn write_states(&mut self, journal: &mut Journal) {
-        for number in std::mem::take(&mut self.changed) {
-            match self.write_state(journal, number) {
-                Ok(()) => {
-                    let queue = self.queues.get_mut(&number).expect("a queue that changed");
-                    queue.is_changed = false;
-                    queue.unneeded.drain(..).for_each(|position| journal.release(position));
-                }
-                // The log is full: what is not needed stays until it can be said.
-                Err(Full) => self.changed.push(number),
-            }
+    /// What was aside for long enough waits again.
+    fn unpark(&mut self, now: Now) {
+        if now.monotonic_ms < self.unparks_at_ms {
+            return;
         }
-    }
-
-    fn write_first_state(&mut self, journal: &mut Journal, number: u32) -> Result<(), Full> {
-        match self.queues[&number].position == Position::default() {
-            true => self.write_state(journal, number),
-            false => Ok(()),
-        }
-    }
-
-    fn write_state(&mut self, journal: &mut Journal, number: u32) -> Result<(), Full> {
-        let queue = self.queues.get_mut(&number).expect("a queue that changed");
-        let mut bytes = Vec::new();
-        encode_state(&queue.kept(), number, &mut bytes);
-        let is_first = queue.position == Position::default();
-        let kind = if is_first { Kind::Value } else { Kind::Replacement };
-        let entry = Entry::OutboxState(&bytes);
-        let old = std::mem::replace(
-            &mut queue.position,
-            journal.append(queue.tenant_number, kind, entry, &[])?,
-        );
-        if !is_first {
-            journal.release(old);
-        }
-        Ok(())
-    }
-
-    /// The log moves the state of a queue.
-    pub(crate) fn relocate_state(&mut self, journal: &mut Journal, meta: &[u8], from: Position) -> Result<(), Full> {
-        match decode_state(meta) {
-            Some((number, _)) if self.queues.get(&number).is_some_and(|queue| queue.position == from) => {
-                self.write_state(journal, number)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The log moves a message.
-    pub(crate) fn relocate_message(
-        &mut self,
-        journal: &mut Journal,
-        meta: &[u8],
-        body: &[u8],
-        from: Position,
-    ) -> Result<(), Full> {
-        let Some((number, message)) = decode_message(meta) else {
-            return Ok(());
-        };
-        let Some(queue) = self
+        self.queues
+            .values_mut()
+            .for_each(|queue| queue.unpark(now.monotonic_ms));
+        let due_ms = self
             .queues
-            .get_mut(&number)
-            .filter(|queue| queue.holds(message.place, from))
-        else {
-            return Ok(());
+            .values()
+            .filter_map(|queue| queue.parking.due_ms(now.monotonic_ms));
+        self.unparks_at_ms = due_ms.min().unwrap_or(u64::MAX);
+    }
+
+    /// When something waits too long or waits again, on the shard's clock in milliseconds.
+    pub(crate) fn due_ms(&self) -> Option<u64> {
+        let expires_ms = match self.expires_at_s {
+            NEVER_S => u64::MAX,
+            at_s => u64::from(at_s) * 1_000,
         };
-        let entry = Entry::OutboxMessage(meta);
-        let to = journal.append(queue.tenant_number, Kind::Replacement, entry, body)?;
-        queue.relocate(message.place, from, to);
-        journal.release(from);
-        Ok(())
+        Some(self.unparks_at_ms.min(expires_ms)).filter(|due_ms| *due_ms != u64::MAX)
     }
 
     fn change(&mut self, number: u32, act: impl FnOnce(&mut Queue)) {
@@ -541,64 +497,5 @@ fn weight(priority: Priority) -> i64 {
     match priority {
         Priority::High => 4,
         Priority::Normal => 1,
-    }
-}
-
-/// Queues while the log is read.
-#[derive(Default)]
-pub(crate) struct Restored {
-    queues: BTreeMap<u32, (u32, Returning)>,
-}
-
-impl Restored {
-    /// A queue's state.
-    pub(crate) fn state(&mut self, tenant: u32, meta: &[u8], position: Position) {
-        if let Some((number, kept)) = decode_state(meta) {
-            self.queue(tenant, number).state(kept, position);
-        }
-    }
-
-    /// A message of a queue.
-    pub(crate) fn message(&mut self, tenant: u32, meta: &[u8], body_len: usize, position: Position, now: Now) {
-        let Some((number, message)) = decode_message(meta) else {
-            return;
-        };
-        let age_s = now.unix_ms.saturating_sub(message.received_ms) / 1_000;
-        let left_s = |expiry_s: u32| u64::from(expiry_s).saturating_sub(age_s) as u32;
-        let expires_s = message
-            .expiry_s
-            .map_or(NEVER_S, |s| seconds(now).saturating_add(left_s(s)));
-        let held = Held::waiting(position, body_len + FIXED_BYTES as usize, expires_s);
-        self.queue(tenant, number).message(message.place, held);
-    }
-
-    fn queue(&mut self, tenant: u32, number: u32) -> &mut Returning {
-        let (_, queue) = self
-            .queues
-            .entry(number)
-            .or_insert_with(|| (tenant, Returning::default()));
-        queue
-    }
-}
-
-impl Queues {
-    /// Brings back what the log had. `name` knows the tenants by their numbers.
-    pub(crate) fn bring_back(&mut self, restored: Restored, journal: &mut Journal, name: impl Fn(u32) -> Arc<str>) {
-        for (number, (tenant, returning)) in restored.queues {
-            let Some((queue, unneeded)) = returning.finish(tenant, name(tenant)) else {
-                tracing::error!(
-                    number,
-                    "the state of a queue to the cloud is lost, and its messages with it"
-                );
-                continue;
-            };
-            unneeded.into_iter().for_each(|position| journal.release(position));
-            queue.epoch_numbers().for_each(|epoch| self.numbers.saw(epoch));
-            self.bytes += queue.bytes;
-            self.expires_at_s = 0;
-            self.by_route.insert((tenant, Arc::clone(&queue.route)), number);
-            self.queues.insert(number, queue);
-            self.changed.push(number);
-        }
     }
 }

@@ -84,7 +84,7 @@ mod tests {
                 lanes: [
                     KeptLane {
                         floor: 2,
-                        settled: vec![3],
+                        settled: vec![(3, 4)],
                     },
                     KeptLane::default(),
                 ],

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use broker::Position;
+use rangemap::RangeSet;
 
 /// Where a message stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +75,10 @@ pub(crate) struct Track {
     passed: usize,
     /// Behind the last message of the lane that is no row any more.
     begin: u64,
+    /// Sequences from there on of which every message of the lane is settled.
+    settled: RangeSet<u64>,
+    /// Rows that are settled.
+    settled_rows: usize,
 }
 
 impl Track {
@@ -143,9 +148,18 @@ impl Track {
             return None;
         }
         self.rows[at].held.set(State::Settled);
+        self.settled_rows += 1;
+        if at > 0 {
+            self.settled.insert(self.after(sequence)..sequence + 1);
+            return Some(held);
+        }
         while let Some(row) = self.rows.pop_front_if(|row| row.held.state() == State::Settled) {
             self.passed = self.passed.saturating_sub(1);
+            self.settled_rows -= 1;
             self.begin = row.sequence + 1;
+        }
+        if !self.settled.is_empty() {
+            self.settled.remove(0..self.begin);
         }
         Some(held)
     }
@@ -159,14 +173,14 @@ impl Track {
         }
     }
 
-    /// Sequences that are settled behind one that is not, up to the first that waits.
-    pub(crate) fn settled_above_floor(&self) -> impl Iterator<Item = u64> {
-        let settled = |row: &&Row| row.held.state() == State::Settled;
-        self.rows
-            .iter()
-            .take(self.passed)
-            .filter(settled)
-            .map(|row| row.sequence)
+    /// Ranges of sequences behind one that is not settled, their ends excluded, of which every message of the lane is.
+    pub(crate) fn settled_above_floor(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.settled.iter().map(|range| (range.start, range.end))
+    }
+
+    /// Messages that are settled, though one before them is not.
+    pub(crate) fn settled_rows(&self) -> usize {
+        self.settled_rows
     }
 
     fn find(&self, sequence: u64) -> Option<usize> {
@@ -204,10 +218,11 @@ mod tests {
         assert_eq!(track.settle(5).map(|held| held.position), Some(Position(6)));
         assert_eq!(
             (track.floor(9), track.settled_above_floor().collect::<Vec<_>>()),
-            (0, vec![5])
+            (0, vec![(3, 6)])
         );
         assert!(track.settle(0).is_some() && track.settle(2).is_some());
-        assert_eq!(track.floor(9), 7);
+        assert_eq!((track.floor(9), track.settled_rows()), (7, 0));
+        assert_eq!(track.settled_above_floor().count(), 0);
         assert_eq!(track.settle(5), None, "once only");
         assert_eq!(track.settle(3), None, "of another lane");
         assert!(track.settle(7).is_some());

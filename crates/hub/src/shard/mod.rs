@@ -235,7 +235,7 @@ impl Shard {
                 Order::Quotas => self.set_bounds(now),
                 Order::Outbox(feedback) => {
                     if let Some(queues) = &mut self.queues {
-                        queues.hear(feedback);
+                        queues.hear(now, feedback);
                     }
                 }
                 Order::Stop => self.stop(now),

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hub::{Arrived, Arriving, EdgeCall, EdgeConnection, Hub};
 use identity::Identity;
 use mqtt::{Ack, ConnAck, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
@@ -55,12 +56,12 @@ pub(super) struct Session {
     last_heard: Instant,
 }
 
-/// What became of a batch.
+/// What became of a batch, by the numbers of its sections.
 #[derive(Debug, Default)]
 struct Verdict {
-    /// There is no room for some of it now.
-    is_full: bool,
-    /// Numbers of its sections that will never be taken.
+    /// There is no room for them now.
+    full: Vec<usize>,
+    /// They will never be taken.
     refused: Vec<usize>,
 }
 
@@ -248,14 +249,15 @@ impl Session {
 
     fn acknowledge(&mut self, (packet_id, verdict): (PacketId, Verdict)) {
         let mut properties = UserPropertiesBuf::new();
-        if !verdict.refused.is_empty() {
-            let numbers: Vec<String> = verdict.refused.iter().map(usize::to_string).collect();
-            properties.push(topics::REFUSED, &numbers.join(","));
+        for (name, sections) in [(topics::FULL, &verdict.full), (topics::REFUSED, &verdict.refused)] {
+            if !sections.is_empty() {
+                let numbers: Vec<String> = sections.iter().map(usize::to_string).collect();
+                properties.push(name, &numbers.join(","));
+            }
         }
-        let reason = if verdict.is_full {
-            ReasonCode::QuotaExceeded
-        } else {
-            ReasonCode::Success
+        let reason = match verdict.full.is_empty() {
+            true => ReasonCode::Success,
+            false => ReasonCode::QuotaExceeded,
         };
         let mut ack = Ack::new(packet_id, reason);
         ack.user_properties = properties.as_properties();
@@ -327,23 +329,26 @@ fn take(
             verdict.refused.push(number);
             continue;
         }
-        let Section { name, floor, parcels } = section;
-        let edge = Arc::clone(edge);
-        arriving.push((
-            name.tenant,
-            Arriving {
+        arriving.push((number, section, Arc::clone(edge)));
+    }
+    Box::pin(async move {
+        // All at once: they are asked for in this order, and wait for the log together.
+        let taking = arriving.into_iter().map(|(number, section, edge)| {
+            let Section { name, floor, parcels } = section;
+            let arriving = Arriving {
                 edge,
                 route: name.route,
                 epoch: name.epoch,
                 floor,
                 parcels,
-            },
-        ));
-    }
-    Box::pin(async move {
-        for (tenant, arriving) in arriving {
-            let arrived = hub.arrive(&tenant, arriving).await;
-            verdict.is_full |= !matches!(arrived, Some(Arrived { refused: 0, .. }));
+            };
+            let hub = &hub;
+            async move { (number, hub.arrive(&name.tenant, arriving).await) }
+        });
+        for (number, arrived) in join_all(taking).await {
+            if !matches!(arrived, Some(Arrived { refused: 0, .. })) {
+                verdict.full.push(number);
+            }
         }
         verdict
     })

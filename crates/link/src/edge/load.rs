@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hub::{Fate, Lane, Outgoing, Settled};
+use hub::{Lane, Outgoing};
 
 /// Of what goes, the live lane has four parts where the backlog has one, while both have something.
 const LIVE_PARTS: i64 = 4;
@@ -101,24 +101,10 @@ impl Load {
         Some(sent)
     }
 
-    /// The connection is no more: all that was on the way goes again, and nothing that is here is live any more.
-    pub(crate) fn come_back(&mut self) {
-        let mut all: Vec<Outgoing> = self.live.drain(..).chain(self.backlog.drain(..)).collect();
-        let on_the_way = std::mem::take(&mut self.on_the_way);
-        all.extend(on_the_way.into_values().flat_map(|sent| sent.messages));
-        all.sort_by_key(|message| message.ticket);
-        self.backlog = all.into();
-        self.on_the_way_bytes = 0;
-        self.live_ahead_bytes = 0;
-    }
-}
-
-/// What became of a message, for the outbox.
-pub(crate) fn settled(message: &Outgoing, fate: Fate) -> Settled {
-    Settled {
-        ticket: message.ticket,
-        fate,
-        lane: message.lane,
-        credit_bytes: message.cost_bytes(),
+    /// The connection is no more: all that is here, or was on the way.
+    pub(crate) fn take_all(&mut self) -> Vec<Outgoing> {
+        let last = std::mem::take(self);
+        let on_the_way = last.on_the_way.into_values().flat_map(|sent| sent.messages);
+        on_the_way.chain(last.live).chain(last.backlog).collect()
     }
 }

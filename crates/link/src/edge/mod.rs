@@ -1,16 +1,21 @@
 //! The edge's end of the link: carries what leaves the hub to the cloud, over one connection, for as long as the hub runs.
 
+mod allowance;
 mod dial;
+mod greeting;
 mod load;
+mod packing;
 mod session;
 mod status;
 mod twins;
+mod verdict;
 mod window;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Hub, Outbox, Settler, TwinChange};
+use hub::{Allowance, Fate, Hub, Outbox, Outgoing, Settled, Settler, TwinChange};
 use rand::Rng;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -21,10 +26,6 @@ use self::load::Load;
 use self::session::{Ended, Session};
 pub use self::status::{LinkStatus, State};
 
-/// Credit for messages that go at once, in bytes: they are in memory, beside the log.
-const LIVE_CREDIT_BYTES: u64 = 1 << 20;
-/// Credit for messages that are read back, in bytes.
-const BACKLOG_CREDIT_BYTES: u64 = 8 << 20;
 /// The first pause before another try, at most; each one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause before another try.
@@ -61,7 +62,6 @@ pub struct Login {
 /// Runs the link until the hub ends.
 pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<LinkStatus>) {
     let settler = outbox.settler();
-    settler.credit(LIVE_CREDIT_BYTES, BACKLOG_CREDIT_BYTES).await;
     let twin_changes = hub.take_twin_changes();
     let mut link = Link {
         instance: format!("{:016x}", rand::random::<u64>()),
@@ -71,6 +71,8 @@ pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<Li
         outbox,
         settler,
         load: Load::default(),
+        term: 0,
+        allowed: Allowance::default(),
         status,
     };
     let mut pause = FIRST_PAUSE;
@@ -80,12 +82,14 @@ pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<Li
             Ended::HubStopped => return,
             Ended::Broken(reason) => link.status.broke(&reason),
         }
-        link.load.come_back();
+        link.put_back().await;
         if began.elapsed() >= PROVEN {
             pause = FIRST_PAUSE;
         }
         // Full jitter: edges that lost their cloud at the same instant do not come back at the same instant.
-        tokio::time::sleep(pause.mul_f64(rand::rng().random())).await;
+        if link.rest(pause.mul_f64(rand::rng().random())).await.is_break() {
+            return;
+        }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -101,6 +105,10 @@ struct Link {
     twin_changes: Option<mpsc::Receiver<TwinChange>>,
     settler: Settler,
     load: Load,
+    /// Number of the connection: see [`Settler::allow`].
+    term: u32,
+    /// What the hub was told.
+    allowed: Allowance,
     status: Arc<LinkStatus>,
 }
 
@@ -118,5 +126,60 @@ impl Link {
             }
             Err(reason) => Ended::Broken(reason),
         }
+    }
+
+    /// Tells the hub how much it may send where so many bytes may be on the way.
+    async fn allow(&mut self, window_bytes: usize) {
+        let allowance = allowance::of_window(window_bytes, self.settler.shards());
+        if allowance::differs(self.allowed, allowance) {
+            self.allowed = allowance;
+            self.settler.allow(self.term, allowance).await;
+        }
+    }
+
+    /// Messages that left; those of an earlier connection's go back.
+    async fn take(&mut self, messages: Vec<Outgoing>) {
+        let is_now = |message: &Outgoing| message.term == self.term;
+        let (now, before): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_now);
+        now.into_iter().for_each(|message| self.load.push(message));
+        self.give_back(before).await;
+    }
+
+    /// Without a connection all that waits is in the log, where bounds and ages are looked at.
+    async fn put_back(&mut self) {
+        self.term = self.term.wrapping_add(1);
+        self.allowed = Allowance::default();
+        self.settler.allow(self.term, self.allowed).await;
+        let messages = self.load.take_all();
+        self.give_back(messages).await;
+    }
+
+    async fn give_back(&self, messages: Vec<Outgoing>) {
+        if !messages.is_empty() {
+            let unsent = messages.iter().map(|message| settled(message, Fate::Unsent));
+            self.settler.settle(unsent).await;
+        }
+    }
+
+    /// Waits; ends early with the hub.
+    async fn rest(&mut self, pause: Duration) -> ControlFlow<()> {
+        let over = Instant::now() + pause;
+        loop {
+            match tokio::time::timeout_at(over, self.outbox.next()).await {
+                Ok(Some(messages)) => self.give_back(messages).await,
+                Ok(None) => return ControlFlow::Break(()),
+                Err(_) => return ControlFlow::Continue(()),
+            }
+        }
+    }
+}
+
+/// What became of a message, for the hub.
+fn settled(message: &Outgoing, fate: Fate) -> Settled {
+    Settled {
+        ticket: message.ticket,
+        fate,
+        lane: message.lane,
+        bytes: message.cost_bytes(),
     }
 }

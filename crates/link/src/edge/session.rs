@@ -4,34 +4,33 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Fate, Lane, Parcel, Settled, TwinChange};
-use mqtt::{Ack, Connect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use hub::{Fate, Lane, Settled, TwinChange};
+use mqtt::{Packet, PacketId, Publish, QoS, Version};
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::dial::Stream;
-use super::load::{Load, Sent, settled};
+use super::greeting::{answer_to_connect, connect_packet};
+use super::load::{Load, Sent};
+use super::packing::{put_batch, put_one};
+use super::verdict::{Verdict, fates};
 use super::window::Window;
-use super::{Link, Options, twins};
-use crate::batch::{Encoder, EpochName, Place};
+use super::{Link, Options, settled, twins};
+use crate::batch::Encoder;
 use crate::packets::Packets;
 use crate::topics::{self, CallTopic, Devices, TwinTopic};
 
 /// Seconds between signs of life; a line that is silent for twice as long is broken.
-const KEEP_ALIVE_S: u16 = 10;
+pub(super) const KEEP_ALIVE_S: u16 = 10;
 /// Bytes of a packet that the cloud may send.
-const PACKET_BYTES_MAX: usize = 1 << 20;
-/// Messages of a batch, at most.
-const BATCH_MESSAGES_MAX: usize = 4_096;
+pub(super) const PACKET_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a packet with one message beside that message as the outbox has it, at most.
 const OVERHEAD_BYTES_MAX: usize = 1_024;
 /// What is known and waits to be said, at most; whoever has more waits with it.
 const SAYINGS_MAX: usize = 256;
 /// Bytes that wait for the socket beyond which only messages are added, by their own measure.
 const OUT_BYTES_MAX: usize = 64 << 10;
-/// The pause after the cloud had no room.
-const FULL_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why a connection is no more.
 pub(super) enum Ended {
@@ -63,8 +62,6 @@ pub(super) struct Session {
     /// Bytes that wait for the socket, of which some are written.
     out: Vec<u8>,
     written: usize,
-    /// Nothing new goes before.
-    paused_until: Option<Instant>,
     last_heard: Instant,
     is_pinged: bool,
     /// Messages that are longer than any packet that the other end takes.
@@ -121,7 +118,6 @@ impl Session {
             next_packet_id: 0,
             out: Vec::new(),
             written: 0,
-            paused_until: None,
             last_heard: Instant::now(),
             is_pinged: false,
             refused: Vec::new(),
@@ -142,6 +138,7 @@ impl Session {
             if let Err(reason) = self.take_packets(link, &say).await {
                 return Ended::Broken(reason);
             }
+            link.allow(self.window.bytes()).await;
             self.fill(&mut link.load);
             if !self.refused.is_empty() {
                 link.settler.settle(self.refused.drain(..)).await;
@@ -163,7 +160,7 @@ impl Session {
                     Err(error) => return Ended::Broken(error.to_string()),
                 },
                 messages = link.outbox.next() => match messages {
-                    Some(messages) => messages.into_iter().for_each(|message| link.load.push(message)),
+                    Some(messages) => link.take(messages).await,
                     None => return Ended::HubStopped,
                 },
                 Some(saying) = sayings.recv(), if self.out.len() < OUT_BYTES_MAX => self.say(&saying),
@@ -177,7 +174,6 @@ impl Session {
                         return Ended::Broken(reason);
                     }
                 }
-                () = until(self.paused_until) => self.paused_until = None,
             }
         }
     }
@@ -210,15 +206,16 @@ impl Session {
 
     /// Sends what may be on the way.
     fn fill(&mut self, load: &mut Load) {
-        if self.paused_until.is_some() || self.is_spent {
+        if self.is_spent {
             return;
         }
         while load.on_the_way_bytes() < self.window.bytes() && load.packets_on_the_way() < self.packets_max {
             let Some(lane) = load.next_lane() else { return };
             let too_long = |next: &hub::Outgoing| next.body.len() + OVERHEAD_BYTES_MAX > self.packet_bytes_max;
             if load.front(lane).is_some_and(too_long) {
-                self.refused
-                    .extend(load.pop(lane).map(|message| settled(&message, Fate::Refused)));
+                let message = load.pop(lane).expect("looked at just now");
+                let refused = settled(&message, Fate::Refused);
+                self.refused.push(refused);
             } else if !self.send_packet(load, lane) {
                 self.is_spent = true;
                 return;
@@ -271,8 +268,7 @@ impl Session {
         while let Some(packet) = self.packets.next().map_err(|error| error.to_string())? {
             match packet {
                 Packet::PubAck(ack) => {
-                    let is_full = ack.reason == ReasonCode::QuotaExceeded;
-                    let refused = Refused::by(&ack);
+                    let verdict = Verdict::of(&ack);
                     let Some(sent) = link.load.acknowledged(ack.packet_id.get()) else {
                         continue;
                     };
@@ -280,10 +276,7 @@ impl Session {
                     let now = Instant::now();
                     self.window
                         .acknowledged(now, sent.bytes, now.duration_since(sent.at), is_busy);
-                    if is_full {
-                        self.paused_until = Some(now + FULL_PAUSE);
-                    }
-                    done.extend(fates(&sent, is_full, &refused));
+                    done.extend(fates(&sent, &verdict).map(|(message, fate)| settled(message, fate)));
                 }
                 Packet::Publish(publish) => act(link, &publish, say),
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
@@ -338,104 +331,6 @@ async fn next_change(changes: &mut Option<mpsc::Receiver<TwinChange>>) -> Option
     }
 }
 
-async fn until(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Puts messages of a lane into a batch, in their order; those that it takes.
-fn put_batch(encoder: &mut Encoder, load: &mut Load, lane: Lane, limit_bytes: usize) -> Vec<hub::Outgoing> {
-    let mut messages = Vec::new();
-    while messages.len() < BATCH_MESSAGES_MAX && (messages.is_empty() || encoder.len() < limit_bytes) {
-        let Some(next) = load.front(lane) else { break };
-        let fits = encoder.len() + next.body.len() <= limit_bytes;
-        if !messages.is_empty() && !fits || !encoder.has_room_for(next.ticket.epoch, next.body.len()) {
-            break;
-        }
-        let message = load.pop(lane).expect("looked at just now");
-        let name = EpochName {
-            tenant: Arc::clone(&message.tenant),
-            route: Arc::clone(&message.route),
-            epoch: message.ticket.epoch,
-        };
-        if let Ok(parcel) = Parcel::decode(&message.body) {
-            let place = Place {
-                sequence: message.ticket.sequence,
-                after: message.after,
-                floor: message.floor,
-            };
-            encoder.put(&name, place, &parcel);
-        }
-        messages.push(message);
-    }
-    messages
-}
-
-/// Sends one message as it is, with where it had its place.
-fn put_one(load: &mut Load, lane: Lane, packet_id: PacketId, out: &mut Vec<u8>) -> Vec<hub::Outgoing> {
-    let message = load.pop(lane).expect("there is one in this lane");
-    if let Ok(parcel) = Parcel::decode(&message.body) {
-        let mut properties = UserPropertiesBuf::new();
-        for (name, value) in parcel.publish.properties.user_properties.iter() {
-            properties.push(name, value);
-        }
-        properties.push("selvedge-epoch", &message.ticket.epoch.to_string());
-        properties.push("selvedge-sequence", &message.ticket.sequence.to_string());
-        properties.push("selvedge-received-ms", &parcel.received_ms.to_string());
-        let mut publish = parcel.publish.clone();
-        publish.qos = QoS::AtLeastOnce;
-        publish.packet_id = Some(packet_id);
-        publish.retain = false;
-        publish.properties.user_properties = properties.as_properties();
-        publish.encode(Version::V5, out);
-    }
-    vec![message]
-}
-
-/// What of a packet the other end will never take.
-enum Refused {
-    All,
-    /// Sections of a batch, by their numbers in it.
-    Sections(Vec<usize>),
-}
-
-impl Refused {
-    fn by(ack: &Ack<'_>) -> Self {
-        if ack.reason.is_error() {
-            return Refused::All;
-        }
-        let numbers = ack.user_properties.get(topics::REFUSED).unwrap_or_default();
-        Refused::Sections(numbers.split(',').filter_map(|number| number.parse().ok()).collect())
-    }
-
-    fn has(&self, section: usize) -> bool {
-        match self {
-            Refused::All => true,
-            Refused::Sections(sections) => sections.contains(&section),
-        }
-    }
-}
-
-/// What became of the messages of a packet. A section is a row of messages of one epoch.
-fn fates<'a>(sent: &'a Sent, is_full: bool, refused: &'a Refused) -> impl Iterator<Item = Settled> + 'a {
-    let mut section = 0;
-    let mut last = sent.messages.first().map(|message| message.ticket.epoch);
-    sent.messages.iter().map(move |message| {
-        if last != Some(message.ticket.epoch) {
-            section += 1;
-            last = Some(message.ticket.epoch);
-        }
-        let fate = match (is_full, refused.has(section)) {
-            (true, _) => Fate::Returned,
-            (false, true) => Fate::Refused,
-            (false, false) => Fate::Delivered,
-        };
-        settled(message, fate)
-    })
-}
-
 /// Does what the cloud asks, in a task of its own.
 fn act(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>) {
     if let Some(TwinTopic { tenant, device }) = TwinTopic::parse(publish.topic) {
@@ -467,55 +362,4 @@ fn start_call(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>) {
             let _ = say.send(said).await;
         }
     });
-}
-
-/// What the other end says of itself.
-struct Told {
-    speaks_selvedge: bool,
-    receive_maximum: usize,
-    packet_bytes_max: usize,
-}
-
-fn connect_packet(options: &Options, instance: &str) -> Vec<u8> {
-    let mut properties = UserPropertiesBuf::new();
-    properties.push(topics::DIALECT.0, topics::DIALECT.1);
-    properties.push(topics::INSTANCE, instance);
-    let mut connect = Connect::new(Version::V5, &options.edge);
-    connect.keep_alive_s = KEEP_ALIVE_S;
-    connect.maximum_packet_size = Some(PACKET_BYTES_MAX as u32);
-    connect.user_name = options.login.as_ref().map(|login| &*login.user_name);
-    connect.password = options.login.as_ref().map(|login| &*login.password);
-    connect.user_properties = properties.as_properties();
-    let mut bytes = Vec::new();
-    Packet::Connect(Box::new(connect)).encode(Version::V5, &mut bytes);
-    bytes
-}
-
-async fn answer_to_connect(reader: &mut ReadHalf<Stream>, packets: &mut Packets) -> Result<Told, String> {
-    loop {
-        match packets.next().map_err(|error| error.to_string())? {
-            Some(Packet::ConnAck(answer)) if answer.reason == ReasonCode::Success => {
-                let (name, version) = topics::DIALECT;
-                return Ok(Told {
-                    speaks_selvedge: answer.user_properties.get(name) == Some(version),
-                    receive_maximum: answer
-                        .receive_maximum
-                        .map_or(usize::from(u16::MAX), |most| most.get().into()),
-                    packet_bytes_max: answer.maximum_packet_size.unwrap_or(u32::MAX) as usize,
-                });
-            }
-            Some(Packet::ConnAck(answer)) => {
-                let why = answer.reason_string.unwrap_or_default();
-                return Err(format!("the cloud refused the edge: {:?} {why}", answer.reason));
-            }
-            Some(_) => return Err("the cloud answered CONNECT with another packet than CONNACK".to_owned()),
-            None => {}
-        }
-        let buffer = packets.buffer();
-        match reader.read_buf(buffer).await {
-            Ok(0) => return Err("the cloud closed the connection before it answered CONNECT".to_owned()),
-            Ok(_) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
 }

@@ -70,6 +70,9 @@ pub(crate) struct Flags {
     /// Bytes of messages that wait or are retained, such as 64MiB; more are not kept [default: 2000000000]
     #[arg(long, value_name = "BYTES")]
     bytes: Option<Quota>,
+    /// Bytes of messages that wait to leave for the cloud; routes say what gives way [default: 400000000]
+    #[arg(long, value_name = "BYTES")]
+    upstream_bytes: Option<Quota>,
     /// Messages published a second; who is faster is slowed down [default: none]
     #[arg(long, value_name = "N")]
     messages_per_s: Option<Quota>,
@@ -90,6 +93,7 @@ impl Flags {
             ("session_bytes", self.session_bytes),
             ("subscription_bytes", self.subscription_bytes),
             ("stored_bytes", self.bytes),
+            ("upstream_bytes", self.upstream_bytes),
             ("messages_per_s", self.messages_per_s),
             ("bytes_per_s", self.bytes_per_s),
             ("devices", self.devices),
@@ -171,6 +175,7 @@ fn list(edge: &Where, output: Output) -> anyhow::Result<()> {
             "SESSION BYTES",
             "SUBSCRIPTION BYTES",
             "STORED BYTES",
+            "UPSTREAM BYTES",
             "MESSAGES/S",
             "BYTES/S",
         ];
@@ -179,13 +184,14 @@ fn list(edge: &Where, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(tenant: &TenantInfo) -> [String; 9] {
+fn row(tenant: &TenantInfo) -> [String; 10] {
     let Quotas {
         connections,
         sessions,
         session_bytes,
         subscription_bytes,
         stored_bytes,
+        upstream_bytes,
         messages_per_s,
         bytes_per_s,
         devices,
@@ -199,6 +205,7 @@ fn row(tenant: &TenantInfo) -> [String; 9] {
         used_of(uses.map(|uses| uses.session_bytes), session_bytes),
         used_of(uses.map(|uses| uses.subscription_bytes), subscription_bytes),
         used_of(uses.map(|uses| uses.stored_bytes), stored_bytes),
+        used_of(uses.map(|uses| uses.upstream_bytes), upstream_bytes),
         Quota(messages_per_s).to_string(),
         Quota(bytes_per_s).to_string(),
     ]
@@ -223,12 +230,13 @@ fn text(tenant: &TenantInfo) -> String {
         session_bytes,
         subscriptions,
         stored,
+        upstream,
         messages,
         bytes,
     ] = row(tenant);
     format!(
         "tenant {name}\n  devices and apps    {devices}\n  connections         {connections}\n  \
-         sessions            {sessions}\n  session bytes       {session_bytes}\n  subscription bytes  {subscriptions}\n  stored bytes        {stored}\n  \
+         sessions            {sessions}\n  session bytes       {session_bytes}\n  subscription bytes  {subscriptions}\n  stored bytes        {stored}\n  upstream bytes      {upstream}\n  \
          messages/s          {messages}\n  bytes/s             {bytes}\n"
     )
 }
@@ -264,6 +272,7 @@ mod tests {
                 "0 of 256000000",
                 "0 of 256000000",
                 "0 of 2000000000",
+                "0 of 400000000",
                 "100",
                 "none"
             ]

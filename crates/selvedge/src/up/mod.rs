@@ -1,7 +1,9 @@
 //! `selvedge up`: a cloud, an edge behind it, a few devices and an application on one machine, to be looked at.
 
+mod app;
 mod child;
 mod device;
+mod station;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -9,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use api::{Add, Added, Client, Credential, IssuedCredential, LinkInfo, paths};
+use api::{Add, Added, Applied, Apply, Client, Credential, IssuedCredential, LinkInfo, paths};
 use clap::Args;
 use identity::{ClientKind, DEFAULT_TENANT};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use self::child::Child;
+use self::station::{Login, Station};
 use crate::output::say;
 
 /// The edge's name in its cloud.
@@ -24,6 +27,8 @@ const EDGE: &str = "edge-1";
 const DEVICES_MAX: u8 = 100;
 /// Time for the cloud and the edge to be ready and to meet.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Time for a role that fails to end.
+const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct Up {
@@ -79,14 +84,17 @@ impl Up {
         ];
         let mut edge = Child::start(&self.data, "edge", &edge_words)?;
         let edge_client = edge.ready(&edge_data, PATIENCE).await?;
-        connected(&edge_client).await?;
-        let devices = self.start_devices(&edge_client).await?;
+        let clients = match self.start_clients(&edge_client).await {
+            Ok(clients) => clients,
+            // An edge that ends while it is asked has a better reason.
+            Err(error) => return timeout(GRACE, edge.ended()).await.unwrap_or(Err(error)),
+        };
         self.tell(&cloud_data, &edge_data);
         let done = tokio::select! {
             ended = cloud.ended() => ended,
             ended = edge.ended() => ended,
         };
-        drop(devices);
+        drop(clients);
         done
     }
 
@@ -126,34 +134,54 @@ impl Up {
         password_of(cloud, ClientKind::Edge, EDGE).await
     }
 
-    async fn start_devices(&self, edge: &Client) -> anyhow::Result<Vec<device::Device>> {
-        let mut devices = Vec::new();
+    /// The application and the devices, once the edge has its cloud.
+    async fn start_clients(&self, edge: &Client) -> anyhow::Result<Vec<Station>> {
+        connected(edge).await?;
+        let manifests = Apply {
+            file: "the route of the application".to_owned(),
+            text: app::ROUTE.to_owned(),
+            is_dry_run: false,
+        };
+        let _: Applied = edge.post("/v1/apply", &manifests).await?;
+        let mut clients = vec![app::start(self.login(edge, ClientKind::App, app::NAME).await?)];
         for number in 1..=self.devices {
             let id = format!("pump-{number}");
-            let file = self.data.join("edge").join(format!("{id}.password"));
-            if !file.exists() {
-                write_private(&file, &password_of(edge, ClientKind::Device, &id).await?)?;
-            }
-            let password = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            devices.push(device::Device::start(self.mqtt, id, password, number));
+            clients.push(device::start(self.login(edge, ClientKind::Device, &id).await?, number));
         }
-        Ok(devices)
+        Ok(clients)
+    }
+
+    /// The login of a client of the edge, which is made the first time.
+    async fn login(&self, edge: &Client, kind: ClientKind, id: &str) -> anyhow::Result<Login> {
+        let file = self.data.join("edge").join(format!("{id}.password"));
+        if !file.exists() {
+            write_private(&file, &password_of(edge, kind, id).await?)?;
+        }
+        let password = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        Ok(Login {
+            port: self.mqtt,
+            id: id.to_owned(),
+            password,
+        })
     }
 
     fn tell(&self, cloud_data: &Path, edge_data: &Path) {
         let text = format!(
-            "cloud   ready   mqtt://127.0.0.1:{cloud_mqtt}   http://127.0.0.1:{http}/metrics   {cloud}\n\
+            "cloud   ready   mqtt://127.0.0.1:{cloud_mqtt}   http://127.0.0.1:{http}   password of admin in {cloud}/admin.password\n\
              edge    ready   mqtt://127.0.0.1:{mqtt}   joined the cloud as \"{EDGE}\"   {edge}\n\
-             devices {devices:<7} simulated, a reading a second each\n\
+             devices ready   {devices} pumps, simulated, a reading a second each\n\
+             app     ready   \"{app}\" at the edge has a pump rest that gets too warm, and tells the cloud\n\
              Try:    selvedge get link --data {edge}\n\
              \x20       selvedge get edges --data {cloud}\n\
              \x20       selvedge call pump-1 blink '{{\"times\": 3}}' --data {cloud}\n\
              \x20       selvedge twin set pump-1 '{{\"interval_s\": 5}}' --data {cloud}\n\
+             \x20       selvedge twin get pump-1 --data {cloud}\n\
              Stop with Ctrl-C; nothing keeps running, the state stays in {data}\n",
             cloud_mqtt = self.cloud_mqtt,
             http = self.http,
             mqtt = self.mqtt,
             devices = self.devices,
+            app = app::NAME,
             cloud = cloud_data.display(),
             edge = edge_data.display(),
             data = self.data.display(),

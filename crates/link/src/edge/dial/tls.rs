@@ -72,9 +72,6 @@ fn explain_certificate(why: &CertificateError) -> String {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             format!("its certificate has expired, or the clock here is wrong: {why}")
         }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            format!("its certificate is not valid yet, or the clock here is wrong: {why}")
-        }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("its certificate is for another host than link.url names: {why}")
         }

@@ -1,0 +1,62 @@
+//! CONNECT, and what the other end answers.
+
+use mqtt::{Connect, Packet, ReasonCode, UserPropertiesBuf, Version};
+use tokio::io::{AsyncReadExt, ReadHalf};
+
+use super::Options;
+use super::dial::Stream;
+use super::session::{KEEP_ALIVE_S, PACKET_BYTES_MAX};
+use crate::packets::Packets;
+use crate::topics;
+
+/// What the other end says of itself.
+pub(super) struct Told {
+    pub(super) speaks_selvedge: bool,
+    /// Packets that may be on the way.
+    pub(super) receive_maximum: usize,
+    pub(super) packet_bytes_max: usize,
+}
+
+pub(super) fn connect_packet(options: &Options, instance: &str) -> Vec<u8> {
+    let mut properties = UserPropertiesBuf::new();
+    properties.push(topics::DIALECT.0, topics::DIALECT.1);
+    properties.push(topics::INSTANCE, instance);
+    let mut connect = Connect::new(Version::V5, &options.edge);
+    connect.keep_alive_s = KEEP_ALIVE_S;
+    connect.maximum_packet_size = Some(PACKET_BYTES_MAX as u32);
+    connect.user_name = options.login.as_ref().map(|login| &*login.user_name);
+    connect.password = options.login.as_ref().map(|login| &*login.password);
+    connect.user_properties = properties.as_properties();
+    let mut bytes = Vec::new();
+    Packet::Connect(Box::new(connect)).encode(Version::V5, &mut bytes);
+    bytes
+}
+
+pub(super) async fn answer_to_connect(reader: &mut ReadHalf<Stream>, packets: &mut Packets) -> Result<Told, String> {
+    loop {
+        match packets.next().map_err(|error| error.to_string())? {
+            Some(Packet::ConnAck(answer)) if answer.reason == ReasonCode::Success => {
+                let (name, version) = topics::DIALECT;
+                return Ok(Told {
+                    speaks_selvedge: answer.user_properties.get(name) == Some(version),
+                    receive_maximum: answer
+                        .receive_maximum
+                        .map_or(usize::from(u16::MAX), |most| most.get().into()),
+                    packet_bytes_max: answer.maximum_packet_size.unwrap_or(u32::MAX) as usize,
+                });
+            }
+            Some(Packet::ConnAck(answer)) => {
+                let why = answer.reason_string.unwrap_or_default();
+                return Err(format!("the cloud refused the edge: {:?} {why}", answer.reason));
+            }
+            Some(_) => return Err("the cloud answered CONNECT with another packet than CONNACK".to_owned()),
+            None => {}
+        }
+        let buffer = packets.buffer();
+        match reader.read_buf(buffer).await {
+            Ok(0) => return Err("the cloud closed the connection before it answered CONNECT".to_owned()),
+            Ok(_) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Messages into packets: batches for a cloud of Selvedge, for any other broker each by itself.
+
+use std::sync::Arc;
+
+use hub::{Lane, Parcel};
+use mqtt::{PacketId, QoS, UserPropertiesBuf, Version};
+
+use super::load::Load;
+use crate::batch::{Encoder, EpochName, Place};
+
+/// Messages of a batch, at most.
+const BATCH_MESSAGES_MAX: usize = 4_096;
+
+/// Puts messages of a lane into a batch, in their order; those that it takes.
+pub(super) fn put_batch(encoder: &mut Encoder, load: &mut Load, lane: Lane, limit_bytes: usize) -> Vec<hub::Outgoing> {
+    let mut messages = Vec::new();
+    while messages.len() < BATCH_MESSAGES_MAX && (messages.is_empty() || encoder.len() < limit_bytes) {
+        let Some(next) = load.front(lane) else { break };
+        let fits = encoder.len() + next.body.len() <= limit_bytes;
+        if !messages.is_empty() && !fits || !encoder.has_room_for(next.ticket.epoch, next.body.len()) {
+            break;
+        }
+        let message = load.pop(lane).expect("looked at just now");
+        let name = EpochName {
+            tenant: Arc::clone(&message.tenant),
+            route: Arc::clone(&message.route),
+            epoch: message.ticket.epoch,
+        };
+        if let Ok(parcel) = Parcel::decode(&message.body) {
+            let place = Place {
+                sequence: message.ticket.sequence,
+                after: message.after,
+                floor: message.floor,
+            };
+            encoder.put(&name, place, &parcel);
+        }
+        messages.push(message);
+    }
+    messages
+}
+
+/// Sends one message as it is, with where it had its place.
+pub(super) fn put_one(load: &mut Load, lane: Lane, packet_id: PacketId, out: &mut Vec<u8>) -> Vec<hub::Outgoing> {
+    let message = load.pop(lane).expect("there is one in this lane");
+    if let Ok(parcel) = Parcel::decode(&message.body) {
+        let mut properties = UserPropertiesBuf::new();
+        for (name, value) in parcel.publish.properties.user_properties.iter() {
+            properties.push(name, value);
+        }
+        properties.push("selvedge-epoch", &message.ticket.epoch.to_string());
+        properties.push("selvedge-sequence", &message.ticket.sequence.to_string());
+        properties.push("selvedge-received-ms", &parcel.received_ms.to_string());
+        let mut publish = parcel.publish.clone();
+        publish.qos = QoS::AtLeastOnce;
+        publish.packet_id = Some(packet_id);
+        publish.retain = false;
+        publish.properties.user_properties = properties.as_properties();
+        publish.encode(Version::V5, out);
+    }
+    vec![message]
+}

@@ -1,0 +1,196 @@
+"""What waits for the cloud is bounded, by route, by tenant and in all; each bound has its policy, and nobody waits for
+another."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from paho_client import Client
+from sites import PASSWORD, TELEMETRY, Pump, Site, numbers, wait_until
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
+
+BIG = bytes(8_000)
+
+
+def route(name: str, source: str, tenant: str = "default", **upstream: object) -> str:
+    """A route to the cloud."""
+    return json.dumps(
+        {
+            "apiVersion": "selvedge.dev/v1",
+            "kind": "Route",
+            "metadata": {"name": name, "namespace": tenant},
+            "spec": {"from": source, "to": [{"upstream": upstream}]},
+        }
+    )
+
+
+def apply(side, *manifests: str) -> None:
+    """`selvedge apply -f FILE`."""
+    path = side.directory / "manifest.yaml"
+    path.write_text("\n---\n".join(manifests))
+    side.run("apply", "-f", str(path))
+
+
+def ledger(site: Site, name: str) -> dict:
+    """What became of the messages of a route."""
+    return next(each for each in site.edge.link()["ledgers"] if each["route"] == name)
+
+
+def filled(site: Site, client: Client, qos: int) -> int:
+    """Publishes until the edge has no room left; how many it took."""
+    for taken in range(1_000):
+        if client.publish(TELEMETRY, BIG, qos=qos).is_failure:
+            return taken
+    raise AssertionError("it takes everything")
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_full_route_that_refuses_tells_the_sender_and_takes_again_once_there_is_room(site, qos):
+    one = site()
+    apply(one.edge, route("telemetry", "devices/+/telemetry/#", limit="256Ki", full="refuse"))
+    one.cloud.stop()
+    client = Pump(one).client()
+    taken = filled(one, client, qos)
+    assert 20 < taken < 40
+    assert ledger(one, "telemetry")["received"] == taken
+    one.cloud.start()
+    wait_until(lambda: ledger(one, "telemetry")["queued"] == 0, 60)
+    assert not client.publish(TELEMETRY, BIG, qos=qos).is_failure
+    client.disconnect()
+
+
+def test_what_is_refused_at_qos_2_reaches_nobody_so_that_it_may_be_sent_again(site):
+    one = site()
+    apply(one.edge, route("telemetry", "devices/+/telemetry/#", limit="256Ki", full="refuse"))
+    one.edge.run("app", "add", "dash", "--password", PASSWORD)
+    one.cloud.stop()
+    dash = Client(one.edge.port, "dash", user="dash", password=PASSWORD).opened()
+    dash.subscribe(TELEMETRY)
+    client = Pump(one).client()
+    taken = filled(one, client, 2)
+    assert len(dash.payloads(taken)) == taken
+    dash.nothing_arrives()
+    for each in (dash, client):
+        each.disconnect()
+
+
+def test_at_qos_1_a_full_route_that_refuses_stops_no_local_delivery(site):
+    one = site()
+    apply(one.edge, route("telemetry", "devices/+/telemetry/#", limit="256Ki", full="refuse"))
+    one.edge.run("app", "add", "dash", "--password", PASSWORD)
+    one.cloud.stop()
+    dash = Client(one.edge.port, "dash", user="dash", password=PASSWORD).opened()
+    dash.subscribe(TELEMETRY)
+    client = Pump(one).client()
+    taken = filled(one, client, 1)
+    assert len(dash.payloads(taken + 1)) == taken + 1
+    for each in (dash, client):
+        each.disconnect()
+
+
+def test_a_route_that_drops_the_newest_keeps_the_oldest(site):
+    one = site()
+    apply(one.edge, route("telemetry", "devices/+/telemetry/#", limit="256Ki", full="drop-newest"))
+    one.cloud.stop()
+    client = Pump(one).client()
+    for number in range(60):
+        client.publish(TELEMETRY, json.dumps({"n": number, "pad": "x" * 8_000}))
+    kept = ledger(one, "telemetry")["queued"]
+    assert ledger(one, "telemetry")["dropped"] == {"full": 60 - kept} and 20 < kept < 40
+    one.cloud.start()
+    rows = one.cloud.has_rows(2 * kept, 60)
+    assert sorted(int(number) for _, _, number in rows if number is not None) == list(range(kept))
+    client.disconnect()
+
+
+def test_what_has_waited_for_as_long_as_its_route_lets_it_is_dropped_and_counted(site):
+    one = site()
+    apply(one.edge, route("telemetry", "devices/+/telemetry/#", expiry="2s"))
+    one.cloud.stop()
+    pump = Pump(one)
+    pump.send(30)
+    wait_until(lambda: ledger(one, "telemetry")["dropped"] == {"expired": 30}, 10)
+    one.cloud.start()
+    one.edge.is_connected(60)
+    pump.send(5)
+    assert numbers(one.cloud.has_rows(5, 60)) == list(range(30, 35))
+
+
+def test_messages_of_high_priority_go_four_for_one_and_starve_nobody(site):
+    one = site()
+    apply(
+        one.edge,
+        route("bulk", "devices/+/telemetry/bulk"),
+        route("alarms", "devices/+/telemetry/alarms", priority="high"),
+    )
+    one.cloud.stop()
+    client = Pump(one).client()
+    for number in range(400):
+        for kind in ("bulk", "alarms"):
+            client.publish(f"{TELEMETRY}/{kind}", json.dumps({"n": number, "pad": "x" * 2_000}), qos=0)
+    wait_until(lambda: ledger(one, "bulk")["queued"] + ledger(one, "alarms")["queued"] == 800)
+    one.cloud.start()
+    wait_until(lambda: len(one.cloud.rows()) == 1_600, 60)
+    streams = "(SELECT stream FROM series WHERE series.id = telemetry.series)"
+    kinds = [stream.split("/")[0] for (stream,) in one.cloud.rows(streams) if stream.endswith("/n")]
+    half_of_alarms = [at for at, kind in enumerate(kinds) if kind == "alarms"][200]
+    bulk_before = kinds[:half_of_alarms].count("bulk")
+    assert 20 <= bulk_before <= 110, bulk_before
+    client.disconnect()
+
+
+def test_a_tenant_that_has_used_up_its_room_takes_none_from_another(site):
+    one = site()
+    one.edge.run("tenant", "add", "plant-b", "--upstream-bytes", "256KiB")
+    one.edge.run("device", "add", "pump-8", "--tenant", "plant-b", "--password", PASSWORD)
+    one.cloud.stop()
+    noisy = Client(one.edge.port, "pump-8", user="plant-b/pump-8", password=PASSWORD).opened()
+    Pump(one).send(50)
+    for _ in range(100):
+        noisy.publish("devices/pump-8/telemetry", BIG)
+    noisy_ledger = one.edge.ledger("plant-b")
+    assert noisy_ledger["bytes"] <= 256 << 10 and noisy_ledger["dropped"]["full"] > 60
+    assert one.edge.ledger()["queued"] == 50 and one.edge.ledger()["dropped"] == {}
+    shown = json.loads(one.edge.run("tenant", "show", "plant-b", "--output", "json").stdout)
+    assert shown["uses"]["upstream_bytes"] == noisy_ledger["bytes"]
+    noisy.disconnect()
+
+
+def test_a_tenant_whose_cloud_is_full_holds_up_no_other_and_catches_up(site):
+    """The cloud's own way to the database is full for one tenant: the other's messages pass, in the same batches."""
+    one = site()
+    one.cloud.run("tenant", "add", "plant-b", "--upstream-bytes", "1")
+    one.cloud.run("edge", "label", "hall-1", "tenants=default,plant-b")
+    one.edge.run("device", "add", "pump-8", "--tenant", "plant-b", "--password", PASSWORD)
+    one.line.hang_up()
+    one.edge.is_connected(60)
+    full = Client(one.edge.port, "pump-8", user="plant-b/pump-8", password=PASSWORD).opened()
+    for number in range(100):
+        full.publish("devices/pump-8/telemetry", json.dumps({"n": number}))
+    Pump(one).send(300)
+    assert len(one.cloud.has_rows(300)) == 300
+    assert one.edge.ledger("plant-b")["queued"] == 100
+    one.cloud.run("tenant", "set", "plant-b", "--upstream-bytes", "none")
+    rows = one.cloud.has_rows(400, 90)
+    assert len(rows) == len(set(rows)) == 400
+    wait_until(lambda: one.edge.ledger("plant-b")["queued"] == 0)
+    full.disconnect()
+
+
+def test_an_app_in_the_cloud_has_each_message_once_though_the_database_has_no_room_for_a_while(site):
+    one = site()
+    one.cloud.run("app", "add", "dash", "--password", PASSWORD)
+    dash = Client(one.cloud.port, "dash", user="dash", password=PASSWORD).opened()
+    dash.subscribe("devices/+/telemetry", qos=1)
+    one.cloud.run("tenant", "set", "default", "--upstream-bytes", "1")
+    Pump(one).send(40)
+    time.sleep(3)  # For some rounds in vain.
+    one.cloud.run("tenant", "set", "default", "--upstream-bytes", "none")
+    one.cloud.has_rows(40, 90)
+    assert sorted(json.loads(payload)["n"] for payload in dash.payloads(40)) == list(range(40))
+    dash.nothing_arrives()
+    dash.disconnect()
