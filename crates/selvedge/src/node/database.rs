@@ -105,9 +105,7 @@ impl Telemetry {
                     tokio::spawn(upkeep::run(open, Keep { age, bytes: None }));
                 }
             }
-            Kept::Last {
-                path, keep, keeper, ..
-            } => {
+            Kept::Last { path, keep, keeper, .. } => {
                 let open = move || Database::open_history(&path);
                 let first = opened(open.clone()).await.context("history")?;
                 let overhearing = hub.take_overhearing().expect("an edge's hub has it");
@@ -162,13 +160,7 @@ async fn pump(outbox: Outbox, first: Option<Database>, open: impl Opens, feed: F
     cloud::pump::run(outbox, database).await;
 }
 
-async fn keep_history(
-    keeper: Keeper,
-    overhearing: Overhearing,
-    first: Option<Database>,
-    open: impl Opens,
-    feed: Feed,
-) {
+async fn keep_history(keeper: Keeper, overhearing: Overhearing, first: Option<Database>, open: impl Opens, feed: Feed) {
     let database = at_last(first, open).await;
     if let Err(error) = keeper.run(overhearing, database, feed).await {
         tracing::error!(%error, "no history of telemetry is kept");
