@@ -26,6 +26,9 @@ use crate::wrong::{Done, Wrong};
 /// An answer lasts no longer, whether its caller's token is looked at or not: as long as the newest token is valid.
 const LONGEST: Duration = Duration::from_secs(ACCESS_TOKEN_VALID_S as u64);
 
+/// Time beyond it to say so.
+const GRACE: Duration = Duration::from_secs(30);
+
 /// The header in which a client of Server-Sent Events says what it has seen (HTML Living Standard, section 9.2.4).
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -73,7 +76,7 @@ pub(crate) async fn watch(
         return Ok(websocket::answer(&mut request, &accept, reader));
     }
     if let Some(patience) = request.extensions().get::<Patience>() {
-        patience.extend_to(LONGEST);
+        patience.extend_to(LONGEST + GRACE);
     }
     Ok(events::answer(reader).into_response())
 }

@@ -30,7 +30,7 @@ pub(crate) async fn get(
 }
 
 /// Edits of the desired state that were given up for others, on the other side of a link between edge and cloud: the
-/// newest 32, or 16 KiB of them.
+/// newest 32. Of a value of more than 512 bytes its beginning is shown.
 #[utoipa::path(get, path = "/v1/tenants/{tenant}/devices/{id}/twin/conflicts", tag = "twins",
     operation_id = "list_twin_conflicts", responses((status = 200, body = Page<TwinConflict>)))]
 pub(crate) async fn conflicts(

@@ -6,10 +6,13 @@ use device::{Conflict, Side, Stamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Lost edits that are kept of a device, and bytes of their JSON; beyond either the oldest are forgotten, all but the
-/// last.
+/// Lost edits that are kept of a device; beyond them the oldest are forgotten.
 const EDITS_MAX: usize = 32;
-const BYTES_MAX: usize = 16 << 10;
+/// Bytes of a value's JSON; of a longer one its beginning is kept, so many characters of it.
+const VALUE_BYTES_MAX: usize = 512;
+const BEGINNING_CHARS: usize = 100;
+/// Bytes of a pointer: more than ten names of 256 bytes.
+const POINTER_BYTES_MAX: usize = 4_096;
 
 /// An edit that was given up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,13 +26,24 @@ pub struct LostEdit {
     pub number: u64,
     /// JSON pointer of the leaf (RFC 6901).
     pub pointer: String,
-    /// The value that stays; `null`: it stays removed, or something above or below it stays.
+    /// The value that stays; `null`: it stays removed, or something above or below it stays. Of one with more than 512
+    /// bytes of JSON, a string with its beginning.
     pub kept: Value,
-    /// The value that was given up; `null`: its removal was.
+    /// The value that was given up, likewise; `null`: its removal was.
     pub lost: Value,
 }
 
 impl LostEdit {
+    /// As it is kept; `None`: no hub of ours made this.
+    fn bounded(self) -> Option<Self> {
+        let is_ours = matches!(&*self.side, "edge" | "cloud") && self.pointer.len() <= POINTER_BYTES_MAX;
+        is_ours.then(|| Self {
+            kept: beginning(self.kept),
+            lost: beginning(self.lost),
+            ..self
+        })
+    }
+
     /// Two with the same key are one; the greater was made later, as far as that can be told of two sides.
     fn key(&self) -> (u64, &str, &str) {
         (self.number, &self.side, &self.pointer)
@@ -54,34 +68,35 @@ impl From<Conflict> for LostEdit {
     }
 }
 
+fn beginning(value: Value) -> Value {
+    let text = value.to_string();
+    if text.len() <= VALUE_BYTES_MAX {
+        return value;
+    }
+    let beginning: String = text.chars().take(BEGINNING_CHARS).collect();
+    format!("{beginning}… ({} bytes)", text.len()).into()
+}
+
 /// What is kept of a device, in the order of its keys. Which ones they are depends on those that were noted alone, not on
 /// the order in which they were: two sides that tell each other all have the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LostEdits {
-    edits: VecDeque<(LostEdit, usize)>,
-    bytes: usize,
-}
+pub(crate) struct LostEdits(VecDeque<LostEdit>);
 
 impl LostEdits {
-    /// Keeps an edit; whether it is new, and not so old that it is forgotten already.
-    pub(crate) fn note(&mut self, edit: LostEdit) -> bool {
-        let Err(place) = self.edits.binary_search_by(|(known, _)| known.key().cmp(&edit.key())) else {
-            return false;
-        };
-        let bytes = json(&edit).len();
-        self.edits.insert(place, (edit, bytes));
-        self.bytes += bytes;
-        let mut forgotten = 0;
-        while self.edits.len() > 1 && (self.edits.len() > EDITS_MAX || self.bytes > BYTES_MAX) {
-            let (_, bytes) = self.edits.pop_front().expect("more than one");
-            self.bytes -= bytes;
-            forgotten += 1;
+    /// Keeps an edit; it, if it is new and not so old that it is forgotten already.
+    pub(crate) fn note(&mut self, edit: LostEdit) -> Option<LostEdit> {
+        let edit = edit.bounded()?;
+        let place = self.0.binary_search_by(|known| known.key().cmp(&edit.key())).err()?;
+        self.0.insert(place, edit.clone());
+        if self.0.len() > EDITS_MAX {
+            self.0.pop_front();
+            return (place > 0).then_some(edit);
         }
-        place >= forgotten
+        Some(edit)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &LostEdit> {
-        self.edits.iter().map(|(edit, _)| edit)
+        self.0.iter()
     }
 
     /// Whether all of these are among `others`.
@@ -98,15 +113,18 @@ impl LostEdits {
     /// Bytes of memory that they count as.
     pub(crate) fn memory_bytes(&self) -> u64 {
         // Values in memory take up to some four times their JSON.
-        4 * self.bytes as u64
+        let bytes =
+            |edit: &LostEdit| edit.pointer.len() + 4 * (edit.kept.to_string().len() + edit.lost.to_string().len());
+        let edits = self.iter().map(|edit| (size_of::<LostEdit>() + bytes(edit)) as u64);
+        edits.sum()
     }
 
     /// A line of JSON; empty: there are none.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        if self.edits.is_empty() {
+        if self.0.is_empty() {
             return Vec::new();
         }
-        json(&self.iter().collect::<Vec<_>>())
+        json(&self.0)
     }
 
     /// What [`LostEdits::encode`] made; what is none of it is left out.
@@ -119,9 +137,11 @@ impl LostEdits {
     }
 }
 
-/// The edits in a line of JSON; none if it is no such line.
+/// The edits in a line of JSON, as many as are kept; none if it is no such line.
 pub(crate) fn listed(line: &[u8]) -> Vec<LostEdit> {
-    serde_json::from_slice(line).unwrap_or_default()
+    let mut edits: Vec<LostEdit> = serde_json::from_slice(line).unwrap_or_default();
+    edits.truncate(EDITS_MAX);
+    edits
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
@@ -143,44 +163,44 @@ mod tests {
         }
     }
 
-    fn numbers(edits: &LostEdits) -> Vec<u64> {
-        edits.iter().map(|edit| edit.number).collect()
-    }
-
     #[test]
     fn an_edit_is_kept_once_and_survives_being_bytes() {
         let mut edits = LostEdits::default();
-        assert!(edits.note(lost(1, "a")) && edits.note(lost(2, "b")));
-        assert!(!edits.note(lost(1, "a")));
-        let back = LostEdits::decode(&edits.encode());
-        assert!(back.iter().eq(edits.iter()));
-        assert_eq!(back.bytes, edits.bytes);
+        assert!(edits.note(lost(1, "a")).is_some() && edits.note(lost(2, "b")).is_some());
+        assert_eq!(edits.note(lost(1, "a")), None);
+        assert!(LostEdits::decode(&edits.encode()).iter().eq(edits.iter()));
     }
 
     #[test]
-    fn beyond_the_bounds_the_oldest_are_forgotten_but_the_last_stays() {
-        let mut edits = LostEdits::default();
-        (0..EDITS_MAX as u64 + 2).for_each(|number| assert!(edits.note(lost(number, ""))));
-        assert_eq!((numbers(&edits).len(), numbers(&edits)[0]), (EDITS_MAX, 2));
-        assert!(!edits.note(lost(1, "")), "it was forgotten before");
-        edits.note(lost(100, &"x".repeat(BYTES_MAX)));
-        assert_eq!(numbers(&edits), [100]);
-        edits.note(lost(101, ""));
-        assert_eq!(numbers(&edits), [101]);
-    }
-
-    #[test]
-    fn in_whatever_order_they_are_noted_the_same_stay() {
+    fn beyond_the_bound_the_oldest_are_forgotten_in_whatever_order_they_come() {
+        let all: Vec<LostEdit> = (0..EDITS_MAX as u64 + 20).map(|number| lost(number, "")).collect();
         let (mut forwards, mut backwards) = (LostEdits::default(), LostEdits::default());
-        let all: Vec<LostEdit> = (0..50).map(|n| lost(n, &"x".repeat((n as usize * 37) % 900))).collect();
         for edit in &all {
-            forwards.note(edit.clone());
+            assert!(forwards.note(edit.clone()).is_some());
         }
-        for edit in all.iter().rev() {
-            backwards.note(edit.clone());
+        for (place, edit) in all.iter().rev().enumerate() {
+            assert_eq!(backwards.note(edit.clone()).is_some(), place < EDITS_MAX);
         }
-        assert!(forwards.iter().eq(backwards.iter()));
+        assert!(forwards.iter().eq(backwards.iter()) && forwards.iter().eq(&all[20..]));
         assert!(forwards.are_among(&all) && !forwards.are_among(&all[..30]));
+    }
+
+    #[test]
+    fn of_a_long_value_its_beginning_is_kept_and_what_no_hub_made_is_not() {
+        let mut edits = LostEdits::default();
+        let kept = edits.note(lost(1, &"é".repeat(30_000))).unwrap();
+        let text = kept.lost.as_str().unwrap();
+        assert!(text.starts_with("\"éé") && text.ends_with("… (60002 bytes)"), "{text}");
+        assert_eq!(LostEdits::decode(&edits.encode()).iter().next(), Some(&kept));
+        let long = LostEdit {
+            pointer: "/".repeat(POINTER_BYTES_MAX + 1),
+            ..lost(2, "")
+        };
+        let strange = LostEdit {
+            side: "moon".to_owned(),
+            ..lost(3, "")
+        };
+        assert!(edits.note(long).is_none() && edits.note(strange).is_none());
     }
 
     #[test]

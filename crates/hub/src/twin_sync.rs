@@ -137,7 +137,7 @@ fn take_in(
     let found = merged.conflicts.into_iter().map(LostEdit::from);
     let all = found.chain(told.given_up.iter().cloned());
     let all = all.map(|edit| LostEdit { at_ms: now_ms, ..edit });
-    let lost: Vec<LostEdit> = all.filter(|edit| stored.lost_edits.note(edit.clone())).collect();
+    let lost: Vec<LostEdit> = all.filter_map(|edit| stored.lost_edits.note(edit)).collect();
     let twin = &stored.twin;
     let is_changed = *twin != before || !lost.is_empty();
     let what = What {

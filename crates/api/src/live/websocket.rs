@@ -16,8 +16,8 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::LONGEST;
 use super::reader::{Event, Reader};
+use super::{GRACE, LONGEST};
 use crate::types::LivePoint;
 use crate::wrong::{Done, Wrong};
 
@@ -65,7 +65,7 @@ pub(super) fn answer(request: &mut Request, accept: &Accept, reader: Reader) -> 
             }
         };
         // One that stalls is left when its token is over.
-        let _ = tokio::time::timeout(LONGEST + SEND_TIMEOUT, served).await;
+        let _ = tokio::time::timeout(LONGEST + GRACE, served).await;
     });
     let mut response = (StatusCode::SWITCHING_PROTOCOLS, Body::empty()).into_response();
     let headers = response.headers_mut();

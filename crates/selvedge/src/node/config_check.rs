@@ -154,15 +154,15 @@ mod tests {
     #[test]
     fn a_number_that_would_lock_everybody_out_is_named_with_its_line_and_what_it_must_be() {
         for (key, range) in &RANGES[1..] {
-            let name = key.strip_prefix("limits.").unwrap();
+            let (table, name) = key.split_once('.').unwrap();
             let (wrong, right) = (range.start() - 1, range.start());
             let end = match *range.end() {
                 ANY => format!("at least {right}"),
                 most => format!("from {right} to {most}"),
             };
             let expected = format!("edge.toml:3: {key} is {wrong}; it must be {end}");
-            check(&format!("[limits]\n# low\n{name} = {wrong}\n"), &expected);
-            Config::parse("edge.toml", &format!("[limits]\n{name} = {right}\n")).unwrap();
+            check(&format!("[{table}]\n# low\n{name} = {wrong}\n"), &expected);
+            Config::parse("edge.toml", &format!("[{table}]\n{name} = {right}\n")).unwrap();
         }
         check(
             "limits.packet_bytes = 300_000_000",

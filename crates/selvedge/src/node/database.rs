@@ -10,6 +10,7 @@ use cloud::history::{self, History, Keeper};
 use cloud::upkeep::{self, Keep};
 use cloud::{Database, Feed};
 use hub::{Hub, Outbox, Overhearing};
+use tokio::time::timeout;
 
 use super::config::Config;
 use super::role::Role;
@@ -17,6 +18,9 @@ use super::role::Role;
 /// The file of the embedded database of a cloud, in the data directory, and that of an edge's history.
 const FILE: &str = "telemetry.db";
 const HISTORY_FILE: &str = "history.db";
+
+/// How long a start waits for its database. All else that it does needs none.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is kept here of telemetry, and who is told of it.
 pub(super) struct Telemetry {
@@ -137,7 +141,14 @@ impl<T: Fn() -> Result<Database, cloud::Error> + Clone + Send + 'static> Opens f
 /// Opens a database, which blocks, on a thread for that; `None`: it is away now, and may be there later.
 async fn opened(open: impl Opens) -> anyhow::Result<Option<Database>> {
     let opening = tokio::task::spawn_blocking(open);
-    match opening.await.context("opening the database")? {
+    let Ok(opened) = timeout(PATIENCE, opening).await else {
+        tracing::warn!(
+            waited_s = PATIENCE.as_secs(),
+            "telemetry waits: its database does not answer"
+        );
+        return Ok(None);
+    };
+    match opened.context("opening the database")? {
         Ok(database) => Ok(Some(database)),
         Err(error) if error.may_pass() => {
             tracing::warn!(%error, "telemetry waits");
