@@ -187,6 +187,21 @@ def test_from_nothing_to_a_row_in_the_database_with_one_command_on_each_side(pla
     assert "connected" in plant.cloud.run("edge", "list").stdout
 
 
+def test_what_devices_said_before_there_was_a_cloud_is_kept_for_none(plant):
+    """Without a cloud, routes send nothing upstream; nobody is slowed down, and the log does not grow by it."""
+    plant.edge.start()
+    plant.edge.run("device", "add", "pump-7", "--password", PASSWORD)
+    client = Client(plant.edge.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+    for number in range(100, 105):
+        client.publish("devices/pump-7/telemetry", json.dumps({"n": number}), qos=1)
+    assert plant.edge.link()["ledgers"] == []
+    plant.joins(plant.cloud.invite("hall-1")["token"])
+    # The device stays connected: its next reading is the first that the cloud gets.
+    client.publish("devices/pump-7/telemetry", json.dumps({"n": 0}), qos=1)
+    client.disconnect()
+    plant.delivers(range(1, 3))
+
+
 def test_an_edge_that_does_not_run_joins_and_links_when_it_starts(plant):
     """And links again after each further start."""
     said = plant.joins(plant.cloud.invite("hall-1")["token"]).stdout

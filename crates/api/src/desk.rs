@@ -154,7 +154,7 @@ impl Desk {
     ///
     /// # Errors
     /// In words, why the hub did not follow.
-    pub async fn open_upstream(&self) -> Result<(), String> {
+    pub(crate) async fn open_upstream(&self) -> Result<(), String> {
         self.has_upstream.store(true, Ordering::Relaxed);
         if let Some(hub) = self.running_hub() {
             hub.open_upstream().await;

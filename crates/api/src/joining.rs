@@ -51,10 +51,15 @@ pub(crate) async fn join(State(desk): State<Arc<Desk>>, Json(join): Json<JoinClo
     let token = JoinToken::parse(&join.token).map_err(|error| Wrong::request(error.to_string()))?;
     let joined = member.join(&target, join, &token).await;
     let membership = joined.map_err(|error| Wrong::request(error.to_string()))?;
+    let is_running = desk.running_hub().is_some();
+    if is_running {
+        // Before the answer: what devices say after it is for the cloud.
+        desk.open_upstream().await.map_err(Wrong::here)?;
+    }
     Ok(Json(Joined {
         edge: membership.edge,
         link_url: membership.link_url,
         until: date_time(membership.not_after_unix_s),
-        is_running: desk.running_hub().is_some(),
+        is_running,
     }))
 }

@@ -204,4 +204,29 @@ mod tests {
         }
         assert!(certificate_end("no certificate", 60).is_err());
     }
+
+    #[test]
+    fn a_renewal_is_due_at_its_time_and_where_the_clock_is_behind_without_a_link() {
+        let membership = Membership {
+            edge: "hall-1".to_owned(),
+            cloud_url: String::new(),
+            link_url: String::new(),
+            certificate_pem: String::new(),
+            key_pem: Secret::new(String::new()),
+            authority_pem: String::new(),
+            trusts_system: false,
+            given_at_unix_s: 1_000,
+            not_after_unix_s: 1_300,
+            renew_at_unix_s: 1_200,
+        };
+        let check = |now, is_linked, expected| assert_eq!(membership.renewal_is_due(now, is_linked), expected, "{now}");
+        for is_linked in [false, true] {
+            check(1_000, is_linked, false);
+            check(1_199, is_linked, false);
+            check(1_200, is_linked, true);
+            check(9_999, is_linked, true);
+        }
+        check(0, true, false);
+        check(0, false, true);
+    }
 }

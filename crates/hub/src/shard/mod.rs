@@ -201,7 +201,7 @@ impl Shard {
         self.do_what_is_due(now);
         self.free_replies();
         self.flush(now);
-        if let Some(queues) = &mut self.queues {
+        if let Some(queues) = self.queues.as_mut().filter(|_| self.settings.has_upstream) {
             queues.end_turn(&mut self.journal, now);
         }
         if let Some(ear) = &mut self.ear {
@@ -253,7 +253,12 @@ impl Shard {
             connections: self.connections.len(),
             counters: self.counters,
             tenants: self.tenants.iter().map(Tenant::figures).collect(),
-            queues: self.queues.as_ref().map(Queues::figures).unwrap_or_default(),
+            queues: self
+                .queues
+                .as_ref()
+                .filter(|_| self.settings.has_upstream)
+                .map(Queues::figures)
+                .unwrap_or_default(),
             arrivals: self.arrivals(),
             log: self.journal.usage(),
             log_has_stopped: self.log_has_stopped,
@@ -355,7 +360,10 @@ impl Shard {
             Some(self.next_due_ms),
             self.connections.next_deadline_ms(),
             self.call_log.due_ms(),
-            self.queues.as_ref().and_then(Queues::due_ms),
+            self.queues
+                .as_ref()
+                .filter(|_| self.settings.has_upstream)
+                .and_then(Queues::due_ms),
             self.stops_at_ms,
         ];
         Until::Due {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use api::{Desk, Member};
+use api::Member;
 use hub::Hub;
 use identity::{ClientPair, Membership};
 use link::edge::{LinkStatus, Login, Options, Proxies, State};
@@ -68,12 +68,11 @@ impl EdgeLink {
     }
 
     /// The edge has joined a cloud, or another one.
-    pub(super) async fn follow(&mut self, hub: &Arc<Hub>, desk: &Desk) -> anyhow::Result<()> {
+    pub(super) fn follow(&mut self, hub: &Arc<Hub>) -> anyhow::Result<()> {
         if self.is_running {
             self.redial.notify_one();
             return Ok(());
         }
-        desk.open_upstream().await.map_err(|message| anyhow!(message))?;
         self.start(hub)
     }
 

@@ -153,14 +153,14 @@ impl Running<'_> {
                 },
                 _ = audits.tick() => self.write_audit().await,
                 _ = renewals.tick() => self.renew(),
-                () = joined(self.link.as_ref()) => self.follow_cloud().await,
+                () = joined(self.link.as_ref()) => self.follow_cloud(),
             }
         }
     }
 
-    async fn follow_cloud(&mut self) {
+    fn follow_cloud(&mut self) {
         let Some(link) = &mut self.link else { return };
-        if let Err(error) = link.follow(&self.hub, &self.desk).await {
+        if let Err(error) = link.follow(&self.hub) {
             tracing::error!("the edge has joined a cloud and does not link: {}", message(&error));
         }
     }
