@@ -27,6 +27,9 @@ pub struct Environment {
     pub cpus: usize,
     /// CPU of the load generator, if pinned.
     pub generator_cpu: Option<usize>,
+    /// Whether the load generator ran before all ordinary threads, as devices that are machines of their own do.
+    #[serde(default)]
+    pub generator_runs_first: bool,
     /// Frequency governor of CPU 0.
     pub governor: Option<String>,
     /// Driver of idle states; `none` in most virtual machines.

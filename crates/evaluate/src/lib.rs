@@ -12,6 +12,7 @@ pub mod environment;
 pub mod figures;
 mod generator;
 pub mod network;
+mod priority;
 mod privacy;
 mod proc;
 pub mod raw;

@@ -248,8 +248,9 @@ struct Link {
 /// Writes down the edge's way to its cloud; the path of its configuration.
 fn joined(cloud: &Node, edge: &Node, link: SocketAddr, credential: &Secret) -> Result<String, String> {
     let (password, file) = (edge.directory.join("cloud.password"), edge.directory.join("edge.toml"));
+    // No door but those of the flags: the usual one without TLS would be in the way of another edge's.
     let text = format!(
-        "[link]\nurl = \"mqtts://{link}\"\nuser_name = \"{EDGE}\"\npassword_file = {}\nca = {}\n",
+        "[listen]\nmqtt = []\n[link]\nurl = \"mqtts://{link}\"\nuser_name = \"{EDGE}\"\npassword_file = {}\nca = {}\n",
         quoted(&password),
         quoted(&cloud.data.join("ca.pem")),
     );

@@ -160,6 +160,7 @@ fn an_emulated_line_that_is_late_leaves_no_result() {
     carrying(&mut run, 0.1, 101);
     let summary = summarise(run);
     assert!(!result(&summary, "d-c").is_valid());
+    assert!(summary.cells[0].added.is_empty(), "what is no result adds nothing");
     assert_eq!(result(&summary, "d-c").limit(), Some(Limit::Instrument));
 }
 

@@ -20,6 +20,7 @@ use crate::environment::{self, Environment, hexadecimal};
 use crate::generator::block::{self, GeneratorUsage, WARM_UP_TAGS};
 use crate::generator::payload::Payloads;
 use crate::network::{self, Counters, Measured, Place};
+use crate::priority::First;
 use crate::privacy::without_paths;
 use crate::proc;
 use crate::run::{Block, Cell, FORMAT, Run, SearchStep, Skipped, Usage};
@@ -37,6 +38,8 @@ pub(super) struct Bench<'a> {
     digest: digest::Context,
     next_tag: u32,
     blocks: Vec<Block>,
+    /// Whether the generator ran before all ordinary threads.
+    runs_first: bool,
 }
 
 impl<'a> Bench<'a> {
@@ -51,6 +54,7 @@ impl<'a> Bench<'a> {
             digest: digest::Context::new(&digest::SHA256),
             next_tag: 1,
             blocks: Vec::new(),
+            runs_first: false,
         };
         for cell in plan.cells() {
             bench.cell(cell);
@@ -194,6 +198,10 @@ impl<'a> Bench<'a> {
         progress.measuring();
         let started_s = self.started.elapsed().as_secs_f64();
         let mut recorder = Recorder::new(point.devices, timeout_ns, dues.len());
+        // Devices of hosts of their own are other machines: what keeps this one busy delays none of them.
+        let first = (uplink.is_there() && !point.load.is_closed()).then(First::claim);
+        let first = first.flatten();
+        self.runs_first |= first.is_some();
         let meter = Meter::start(running, uplink);
         let payloads = &mut self.payloads[cell];
         let generator = block::run_block(
@@ -204,6 +212,7 @@ impl<'a> Bench<'a> {
             tag + WARM_UP_TAGS,
         )?;
         let (usage, line) = meter.stop(running, uplink, generator);
+        drop(first);
         let failure = running.ended().or_else(|| fleet.failure.clone());
         if !*keeps_clients {
             *clients = Clients::default();
@@ -247,7 +256,10 @@ impl<'a> Bench<'a> {
             search,
             skipped,
             network,
-            environment: environment::conclude(before, generator_cpu, self.started.elapsed()),
+            environment: Environment {
+                generator_runs_first: self.runs_first,
+                ..environment::conclude(before, generator_cpu, self.started.elapsed())
+            },
         }
     }
 }

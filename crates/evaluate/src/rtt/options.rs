@@ -202,7 +202,7 @@ pub enum Preset {
     PaperModels,
     /// A reduced run of the three models, as --quick
     QuickModels,
-    /// What the edge and its link add to the round trip: D-E-C against D-C, all under TLS, about 12 min
+    /// What the edge and its link add to the round trip, and keep up with: D-E-C against D-C, all under TLS, about 15 min
     Link,
     /// The three models every 50 ms, beside Mosquitto on the edge, about 2 min
     DemoModels,

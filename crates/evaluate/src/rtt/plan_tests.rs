@@ -44,7 +44,7 @@ fn presets_take_the_time_that_their_help_says() {
         (Preset::Crowd, 5),
         (Preset::Knee, 3),
         (Preset::Paper, 65),
-        (Preset::Link, 13),
+        (Preset::Link, 15),
         (Preset::DemoModels, 2),
     ];
     for (preset, minutes) in cases {

@@ -179,13 +179,10 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
                 ArmKind::DeviceEdgeCloud,
                 ArmKind::DeviceEdgeCloudDisk,
             ],
-            sweeps: vec![Sweep {
-                interval_us: vec![10 * MS],
-                wan_round_trip_us: vec![0, 30 * MS],
-                ..of_models
-            }],
+            sweeps: link_sweeps(&of_models),
             runs: 5,
-            blocks: 6,
+            blocks: 4,
+            duration_us: 1_500 * MS,
             ..models
         },
         // Often enough for p99 within two minutes.
@@ -241,6 +238,25 @@ fn sweeps_of_models(one: &Sweep, of_models: &Sweep) -> Vec<Sweep> {
         more_devices,
         delays,
         qos,
+    ]
+}
+
+/// Where it is promised what an edge and its link add, and what they keep up with.
+fn link_sweeps(of_models: &Sweep) -> Vec<Sweep> {
+    vec![
+        Sweep {
+            interval_us: vec![10 * MS],
+            wan_round_trip_us: vec![30 * MS, 0],
+            ..of_models.clone()
+        },
+        Sweep {
+            interval_us: vec![MS],
+            ..of_models.clone()
+        },
+        Sweep {
+            devices: vec![1_000],
+            ..of_models.clone()
+        },
     ]
 }
 

@@ -2,7 +2,6 @@
 
 mod carrier;
 mod direction;
-mod priority;
 mod tun;
 
 use std::io;
@@ -20,6 +19,7 @@ pub(super) use tun::create as create_tun;
 use super::error::trying;
 use super::{Counters, NetworkError, Settings};
 use crate::generator::clock::Clock;
+use crate::priority;
 
 /// One line; dropping it ends the thread and, with it, both devices.
 pub(super) struct Relay {

@@ -133,7 +133,12 @@ fn machine(environment: &Environment) -> Vec<(&'static str, String)> {
             "CPU of the generator",
             environment
                 .generator_cpu
-                .map_or("not pinned".to_owned(), |cpu| cpu.to_string()),
+                .map_or("not pinned".to_owned(), |cpu| cpu.to_string())
+                + if environment.generator_runs_first {
+                    ", before all ordinary threads"
+                } else {
+                    ""
+                },
         ),
         (
             "governor, idle driver",

@@ -20,9 +20,14 @@ pub struct Added {
     pub p99_us: Option<Estimate>,
 }
 
-/// Of every arm that goes the same way as the baseline.
-pub(super) fn added(gathered: &Gathered<'_>, arms: &[ArmFacts], stream: u64, judging: &Judging) -> Vec<Added> {
-    let crosses = |group: &&Group<'_>| arms[group.arm].crosses_line();
+/// Of every arm that goes the same way as the baseline. `is_valid`: whether an arm's result is one.
+pub(super) fn added(
+    gathered: &Gathered<'_>,
+    arms: &[ArmFacts],
+    is_valid: impl Fn(usize) -> bool,
+    (stream, judging): (u64, &Judging),
+) -> Vec<Added> {
+    let crosses = |group: &&Group<'_>| arms[group.arm].crosses_line() && is_valid(group.arm);
     let Some(baseline) = gathered
         .groups
         .iter()

@@ -41,7 +41,8 @@ pub(super) fn cell(number: usize, gathered: &Gathered<'_>, arms: &[ArmFacts], te
         })
         .collect();
     let place_of = |name: &str| gathered.groups.iter().position(|group| arms[group.arm].name == name);
-    let added = added::added(gathered, arms, stream + (1 << 31), judging);
+    let is_valid = |arm: usize| results.iter().any(|result| result.arm == arm && result.is_valid());
+    let added = added::added(gathered, arms, is_valid, (stream + (1 << 31), judging));
     let promises = promises::judged(
         (gathered.cell, terms.tls),
         |name| Some(&results[place_of(name)?]),
