@@ -205,8 +205,9 @@ class Edge(Selvedge):
 class Site:
     """A cloud, an edge, and the line between them."""
 
-    def __init__(self, directory: Path, **edge: object):
-        self.cloud = Cloud(directory / "cloud", Settings(anonymous=False))
+    def __init__(self, directory: Path, cloud: type[Cloud] = Cloud, database: str | None = None, **edge: object):
+        arguments = ["--database", database] if database else []
+        self.cloud = cloud(directory / "cloud", Settings(anonymous=False, arguments=arguments))
         self.edge = Edge(directory / "edge", Settings(anonymous=False))
         for one in (self.cloud, self.edge):
             one.directory.mkdir(parents=True)

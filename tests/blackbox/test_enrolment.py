@@ -15,10 +15,10 @@ import pytest
 
 from brokers import PORTS
 from credentials import Authority, context, openssl
+from http_api import Api
 from paho_client import Client, Refused
 from plants import PATIENCE_S, Plant, ask, request_pem
 from sites import PASSWORD, wait_until
-from test_api import Api
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud", "--https")]
 

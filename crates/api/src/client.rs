@@ -115,6 +115,8 @@ impl Client {
             enrolment: None,
             connected: None,
             database: None,
+            history: None,
+            feed: None,
         }));
         let router = control_router(Arc::clone(&desk));
         Ok(Client::Stopped { desk, router, lock })

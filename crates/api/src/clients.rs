@@ -56,6 +56,7 @@ pub(crate) async fn add(
     let names = checked_names(&tenant, kind, &add.ids)?;
     let what = format!("{kind} with {}", credentials::described(&add.credential));
     let new: Vec<NewClient> = names.iter().map(|name| new_client(name, kind, &add)).collect();
+    let _turn = desk.logins.turn_of_new().await?;
     let (is_new_tenant, issued) = desk
         .with_identity(move |identity| {
             let is_new_tenant = add_missing_tenant(identity.registry(), &tenant)?;

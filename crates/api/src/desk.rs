@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use cloud::history::History;
+use cloud::{Feed, Queries};
 use hub::Hub;
 use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, UserName, What};
 use link::cloud::Connected;
@@ -41,8 +43,12 @@ pub struct Desk {
     pub(crate) enrolment: Option<Enrolment>,
     /// The edges that are connected; `None`: this is no cloud.
     pub(crate) connected: Option<Arc<Connected>>,
-    /// The telemetry database; `None`: this is no cloud.
-    pub(crate) questions: Option<Questions>,
+    /// The telemetry database; `None`: no telemetry is kept here.
+    questions: Option<Questions>,
+    /// What is kept of an edge's telemetry; `None`: nothing, or this is a cloud.
+    pub(crate) history: Option<History>,
+    /// What goes in, as it does; `None`: nothing runs here.
+    pub(crate) feed: Option<Feed>,
     pub(crate) logins: Logins,
     audit: Arc<Audit>,
     /// Where no edge runs, it is started without doors by the first request that needs it.
@@ -76,8 +82,12 @@ pub struct Parts {
     pub enrolment: Option<Enrolment>,
     /// The edges that are connected; `None`: this is no cloud.
     pub connected: Option<Arc<Connected>>,
-    /// URL of its telemetry database, as [`cloud::Queries::open`] takes it; `None`: this is no cloud.
+    /// URL of its telemetry database, as [`cloud::Queries::open`] takes it; `None`: no telemetry is kept here.
     pub database: Option<String>,
+    /// What fills it, where that is an edge's history.
+    pub history: Option<History>,
+    /// Where its telemetry is told as it comes in; `None` where nothing runs.
+    pub feed: Option<Feed>,
 }
 
 /// What can be said about an edge.
@@ -107,6 +117,8 @@ impl Desk {
             has_upstream: AtomicBool::new(parts.hub_options.has_upstream),
             connected: parts.connected,
             questions: parts.database.map(Questions::new),
+            history: parts.history,
+            feed: parts.feed,
             logins: Logins::default(),
             audit: parts.audit,
             hub: OnceCell::new_with(parts.hub),
@@ -189,11 +201,27 @@ impl Desk {
         if let Some(hub) = self.hub.get() {
             hub.stop().await;
         }
+        if let Some(history) = &self.history {
+            history.settle().await;
+        }
         let audit = Arc::clone(&self.audit);
         let written = tokio::task::spawn_blocking(move || audit.finish(unix_now_s())).await;
         if let Ok(Err(error)) = written {
             tracing::error!(%error, "the audit log could not be written");
         }
+    }
+
+    /// Asks the telemetry database, which has all that came before.
+    pub(crate) async fn ask_telemetry<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Queries) -> Result<T, cloud::Error> + Send + 'static,
+    ) -> Done<T> {
+        let message = "no telemetry is kept here: ask the cloud that this edge is linked to, or set history.enabled";
+        let questions = self.questions.as_ref().ok_or_else(|| Wrong::absent(message))?;
+        if let Some(history) = &self.history {
+            history.settle().await;
+        }
+        questions.ask(question).await
     }
 
     /// Runs what reads or writes the registry, which blocks.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -19,6 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 use tower::ServiceExt;
@@ -67,20 +68,44 @@ impl<S: Sync> FromRequestParts<S> for Peer {
     }
 }
 
-/// Gives the answer to a request the time of a user's.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Patience(Arc<AtomicBool>);
+/// How long the answer to a request may take.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    bounds: Bounds,
+    begun: Instant,
+    total_ms: AtomicU64,
+}
 
 impl Patience {
+    fn new(bounds: Bounds) -> Self {
+        Self(Arc::new(State {
+            bounds,
+            begun: Instant::now(),
+            total_ms: AtomicU64::new(bounds.total.as_millis() as u64),
+        }))
+    }
+
+    /// It is the request of a user.
     pub(crate) fn extend(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.extend_to(self.0.bounds.total_of_users);
+    }
+
+    /// It may take so long, counted from its beginning.
+    pub(crate) fn extend_to(&self, total: Duration) {
+        self.0.total_ms.fetch_max(total.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Ends when the answer has had its time.
-    async fn end(&self, bounds: Bounds) {
-        tokio::time::sleep(bounds.total).await;
-        if self.0.load(Ordering::Relaxed) {
-            tokio::time::sleep(bounds.total_of_users.saturating_sub(bounds.total)).await;
+    async fn end(&self) {
+        loop {
+            let until = self.0.begun + Duration::from_millis(self.0.total_ms.load(Ordering::Relaxed));
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
         }
     }
 }
@@ -163,7 +188,7 @@ pub async fn serve(door: Door, router: Router, bounds: Bounds) {
         let place = Arc::clone(&places).acquire_owned().await.expect("never closed");
         match door.accept().await {
             Ok((stream, peer)) => {
-                let patience = Patience::default();
+                let patience = Patience::new(bounds);
                 let tls = door.tls.as_ref().map(|tls| TlsAcceptor::from(tls.load_full()));
                 let answering = begin(stream, tls, peer, patience.clone(), router.clone());
                 tokio::spawn(async move {
@@ -171,7 +196,7 @@ pub async fn serve(door: Door, router: Router, bounds: Bounds) {
                     tokio::select! {
                         () = answering => {}
                         // A client that is too slow is left.
-                        () = patience.end(bounds) => {}
+                        () = patience.end() => {}
                     }
                 });
             }
@@ -216,6 +241,7 @@ where
         .max_buf_size(HEAD_MAX_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .with_upgrades()
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "an HTTP connection ended");

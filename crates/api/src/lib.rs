@@ -22,10 +22,12 @@ mod guard;
 mod health;
 mod joining;
 mod links;
+mod live;
 mod log_tail;
 mod logins;
 mod manifests;
 mod member;
+mod methods;
 mod metrics;
 mod page;
 pub mod paths;
@@ -53,7 +55,7 @@ pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo,
     EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, Page, Patch, QuotaChanges, RouteInfo,
-    SessionInfo, SetPassword, TenantInfo, TenantUse, UserInfo, UserRole,
+    SessionInfo, SetPassword, TenantInfo, TenantUse, TwinConflict, UserInfo, UserRole,
 };
 
 /// Name of the control socket in the data directory.

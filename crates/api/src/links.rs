@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use hub::{Discarded, Observation, QueueFigures};
+use identity::{ClientKind, MAX_PAGE};
 
 use crate::clients::date_time;
 use crate::desk::Desk;
@@ -44,11 +45,11 @@ pub(crate) async fn show(State(desk): State<Arc<Desk>>) -> Done<Json<LinkInfo>> 
     }))
 }
 
-/// The edges that are connected, and what came from each.
+/// The edges that were added, those that are connected among them, and what came from each.
 #[utoipa::path(get, path = "/v1/edges", tag = "edges", operation_id = "list_edges",
     responses((status = 200, body = Page<EdgeState>)))]
 pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<EdgeState>>> {
-    let mut edges: BTreeMap<String, EdgeState> = BTreeMap::new();
+    let mut edges = added(&desk).await?;
     for edge in desk.connected.iter().flat_map(|connected| connected.list()) {
         let state = edges.entry(edge.name.to_string()).or_default();
         state.is_connected = true;
@@ -65,6 +66,30 @@ pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<EdgeSt
         items: items.collect(),
         has_more: false,
     }))
+}
+
+/// Those that are registered, whether they ever connected or not.
+async fn added(desk: &Desk) -> Done<BTreeMap<String, EdgeState>> {
+    let added = desk.with_registry(|registry| {
+        let mut names = Vec::new();
+        for tenant in registry.tenants()? {
+            let mut last = None;
+            loop {
+                let page = registry.clients(&tenant.name, ClientKind::Edge, last.as_deref(), MAX_PAGE)?;
+                names.extend(page.iter().map(|edge| edge.name.user_name()));
+                match page.last().filter(|_| page.len() == MAX_PAGE) {
+                    Some(edge) => last = Some(edge.name.id().to_string()),
+                    None => break,
+                }
+            }
+        }
+        Ok(names)
+    });
+    Ok(added
+        .await?
+        .into_iter()
+        .map(|name| (name, EdgeState::default()))
+        .collect())
 }
 
 async fn observe(desk: &Desk) -> Done<Vec<Observation>> {

@@ -54,6 +54,11 @@ pub fn twin(device: &ClientName) -> String {
     format!("{}/twin", client(device, ClientKind::Device))
 }
 
+/// Edits of a device's desired state that were given up.
+pub fn twin_conflicts(device: &ClientName) -> String {
+    format!("{}/conflicts", twin(device))
+}
+
 /// A method of a device.
 pub fn method(device: &ClientName, name: &str, timeout_ms: u64) -> String {
     let device = client(device, ClientKind::Device);

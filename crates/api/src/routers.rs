@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
 use identity::Role;
@@ -17,8 +17,8 @@ use crate::guard::Needs;
 use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
-    applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links, logins,
-    metrics, posting, routes as flows, sessions, telemetry, tenants, twins, users,
+    applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links, live, logins,
+    methods, metrics, posting, routes as flows, sessions, telemetry, tenants, twins, users,
 };
 
 /// Bytes of a request's body on the control socket: a manifest of the longest kind, as a JSON string.
@@ -75,8 +75,10 @@ fn viewing() -> Routes {
         .routes(routes!(clients::show))
         .routes(routes!(credentials::list))
         .routes(routes!(twins::get))
+        .routes(routes!(twins::conflicts))
         .routes(routes!(telemetry::latest))
         .routes(routes!(telemetry::stream))
+        .routes(routes!(live::watch))
 }
 
 fn operating() -> Routes {
@@ -162,7 +164,8 @@ pub fn public_router(desk: Arc<Desk>) -> Router {
         .route_layer(bounded(USER_BODY_MAX_BYTES))
         .route_layer(from_fn_with_state(Arc::clone(&desk), posting::check));
     let (all, _) = all.merge(posting).split_for_parts();
-    all.layer(map_response(bodies::errors_in_json))
+    all.layer(from_fn(methods::check))
+        .layer(map_response(bodies::errors_in_json))
         .merge(probes())
         .with_state(desk)
 }

@@ -424,6 +424,23 @@ pub struct UserInfo {
     pub created: String,
 }
 
+/// An edit of a desired state that was given up for another, made on the other side of a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TwinConflict {
+    /// When this side learned of it.
+    pub at: String,
+    /// Where the edit was made: `edge` or `cloud`.
+    pub side: String,
+    /// Which edit of the desired state it was there.
+    pub number: u64,
+    /// JSON pointer of the value (RFC 6901).
+    pub pointer: String,
+    /// The value that stays; `null`: it stays removed, or something above or below it stays.
+    pub kept: serde_json::Value,
+    /// The value that was given up; `null`: its removal was.
+    pub lost: serde_json::Value,
+}
+
 /// What a device said at one time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PointInfo {
@@ -446,6 +463,18 @@ pub(crate) struct PointInfo {
     pub(crate) epoch: u64,
     /// Its number in the epoch.
     pub(crate) sequence: u64,
+}
+
+/// A point as it comes in.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LivePoint {
+    /// The device that said it.
+    pub(crate) device: String,
+    /// The stream.
+    pub(crate) stream: String,
+    /// What it said.
+    #[serde(flatten)]
+    pub(crate) point: PointInfo,
 }
 
 /// The latest point of each stream of a device.

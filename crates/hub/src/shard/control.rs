@@ -36,6 +36,11 @@ pub(crate) enum Ask {
         patch: Vec<u8>,
         answer: oneshot::Sender<Vec<u8>>,
     },
+    /// Edits of its desired state that were given up.
+    LostEdits {
+        device: String,
+        answer: oneshot::Sender<Vec<u8>>,
+    },
     /// A method call; its result, the device's or the hub's own.
     Call {
         device: String,
@@ -159,6 +164,10 @@ impl Shard {
             Ask::TwinGet { device, answer } => {
                 let (twin, after) = self.with_tenant(now, number, |tenant, _| twins::read(tenant, &device));
                 self.answer_after(after, Answer::Bytes(twin, answer));
+            }
+            Ask::LostEdits { device, answer } => {
+                let (edits, after) = twins::lost_edits(&self.tenants[number as usize], &device);
+                self.answer_after(after, Answer::Bytes(edits, answer));
             }
             Ask::TwinSet { device, patch, answer } => {
                 let set = self.with_tenant(now, number, |tenant, turn| {

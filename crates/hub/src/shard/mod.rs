@@ -44,6 +44,7 @@ use crate::calls::EdgeCall;
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::outbox::{Feedback, QueueFigures, Queues};
+use crate::overheard::Ear;
 use crate::routing::LabelSource;
 use crate::twin_sync::TwinChange;
 use crate::{announcements, calls, pipeline, sys};
@@ -128,6 +129,8 @@ pub(crate) struct Departures {
     pub(crate) calls: Option<mpsc::Sender<EdgeCall>>,
     /// Which twins were changed; `None`: nobody asks.
     pub(crate) twin_changes: Option<mpsc::Sender<TwinChange>>,
+    /// Copies of telemetry; `None`: nobody looks on.
+    pub(crate) ear: Option<Ear>,
 }
 
 pub(crate) struct Shard {
@@ -139,6 +142,7 @@ pub(crate) struct Shard {
     journal: Journal,
     /// What leaves the hub; `None`: nothing does.
     queues: Option<Queues>,
+    ear: Option<Ear>,
     edge_calls: Option<mpsc::Sender<EdgeCall>>,
     twin_changes: Option<mpsc::Sender<TwinChange>>,
     orders: Orders<Order>,
@@ -199,6 +203,9 @@ impl Shard {
         self.flush(now);
         if let Some(queues) = self.queues.as_mut().filter(|_| self.settings.has_upstream) {
             queues.end_turn(&mut self.journal, now);
+        }
+        if let Some(ear) = &mut self.ear {
+            ear.end_turn();
         }
         self.journal.log().submit();
     }
@@ -301,6 +308,7 @@ impl Shard {
             connections: &mut self.connections,
             journal: &mut self.journal,
             queues: self.queues.as_mut().filter(|_| self.settings.has_upstream),
+            ear: self.ear.as_mut(),
             provenance: None,
             side: self.settings.side,
             twin_changes: self.twin_changes.as_ref().filter(|_| self.settings.has_upstream),

@@ -29,7 +29,7 @@ pub use self::status::{LinkStatus, State};
 /// The first pause before another try, at most; each one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause before another try.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// A connection that lasted as long makes the next pause the first again.
 const PROVEN: Duration = Duration::from_secs(30);
 /// Time for a connection to be made: name, TCP, proxy, TLS and WebSocket; and then for the answer to CONNECT.

@@ -13,6 +13,7 @@ use super::DEFAULT_DATA;
 use super::config_error::explain;
 use super::enrolment::Enrolment;
 use super::origin::Origin;
+use super::retention::Retention;
 use super::role::Role;
 
 /// All of it.
@@ -29,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) link: Link,
     pub(crate) database: Database,
     pub(crate) enrolment: Enrolment,
+    pub(crate) history: History,
     pub(crate) limits: Limits,
     pub(crate) log: Log,
     pub(crate) audit: Audit,
@@ -90,6 +92,16 @@ pub(crate) struct Link {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Database {
     pub(crate) url: String,
+    pub(crate) retention: Retention,
+}
+
+/// What an edge keeps of its devices' telemetry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct History {
+    pub(crate) enabled: bool,
+    pub(crate) retention: Retention,
+    pub(crate) bytes: u64,
 }
 
 /// Which of two messages of a device goes first.
@@ -190,6 +202,7 @@ impl Default for Config {
             link: Link::default(),
             database: Database::default(),
             enrolment: Enrolment::default(),
+            history: History::default(),
             limits: Limits::default(),
             log: Log::default(),
             audit: Audit::default(),
@@ -238,6 +251,16 @@ impl Default for Link {
             proxy: String::new(),
             bytes: hub::OutboxOptions::default().bytes,
             order: LinkOrder::LiveFirst,
+        }
+    }
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            retention: "7d".parse().expect("is a time"),
+            bytes: 256 << 20,
         }
     }
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
 use super::config::{Config, Durability, LogFormat};
+use super::retention::Retention;
 use super::role::Role;
 
 /// Most threads that serve clients: beyond the cores of the largest machines.
@@ -57,6 +58,9 @@ pub(crate) struct Flags {
     /// Database of a cloud, such as postgres://user@host/name [default: one in the data directory]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
+    /// How long a cloud keeps telemetry, such as 90d or 12h [default: for ever]
+    #[arg(long, value_name = "TIME")]
+    retention: Option<Retention>,
     /// Let clients in without credentials; they have the whole tree of the default tenant
     #[arg(long)]
     allow_anonymous: bool,
@@ -88,6 +92,7 @@ impl Flags {
         put(&mut config.tls.client_ca, &self.tls_client_ca);
         put(&mut config.shards, &self.shards);
         put(&mut config.database.url, &self.database);
+        put(&mut config.database.retention, &self.retention);
         put(&mut config.store.durability, &self.durability);
         put(&mut config.log.format, &self.log_format);
         config.allow_anonymous |= self.allow_anonymous;

@@ -12,6 +12,7 @@ mod listeners;
 mod logging;
 mod origin;
 mod reload;
+mod retention;
 mod role;
 mod running;
 

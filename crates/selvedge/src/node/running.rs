@@ -17,7 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::certificates::Certificates;
 use super::config::Config;
-use super::database;
+use super::database::Telemetry;
 use super::flags::Flags;
 use super::link::EdgeLink;
 use super::listeners::{Opened, bind, bind_http, open};
@@ -73,7 +73,11 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     let link = (role == Role::Edge).then(|| EdgeLink::new(&config.link, &config.data));
     let mut link = link.transpose()?;
     let has_cloud = link.as_ref().is_some_and(EdgeLink::has_cloud);
-    let hub_options = config.hub_options(role, has_cloud);
+    let telemetry = Telemetry::of(&config, role);
+    let hub_options = hub::Options {
+        overhears: telemetry.overhears(),
+        ..config.hub_options(role, has_cloud)
+    };
     let hub = Arc::new(Hub::start(&hub_options, Arc::clone(&identity), Arc::clone(&audit))?);
     let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
     let members = Arc::clone(&identity);
@@ -88,7 +92,9 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         member: link.as_ref().map(|link| Arc::clone(&link.member)),
         enrolment: (role == Role::Cloud).then(|| config.enrolment(&opened, &http)),
         connected: connected.clone(),
-        database: (role == Role::Cloud).then(|| database::url(&config)),
+        database: telemetry.url(),
+        history: telemetry.history(),
+        feed: Some(telemetry.feed.clone()),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
@@ -99,11 +105,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         }
         link.keep_renewed();
     }
-    if role == Role::Cloud {
-        let database = database::open(&config).await?;
-        let outbox = hub.take_outbox().expect("a cloud's hub has one");
-        tokio::spawn(cloud::pump::run(outbox, database));
-    }
+    telemetry.start(&hub).await?;
     if let (Some(edges), Some(connected)) = (hub.take_edges(), connected) {
         tokio::spawn(::link::cloud::run(Arc::clone(&hub), members, edges, connected));
     }
