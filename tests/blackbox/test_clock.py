@@ -13,7 +13,6 @@ from datetime import datetime
 import pytest
 
 import wire
-from clocks import Clock
 from credentials import add, add_with_certificate, add_with_token, context
 from paho_client import Refused
 from raw import PATIENCE_S, Closed, Connection
@@ -28,12 +27,6 @@ LONG, SHORT = 600, 1
 def kept(expiry_s: int) -> dict:
     """Options of a session that outlasts its connection by so much."""
     return {"clean": False, "keep_alive": 0, "properties": [("session_expiry_interval", expiry_s)]}
-
-
-@pytest.fixture
-def clock(tmp_path):
-    """A clock to set."""
-    return Clock(tmp_path)
 
 
 @pytest.fixture

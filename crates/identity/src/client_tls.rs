@@ -30,7 +30,7 @@ pub struct ClientPair<'a> {
 /// A file cannot be read, or holds nothing of its kind; certificate and key do not go together; the system knows no
 /// authority.
 ///
-/// A certificate that is valid only later is believed: see [`SlowClock`].
+/// A certificate that is valid only later is believed: a clock may be behind.
 pub fn client_config(ca: Option<&Path>, pair: Option<ClientPair<'_>>) -> Result<Arc<ClientConfig>, TlsError> {
     let mut roots = RootCertStore::empty();
     match ca {

@@ -109,20 +109,10 @@ impl Identity {
     ) -> Result<Enrolled, Refusal> {
         let key = requested_key(request_pem)?;
         let key_sha256 = digest(&SHA256, key.der_bytes());
-        let invitation = self.registry().invitation(&token.number())?;
-        let invitation = invitation.filter(|row| equals(&row.secret_sha256, &token.secret_sha256()));
-        let invitation = invitation.ok_or(Refusal::NoInvitation)?;
-        if invitation.until_unix_s < now_unix_s {
-            return Err(Refusal::InvitationExpired(invitation.until_unix_s));
-        }
-        if invitation.key_sha256.is_some_and(|used| used != key_sha256.as_ref()) {
-            return Err(Refusal::InvitationUsed);
-        }
-        let name = invitation.name;
-        self.check_edge(&name)?;
+        let InvitationRow { name, number, .. } = self.usable(token, key_sha256.as_ref(), now_unix_s)?;
         let (certificate, certificate_pem) = self.certify(&name, &key, options, now_unix_s)?;
         let redeemed = Redeemed {
-            number: &invitation.number,
+            number: &number,
             key_sha256: key_sha256.as_ref(),
             certificate: &certificate,
         };
@@ -136,6 +126,21 @@ impl Identity {
             serial: certificate.serial,
             valid_s: options.certificate_valid_s,
         })
+    }
+
+    /// The invitation of a token, if it can be used for this key.
+    fn usable(&self, token: &JoinToken, key_sha256: &[u8], now_unix_s: i64) -> Result<InvitationRow, Refusal> {
+        let found = self.registry().invitation(&token.number())?;
+        let found = found.filter(|row| equals(&row.secret_sha256, &token.secret_sha256()));
+        let invitation = found.ok_or(Refusal::NoInvitation)?;
+        if invitation.until_unix_s < now_unix_s {
+            return Err(Refusal::InvitationExpired(invitation.until_unix_s));
+        }
+        if invitation.key_sha256.as_ref().is_some_and(|used| used != key_sha256) {
+            return Err(Refusal::InvitationUsed);
+        }
+        self.check_edge(&invitation.name)?;
+        Ok(invitation)
     }
 
     /// Whether this is an edge that may come in.

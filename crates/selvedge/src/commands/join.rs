@@ -9,9 +9,9 @@ use crate::output::Output;
 
 #[derive(Args)]
 pub(crate) struct Join {
-    /// Where the cloud is, such as https://cloud.example:8443
+    /// URL of the cloud, as "selvedge edge invite" printed it there
     url: String,
-    /// What "selvedge edge invite" printed there; good once
+    /// The token that it printed; good once
     #[arg(long, value_name = "T")]
     token: String,
     #[command(flatten)]

@@ -66,18 +66,54 @@ impl Config {
     }
 }
 
-/// The first door of MQTT with TLS, its host left open.
+/// The first door of MQTT with TLS.
 fn link_url(mqtt: &[Opened]) -> Option<String> {
     let door = |scheme: &str| mqtt.iter().find(|opened| opened.url.starts_with(scheme));
-    let url = &door("mqtts://").or_else(|| door("wss://"))?.url;
+    with_open_host(&door("mqtts://").or_else(|| door("wss://"))?.url)
+}
+
+/// A URL whose host is the one that whoever reads it has asked.
+fn with_open_host(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
-    let (address, path) = rest
-        .split_once('/')
-        .map_or((rest, String::new()), |(address, path)| (address, format!("/{path}")));
-    let (_, port) = address.rsplit_once(':')?;
-    Some(format!("{scheme}://{{host}}:{port}{path}"))
+    let (_, port_and_path) = rest.rsplit_once(':')?;
+    Some(format!("{scheme}://{{host}}:{port_and_path}"))
 }
 
 fn given(url: &str) -> Option<String> {
     (!url.is_empty()).then(|| url.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_goes_to_the_host_that_the_edge_asked() {
+        for (url, expected) in [
+            ("mqtts://127.0.0.1:8883", "mqtts://{host}:8883"),
+            ("mqtts://[::1]:8883", "mqtts://{host}:8883"),
+            ("wss://0.0.0.0:443/mqtt", "wss://{host}:443/mqtt"),
+        ] {
+            assert_eq!(with_open_host(url).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn edges_are_told_a_host_that_the_certificate_has() {
+        let mut config = Config::default();
+        for (address, expected) in [
+            ("127.0.0.1:8443", "https://127.0.0.1:8443"),
+            ("[::1]:8443", "https://[::1]:8443"),
+        ] {
+            assert_eq!(config.https_url(address.parse().unwrap()), expected);
+        }
+        let everywhere = config.https_url("0.0.0.0:8443".parse().unwrap());
+        let outward = outward_address().map(|ip| format!("https://{ip}:8443"));
+        assert_eq!(everywhere, outward.unwrap_or("https://0.0.0.0:8443".to_owned()));
+        config.tls.names = vec!["cloud.example".to_owned(), "10.0.0.1".to_owned()];
+        assert_eq!(
+            config.https_url("0.0.0.0:8443".parse().unwrap()),
+            "https://cloud.example:8443"
+        );
+    }
 }
