@@ -144,6 +144,7 @@ def test_through_random_edits_cuts_and_kills_both_sides_end_equal_and_versions_n
             versions[name] = version(getattr(site, name))
             assert versions[name] >= before, f"the version went back from {before} to {versions[name]} at the {name}"
     wait_until(lambda: are_equal(site), 60)
+    wait_until(lambda: lost_edits(site.cloud) == lost_edits(site.edge), 60)
 
 
 def test_a_device_behind_an_edge_is_called_from_the_cloud_by_an_application(site):

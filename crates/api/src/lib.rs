@@ -31,6 +31,7 @@ mod methods;
 mod metrics;
 mod page;
 pub mod paths;
+mod points;
 mod posting;
 mod process;
 mod routers;

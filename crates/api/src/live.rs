@@ -20,7 +20,7 @@ use self::reader::Reader;
 use crate::desk::Desk;
 use crate::doors::Patience;
 use crate::guard::Pass;
-use crate::types::LivePoint;
+use crate::points::LivePoint;
 use crate::wrong::{Done, Wrong};
 
 /// An answer lasts no longer, whether its caller's token is looked at or not: as long as the newest token is valid.

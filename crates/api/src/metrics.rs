@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use broker::{Dropped, RefusedFilter};
+use cloud::Feed;
 use hub::{DoorFigures, Observation, Refused, TenantFigures};
 
 use crate::desk::Desk;
@@ -35,7 +36,7 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     write_routes(&mut page, &routes);
     links::write(&mut page, &shards);
     links::write_member(&mut page, desk.member.as_deref());
-    write_history(&mut page, &desk);
+    write_telemetry(&mut page, &desk);
     Ok((
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
         page.into_text(),
@@ -58,7 +59,9 @@ fn write_process(page: &mut MetricsPage, desk: &Desk) {
     .value(&[], losses.map_or(0, |losses| losses.dropped_lines() as u64));
 }
 
-fn write_history(page: &mut MetricsPage, desk: &Desk) {
+fn write_telemetry(page: &mut MetricsPage, desk: &Desk) {
+    page.gauge("live_readers", "Who watches telemetry as it comes in.")
+        .value(&[], desk.feed.as_ref().map_or(0, Feed::count));
     let Some(history) = &desk.history else { return };
     page.counter(
         "history_stored_total",

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use base64ct::{Base64, Encoding};
-use cloud::{Cursor, Point, StoredPoint, Value};
+use cloud::Cursor;
 use identity::ClientName;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
 use crate::desk::Desk;
-use crate::types::{BucketInfo, Latest, LivePoint, PointInfo, Series};
+use crate::points::{Latest, Series, bucket, shown};
 use crate::wrong::{Done, Wrong};
 
 /// Rows of an answer where nothing is said.
@@ -98,55 +96,4 @@ pub(crate) async fn stream(
         points: page.items.into_iter().map(shown).collect(),
         next: page.next.map(|cursor| cursor.to_string()),
     }))
-}
-
-fn bucket(bucket: &cloud::Bucket) -> BucketInfo {
-    BucketInfo {
-        start_ms: bucket.start_ms,
-        count: bucket.count,
-        min: bucket.min,
-        max: bucket.max,
-        mean: bucket.mean,
-        first: bucket.first,
-        last: bucket.last,
-    }
-}
-
-/// A point with the names of where it is from.
-pub(crate) fn live_point(stored: &StoredPoint) -> LivePoint {
-    LivePoint {
-        device: stored.device.clone(),
-        stream: stored.stream.clone(),
-        point: shown(stored.point.clone()),
-    }
-}
-
-fn shown(point: Point) -> PointInfo {
-    let bytes = match &point.value {
-        Value::Bytes(bytes) => Some(Base64::encode_string(bytes)),
-        _ => None,
-    };
-    PointInfo {
-        time_ms: point.source_time_ms,
-        received_at_ms: point.received_at_ms,
-        value: json(point.value),
-        bytes_base64: bytes,
-        quality: point.quality,
-        edge: point.origin.edge().to_string(),
-        epoch: point.origin.epoch(),
-        sequence: point.origin.sequence(),
-    }
-}
-
-/// As it was written: no digit is lost.
-fn json(value: Value<'static>) -> Box<RawValue> {
-    let text = match value {
-        Value::Number(number) => serde_json::to_string(&number),
-        Value::Decimal(literal) | Value::Json(literal) => Ok(literal.into_owned()),
-        Value::Boolean(is_true) => serde_json::to_string(&is_true),
-        Value::Text(text) => serde_json::to_string(&text),
-        Value::Bytes(_) => Ok("null".to_owned()),
-    };
-    let raw = text.and_then(RawValue::from_string);
-    raw.unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

@@ -383,6 +383,24 @@ async fn a_method_that_is_not_there_is_named_with_those_that_are_before_anybody_
 }
 
 #[tokio::test]
+async fn a_watch_ends_when_its_token_expires() {
+    let cloud = Cloud::start();
+    cloud.token("acme/vera", Role::Viewer);
+    // Valid for some seconds more.
+    let begun = now_unix_s() - i64::from(identity::ACCESS_TOKEN_VALID_S) + 3;
+    let tokens = cloud.identity.log_in("acme/vera", PASSWORD.as_bytes(), begun).unwrap();
+    let request = Request::builder()
+        .uri("/v1/tenants/acme/telemetry/live")
+        .header(header::AUTHORIZATION, format!("Bearer {}", tokens.access.expose()));
+    let request = request.body(Body::empty()).unwrap();
+    let answer = cloud.router.clone().oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let said = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    let said = String::from_utf8(said.to_vec()).unwrap();
+    assert!(said.contains("event: end") && said.contains("expired"), "{said}");
+}
+
+#[tokio::test]
 async fn a_method_that_no_one_has_is_told_of_with_no_word_about_the_tenant() {
     let cloud = Cloud::start();
     for tenant in ["acme", "nobody"] {

@@ -122,6 +122,11 @@ impl Feed {
         })
     }
 
+    /// How many watch.
+    pub fn count(&self) -> usize {
+        self.watchers().len()
+    }
+
     /// Whether anybody watches: true from before [`Feed::watch`] returns.
     pub fn is_watched(&self) -> bool {
         self.0.are_there.load(Ordering::Relaxed)

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::UNBUFFERED;
 use super::reader::{Event, Reader};
-use crate::types::LivePoint;
+use crate::points::LivePoint;
 
 /// How soon a client that lost its connection is to be back.
 const RETRY: Duration = Duration::from_secs(1);

@@ -10,8 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::LONGEST;
 use crate::desk::Desk;
 use crate::guard::Pass;
-use crate::telemetry::live_point;
-use crate::types::LivePoint;
+use crate::points::{LivePoint, live_point};
 use crate::wrong::{Done, Wrong};
 
 /// Time between two signs of life, at each of which is looked whether the caller still may.

@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::reader::{Event, Reader};
 use super::{GRACE, LONGEST};
-use crate::types::LivePoint;
+use crate::points::LivePoint;
 use crate::wrong::{Done, Wrong};
 
 /// What a client may choose as the protocol within; it has to offer it to have its token among the protocols.
@@ -89,7 +89,7 @@ async fn serve(upgraded: Upgraded, mut reader: Reader) {
     let gone = async { while let Some(Ok(_)) = stream.next().await {} };
     let sending = async {
         while let Some(event) = reader.next().await {
-            let sent = tokio::time::timeout(SEND_TIMEOUT, sink.send(message(event))).await;
+            let sent = tokio::time::timeout(SEND_TIMEOUT, sink.send(message(&event))).await;
             if !matches!(sent, Ok(Ok(()))) {
                 return;
             }
@@ -108,8 +108,8 @@ struct Told<'a> {
     point: &'a LivePoint,
 }
 
-fn message(event: Event) -> Message {
-    let text = match &event {
+fn message(event: &Event) -> Message {
+    let text = match event {
         // As the device wrote it: a value between would not keep every digit.
         Event::Point(id, point) => serde_json::to_string(&Told { id, point }),
         Event::Lost(points) => Ok(json!({"lost": points}).to_string()),
