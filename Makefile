@@ -19,9 +19,9 @@ help: ## show this help
 	@echo
 	@echo 'First time here? make demo. It needs Rust 1.95 and, on Debian or Ubuntu, installs the rest itself.'
 
-demo: build ## build, start an edge, measure its round trip beside Mosquitto and raw TCP, write a report
+demo: build ## build, measure device to cloud, through an edge and to the edge, beside Mosquitto, write a report
 	@tools/install.sh system
-	$(FAST) evaluate rtt --preset demo --replay $(READINGS) --out target/demo
+	$(FAST) evaluate rtt --preset demo-models --replay $(READINGS) --out target/demo
 
 build: ## build the program fast: target/fast/selvedge
 	@tools/install.sh rust

@@ -16,10 +16,12 @@ use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::applying;
 use crate::database::Questions;
+use crate::enrolment::Enrolment;
 use crate::guard::actor;
 use crate::log_tail::LogTail;
 use crate::logins::Logins;
 use crate::manifests::Manifests;
+use crate::member::Member;
 use crate::types::EdgeInfo;
 use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
@@ -35,6 +37,10 @@ pub struct Desk {
     pub(crate) applying: Mutex<()>,
     /// The way to the cloud; `None`: there is none.
     pub(crate) link: Option<Arc<LinkStatus>>,
+    /// The edge in a cloud; `None`: this is one.
+    pub(crate) member: Option<Arc<Member>>,
+    /// How edges join; `None`: none does.
+    pub(crate) enrolment: Option<Enrolment>,
     /// The edges that are connected; `None`: this is no cloud.
     pub(crate) connected: Option<Arc<Connected>>,
     /// The telemetry database; `None`: no telemetry is kept here.
@@ -51,6 +57,7 @@ pub struct Desk {
     /// Number of the last change of the registry that the hub has heard of.
     settled: Mutex<u64>,
     is_stopping: AtomicBool,
+    has_upstream: AtomicBool,
 }
 
 /// What a desk is made of.
@@ -67,8 +74,12 @@ pub struct Parts {
     pub hub_options: hub::Options,
     /// What can be said about this edge.
     pub about: About,
-    /// How its way to the cloud is; `None`: there is none.
+    /// How its way to the cloud is, if it has one; `None`: it never has.
     pub link: Option<Arc<LinkStatus>>,
+    /// The edge in a cloud; `None`: this is a cloud.
+    pub member: Option<Arc<Member>>,
+    /// How edges join; `None`: this is no cloud that runs.
+    pub enrolment: Option<Enrolment>,
     /// The edges that are connected; `None`: this is no cloud.
     pub connected: Option<Arc<Connected>>,
     /// URL of its telemetry database, as [`cloud::Queries::open`] takes it; `None`: no telemetry is kept here.
@@ -84,8 +95,6 @@ pub struct Parts {
 pub struct About {
     /// Version and addresses.
     pub edge: EdgeInfo,
-    /// Where its cloud is.
-    pub cloud: Option<String>,
     /// The end of its log.
     pub log: LogTail,
     /// Counts the lines of its log that were lost; `None` where no edge runs.
@@ -103,6 +112,9 @@ impl Desk {
             configuration: std::sync::Mutex::default(),
             applying: Mutex::new(()),
             link: parts.link,
+            member: parts.member,
+            enrolment: parts.enrolment,
+            has_upstream: AtomicBool::new(parts.hub_options.has_upstream),
             connected: parts.connected,
             questions: parts.database.map(Questions::new),
             history: parts.history,
@@ -135,7 +147,19 @@ impl Desk {
 
     /// Whether what routes send upstream goes anywhere.
     pub(crate) fn has_upstream(&self) -> bool {
-        self.hub_options.outbox.is_some()
+        self.has_upstream.load(Ordering::Relaxed)
+    }
+
+    /// From now on it does; the hub is told, and routes by it.
+    ///
+    /// # Errors
+    /// In words, why the hub did not follow.
+    pub(crate) async fn open_upstream(&self) -> Result<(), String> {
+        self.has_upstream.store(true, Ordering::Relaxed);
+        if let Some(hub) = self.running_hub() {
+            hub.open_upstream().await;
+        }
+        self.load_routes().await
     }
 
     /// What becomes of telemetry that finds no room: an edge drops the oldest, a cloud leaves it with who sent it.

@@ -12,17 +12,23 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
+use hub::TlsSource;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 use tower::ServiceExt;
 
 /// Time for the head of a request to arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for the handshake of TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of a request's head.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
@@ -31,7 +37,11 @@ const HEAD_MAX_BYTES: usize = 16 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening socket.
-pub struct Door(Either<TcpListener, UnixListener>);
+pub struct Door {
+    listener: Either<TcpListener, UnixListener>,
+    /// What each connection begins with; `None`: HTTP is spoken as it is.
+    tls: Option<TlsSource>,
+}
 
 /// What connections may take. Each serves one request; one more connection waits in the kernel's backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,12 +126,13 @@ impl Bounds {
 }
 
 impl Door {
-    /// Listens on a port.
+    /// Listens on a port, with TLS as `tls` has it at each connection.
     ///
     /// # Errors
     /// What the system says.
-    pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self(Either::Left(TcpListener::bind(address).await?)))
+    pub async fn tcp(address: SocketAddr, tls: Option<TlsSource>) -> io::Result<Self> {
+        let listener = Either::Left(TcpListener::bind(address).await?);
+        Ok(Self { listener, tls })
     }
 
     /// Listens on a Unix socket that its owner alone may use. One that is there is replaced: the caller holds the lock
@@ -136,19 +147,28 @@ impl Door {
         }
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(Self(Either::Right(listener)))
+        Ok(Self {
+            listener: Either::Right(listener),
+            tls: None,
+        })
     }
 
     /// The address of a port, with the number that port 0 became.
     pub fn local_address(&self) -> Option<SocketAddr> {
-        match &self.0 {
+        match &self.listener {
             Either::Left(listener) => listener.local_addr().ok(),
             Either::Right(_) => None,
         }
     }
 
+    /// What a browser is told; `None` for a Unix socket.
+    pub fn url(&self) -> Option<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        self.local_address().map(|address| format!("{scheme}://{address}"))
+    }
+
     async fn accept(&self) -> io::Result<(Either<TcpStream, UnixStream>, Peer)> {
-        match &self.0 {
+        match &self.listener {
             Either::Left(listener) => {
                 let (stream, address) = listener.accept().await?;
                 Ok((Either::Left(stream), Peer(address.ip())))
@@ -169,7 +189,8 @@ pub async fn serve(door: Door, router: Router, bounds: Bounds) {
         match door.accept().await {
             Ok((stream, peer)) => {
                 let patience = Patience::new(bounds);
-                let answering = answer(stream, peer, patience.clone(), router.clone());
+                let tls = door.tls.as_ref().map(|tls| TlsAcceptor::from(tls.load_full()));
+                let answering = begin(stream, tls, peer, patience.clone(), router.clone());
                 tokio::spawn(async move {
                     let _place = place;
                     tokio::select! {
@@ -187,7 +208,28 @@ pub async fn serve(door: Door, router: Router, bounds: Bounds) {
     }
 }
 
-async fn answer(stream: Either<TcpStream, UnixStream>, peer: Peer, patience: Patience, router: Router) {
+/// Answers, after the handshake of TLS where there is one.
+async fn begin(
+    stream: Either<TcpStream, UnixStream>,
+    tls: Option<TlsAcceptor>,
+    peer: Peer,
+    patience: Patience,
+    router: Router,
+) {
+    let Some(tls) = tls else {
+        return answer(stream, peer, patience, router).await;
+    };
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok(stream)) => answer(stream, peer, patience, router).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a handshake of HTTPS failed"),
+        Err(_) => tracing::debug!("a handshake of HTTPS took too long"),
+    }
+}
+
+async fn answer<S>(stream: S, peer: Peer, patience: Patience, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service = router.map_request(move |mut request: Request<_>| {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(patience.clone());

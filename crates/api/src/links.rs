@@ -8,7 +8,9 @@ use axum::extract::State;
 use hub::{Discarded, Observation, QueueFigures};
 use identity::{ClientKind, MAX_PAGE};
 
+use crate::clients::date_time;
 use crate::desk::Desk;
+use crate::member::Member;
 use crate::page::MetricsPage;
 use crate::types::{EdgeState, LedgerInfo, LinkInfo, Page};
 use crate::wrong::{Done, Wrong};
@@ -20,13 +22,21 @@ pub(crate) async fn show(State(desk): State<Arc<Desk>>) -> Done<Json<LinkInfo>> 
     let status = desk.link.as_ref().map(|link| link.snapshot());
     let ledgers = observe(&desk).await?;
     let ledgers = ledgers.iter().flat_map(|shard| &shard.queues);
+    let member = desk.member.as_ref();
+    let membership = member.and_then(|member| member.membership());
+    let cloud = status.as_ref().and_then(|status| status.target.clone());
     Ok(Json(LinkInfo {
-        cloud: desk.about.cloud.clone(),
         is_connected: status
             .as_ref()
             .is_some_and(|status| status.state == link::edge::State::Connected),
-        since_s: status.as_ref().map_or(0, |status| status.since.as_secs()),
+        since_s: status
+            .as_ref()
+            .filter(|_| cloud.is_some())
+            .map_or(0, |status| status.since.as_secs()),
+        cloud,
         last_error: status.as_ref().and_then(|status| status.last_error.clone()),
+        certificate_until: membership.map(|membership| date_time(membership.not_after_unix_s)),
+        renewal_error: member.and_then(|member| member.trouble()),
         rate_bytes_per_s: status.as_ref().and_then(|status| status.rate_bytes_per_s),
         round_trip_ms: status
             .and_then(|status| status.round_trip)
@@ -98,6 +108,15 @@ fn ledger(queue: &QueueFigures) -> LedgerInfo {
         queued: queue.ledger.queued(),
         dropped: dropped.filter(|(_, messages)| *messages > 0).collect(),
         bytes: queue.bytes,
+    }
+}
+
+/// What is said of an edge in a cloud on the page of metrics: its operator is to hear of a certificate that is not renewed.
+pub(crate) fn write_member(page: &mut MetricsPage, member: Option<&Member>) {
+    let help = "End of the certificate of an edge that has joined a cloud, in seconds of Unix time.";
+    page.gauge("link_certificate_end_seconds", help);
+    if let Some(membership) = member.and_then(Member::membership) {
+        page.value(&[], membership.not_after_unix_s);
     }
 }
 

@@ -74,26 +74,38 @@ fn throttled(wait: Duration) -> Wrong {
     Wrong::new(StatusCode::TOO_MANY_REQUESTS, message).retry_after(wait_s)
 }
 
-/// Checks what somebody at `address` presents as `name`, with the bounds of all doors.
+/// Checks what somebody at `address` presents as `name`, with the bounds of all doors; a failure tells nobody why.
 pub(crate) async fn attempt<T: Send + 'static>(
     desk: &Desk,
     address: IpAddr,
     name: &str,
     check: impl FnOnce(&Identity) -> Result<T, Refusal> + Send + 'static,
 ) -> Done<T> {
+    tried(desk, address, name, check)
+        .await?
+        .map_err(|refusal| match refusal.is_failed_login() {
+            true => unauthorized("not the name and password of anybody here"),
+            false => Wrong::new(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string()),
+        })
+}
+
+/// As [`attempt`], for whoever may know why it failed.
+pub(crate) async fn tried<T: Send + 'static>(
+    desk: &Desk,
+    address: IpAddr,
+    name: &str,
+    check: impl FnOnce(&Identity) -> Result<T, Refusal> + Send + 'static,
+) -> Done<Result<T, Refusal>> {
     let logins = &desk.logins;
     logins.check_wait(address, name)?;
     let _turn = turn(&logins.checks).await?;
     // Others may have failed meanwhile.
     logins.check_wait(address, name)?;
-    match desk
+    let checked = desk
         .with_identity(move |identity| Ok::<_, Wrong>(check(identity)))
-        .await?
-    {
-        Ok(known) => {
-            logins.with_throttle(|throttle| throttle.succeeded(address, name));
-            Ok(known)
-        }
+        .await?;
+    match &checked {
+        Ok(_) => logins.with_throttle(|throttle| throttle.succeeded(address, name)),
         Err(refusal) if refusal.is_failed_login() => {
             logins.with_throttle(|throttle| throttle.failed(address, name, Instant::now()));
             let reason = refusal.to_string();
@@ -102,10 +114,10 @@ pub(crate) async fn attempt<T: Send + 'static>(
                 user_name: name,
                 reason: &reason,
             });
-            Err(unauthorized("not the name and password of anybody here"))
         }
-        Err(refusal) => Err(Wrong::new(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string())),
+        Err(_) => {}
     }
+    Ok(checked)
 }
 
 /// Two tokens for a name and a password. The access token goes with each request, as `Authorization: Bearer …`.

@@ -35,6 +35,7 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     write_tenants(&mut page, &shards);
     write_routes(&mut page, &routes);
     links::write(&mut page, &shards);
+    links::write_member(&mut page, desk.member.as_deref());
     write_telemetry(&mut page, &desk);
     Ok((
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],

@@ -44,6 +44,11 @@ pub fn credential(name: &ClientName, kind: ClientKind, credential: &HeldCredenti
     }
 }
 
+/// The invitation of an edge.
+pub fn invitation(edge: &ClientName) -> String {
+    format!("{}/invitation", client(edge, ClientKind::Edge))
+}
+
 /// A device's twin.
 pub fn twin(device: &ClientName) -> String {
     format!("{}/twin", client(device, ClientKind::Device))

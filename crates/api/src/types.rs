@@ -28,6 +28,10 @@ pub struct LinkInfo {
     pub since_s: u64,
     /// Why the last connection ended, or was not made.
     pub last_error: Option<String>,
+    /// Until when the edge's certificate is good, if it has joined a cloud.
+    pub certificate_until: Option<String>,
+    /// Why that could not be renewed, if it is due.
+    pub renewal_error: Option<String>,
     /// Rate of the line in bytes a second, if it has shown one.
     pub rate_bytes_per_s: Option<u64>,
     /// The shortest round trip of late, in milliseconds.

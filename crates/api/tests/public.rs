@@ -46,6 +46,8 @@ impl Cloud {
             hub_options: hub::Options::new(data),
             about: About::default(),
             link: None,
+            member: None,
+            enrolment: None,
             connected: None,
             database: Some(database),
             history: None,
@@ -147,7 +149,7 @@ impl Route {
 }
 
 #[tokio::test]
-async fn without_a_users_token_every_route_but_three_is_closed() {
+async fn without_a_users_token_every_route_is_closed_but_those_to_log_in_and_to_join() {
     let cloud = Cloud::start();
     let device = NewClient {
         name: ClientName::from_user_name("acme/pump-7").unwrap(),
@@ -179,7 +181,15 @@ async fn without_a_users_token_every_route_but_three_is_closed() {
             assert_eq!(status, StatusCode::UNAUTHORIZED, "{route:?} {token:?}");
         }
     }
-    assert_eq!(open, ["/v1/login", "/v1/openapi.json", "/v1/refresh"]);
+    let to_log_in_and_to_join = [
+        "/v1/authority",
+        "/v1/join",
+        "/v1/login",
+        "/v1/openapi.json",
+        "/v1/refresh",
+        "/v1/renew",
+    ];
+    assert_eq!(open, to_log_in_and_to_join);
 }
 
 #[tokio::test]
@@ -218,7 +228,9 @@ async fn a_viewer_changes_nothing_and_an_operator_no_users() {
             continue;
         }
         let users = route.template.contains("/users");
-        let is_of_admins = users || (route.template == "/v1/tenants/{tenant}" && route.method != Method::GET);
+        let invitations = route.template.ends_with("/invitation");
+        let is_of_admins =
+            users || invitations || (route.template == "/v1/tenants/{tenant}" && route.method != Method::GET);
         let may_view = route.method == Method::GET && !users;
         let is_forbidden = |status| status == StatusCode::FORBIDDEN;
         assert_eq!(

@@ -62,13 +62,20 @@ pub struct Load {
     pub idle_s: f64,
 }
 
+/// The program alone.
+pub(crate) fn program() -> Environment {
+    Environment {
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        program_commit: option_env!("SELVEDGE_COMMIT").map(str::to_owned),
+        optimised: !cfg!(debug_assertions),
+        ..Environment::default()
+    }
+}
+
 /// What can be said before a run that replays data of these names and hashes.
 pub(crate) fn observe(data_hashes: Vec<(String, String)>) -> Environment {
     Environment {
         started_at: utc_now(),
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        program_commit: option_env!("SELVEDGE_COMMIT").map(str::to_owned),
-        optimised: !cfg!(debug_assertions),
         versions: locked_versions(),
         cpu_model: cpu_model(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
@@ -82,7 +89,7 @@ pub(crate) fn observe(data_hashes: Vec<(String, String)>) -> Environment {
         socket_options: socket_options(),
         data_hashes,
         before: proc::load(),
-        ..Environment::default()
+        ..program()
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
+use crate::network;
 use crate::rtt::Options;
 
 /// Version of the file's layout, raised when a reader of the older one would misread it.
@@ -37,6 +38,10 @@ pub struct Run {
     pub search: Vec<SearchStep>,
     /// Arms that could not be measured, with the reason.
     pub skipped: Vec<Skipped>,
+    /// The emulated network that it used, with what was set and what probes from device to cloud got before the first
+    /// block (throughput was not measured); none where all ran on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<network::Cell>,
     /// The machine, before and after (rule 14).
     pub environment: Environment,
 }
@@ -104,6 +109,9 @@ pub struct Cell {
     pub duration_us: u64,
     /// A message not answered this long after it was sent is lost (rule 3), in microseconds.
     pub timeout_us: u64,
+    /// The line between edge and cloud; none where there is no such line, or nothing of it can be varied here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wan: Option<network::Settings>,
 }
 
 /// One arm under one cell for a short while.
@@ -126,6 +134,9 @@ pub struct Block {
     pub counters: Counters,
     /// What it cost.
     pub usage: Usage,
+    /// What the line between edge and cloud carried meanwhile, towards the cloud and back, where our relay is the line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<[network::Counters; 2]>,
     /// Why the block ended before its time, if it did; its unanswered messages are then lost.
     pub failure: Option<String>,
     /// Why the block is no result and was measured again; it counts only where no block of its kind is left without it.
@@ -235,6 +246,9 @@ pub struct Usage {
     pub client_s: f64,
     /// CPU seconds of the server's threads, user and system; absent for a server that we did not start.
     pub server_cpu_s: Option<f64>,
+    /// Those of them that were used on the edge's host, where there are hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_cpu_s: Option<f64>,
     /// Resident memory of the server at the block's end, in bytes.
     pub server_rss_bytes: Option<u64>,
     /// Seconds that the hypervisor took from this machine's CPUs, all of them together.

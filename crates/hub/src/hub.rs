@@ -44,8 +44,11 @@ pub struct Options {
     pub low_latency: bool,
     /// Bounds of what clients can take.
     pub limits: Limits,
-    /// How messages wait that routes send upstream; `None`: nothing leaves, and such targets do nothing.
+    /// How messages wait that routes send upstream; `None`: nothing ever leaves, and such targets do nothing.
     pub outbox: Option<OutboxOptions>,
+    /// There is somewhere upstream. Until there is ([`Hub::open_upstream`]), it is as if there were no outbox and nobody
+    /// to share twins with.
+    pub has_upstream: bool,
     /// Edges may connect: somebody takes what they bring, and what devices behind them are asked ([`Hub::take_edges`]).
     pub has_edges: bool,
     /// There is another side of the twins' edits, which is told of changes ([`Hub::take_twin_changes`]).
@@ -68,6 +71,7 @@ impl Options {
             low_latency: false,
             limits: Limits::default(),
             outbox: None,
+            has_upstream: false,
             has_edges: false,
             shares_twins: false,
             overhears: None,
@@ -179,6 +183,7 @@ impl Hub {
             limits: options.limits.clone(),
             is_open: options.allow_anonymous,
             low_latency: options.low_latency,
+            has_upstream: options.has_upstream,
             side: if options.has_edges { Side::Cloud } else { Side::Edge },
         };
         let labels = LabelSource::new(&identity)?;
@@ -278,6 +283,14 @@ impl Hub {
     /// What leaves the hub, for the one who carries it away; `None` if nothing does, or somebody has it.
     pub fn take_outbox(&self) -> Option<Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// From now on there is somewhere upstream; routes that are set after this send there.
+    pub async fn open_upstream(&self) {
+        for shard in &self.shards {
+            // One that has ended sends nothing anywhere.
+            let _ = shard.send(Order::OpenUpstream).await;
+        }
     }
 
     /// Copies of telemetry, for the one who looks on; `None` if nobody is to, or somebody does.

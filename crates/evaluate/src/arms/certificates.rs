@@ -68,7 +68,7 @@ fn issue() -> Result<(String, String, CertificateDer<'static>), rcgen::Error> {
 /// # Errors
 /// In words: the file cannot be read, or holds no certificate.
 pub(super) fn trusting(authorities: &Path) -> Result<ClientConfig, String> {
-    let named = |error: &dyn std::fmt::Display| format!("--ca {}: {error}", authorities.display());
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", authorities.display());
     let certificates = CertificateDer::pem_file_iter(authorities).map_err(|error| named(&error))?;
     let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(|error| named(&error))?;
     if certificates.is_empty() {

@@ -88,12 +88,27 @@ pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// One CPU for servers and another for the generator, as far apart as they can be; none where there is but one.
-pub(crate) fn cpus_apart(ours: &CpuSet) -> (Option<usize>, Option<usize>) {
-    let mut all = (0..CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu));
-    match (all.next(), all.next_back()) {
-        (Some(first), Some(last)) => (Some(first), Some(last)),
-        _ => (None, None),
+/// What is pinned where; none where there is but one CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cpus {
+    pub(crate) server: Option<usize>,
+    /// A cloud, in reality, shares no CPU with its edge: here only where there are fewer than three.
+    pub(crate) cloud: Option<usize>,
+    pub(crate) generator: Option<usize>,
+}
+
+impl Cpus {
+    /// Servers and generator as far apart as they can be.
+    pub(crate) fn apart(ours: &CpuSet) -> Cpus {
+        let mut all = (0..CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu));
+        match (all.next(), all.next_back()) {
+            (Some(first), Some(last)) => Cpus {
+                server: Some(first),
+                cloud: Some(all.next().unwrap_or(first)),
+                generator: Some(last),
+            },
+            _ => Cpus::default(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod launch;
+mod models;
 mod mosquitto;
 mod own;
 mod process;
@@ -13,10 +14,11 @@ use std::path::{Path, PathBuf};
 
 use crate::generator::fleet::{Access, Protocol};
 use crate::generator::socket::Endpoint;
+use crate::network::{Host, Place};
 use crate::rtt::ArmKind;
 pub(crate) use certificates::Certificates;
 pub use launch::Helper;
-pub(crate) use launch::{cpus_apart, launch, pin_to, raise_file_limit};
+pub(crate) use launch::{Cpus, launch, pin_to, raise_file_limit};
 pub(crate) use mosquitto::find as find_mosquitto;
 use mqtt::Version;
 pub(crate) use process::ServerProcess;
@@ -27,8 +29,12 @@ pub(crate) struct Site {
     /// Where servers keep their files; each gets a directory of its own in it.
     pub(crate) directory: PathBuf,
     pub(crate) helper: Helper,
-    /// CPU that servers are pinned to, if any.
-    pub(crate) cpu: Option<usize>,
+    /// Where servers are pinned to.
+    pub(crate) cpus: Cpus,
+    /// Device, edge and cloud of an emulated network; none = all is on this machine.
+    pub(crate) hosts: Option<[Host; 3]>,
+    /// Whether devices of the models connect under TLS.
+    pub(crate) tls: bool,
     /// Most devices of any cell.
     pub(crate) devices: u32,
     pub(crate) selvedge_program: Option<PathBuf>,
@@ -40,30 +46,78 @@ pub(crate) struct Site {
     pub(crate) authority: Option<PathBuf>,
 }
 
+impl Site {
+    /// One of the hosts; none where all is on this machine.
+    fn host(&self, place: Place) -> Option<&Host> {
+        self.hosts.as_ref().map(|hosts| &hosts[place as usize])
+    }
+
+    fn helper_at(&self, place: Place) -> Helper {
+        self.host(place)
+            .map_or_else(|| self.helper.clone(), |host| host.helper(&self.helper))
+    }
+
+    fn cpu_at(&self, place: Place) -> Option<usize> {
+        if place == Place::Cloud {
+            self.cpus.cloud
+        } else {
+            self.cpus.server
+        }
+    }
+
+    /// An address of a host that nobody has now; servers bind it a moment later.
+    fn free_address(&self, place: Place) -> Result<SocketAddr, String> {
+        let Some(host) = self.host(place) else {
+            return free_address().map_err(|error| format!("no free port on loopback: {error}"));
+        };
+        let free = host.enter(|| TcpListener::bind((host.address(), 0))?.local_addr());
+        free.map_err(|error| error.to_string())?
+            .map_err(|error| format!("no free port at {}: {error}", host.address()))
+    }
+
+    /// As [`ServerProcess::wait_until_ready`], seen from its own host.
+    fn wait_until_ready(&self, place: Place, server: &mut ServerProcess, address: SocketAddr) -> Result<f64, String> {
+        match self.host(place) {
+            None => server.wait_until_ready(address),
+            Some(host) => host
+                .enter(|| server.wait_until_ready(address))
+                .map_err(|error| error.to_string())?,
+        }
+    }
+}
+
 /// An arm that is ready for its clients.
 pub(crate) struct RunningArm {
     pub(crate) access: Access,
-    /// Absent for a broker that ran already.
-    pub(crate) server: Option<ServerProcess>,
+    /// Each with its host; none for a broker that ran already.
+    pub(crate) servers: Vec<(Place, ServerProcess)>,
     pub(crate) version: String,
     pub(crate) settings: String,
     pub(crate) ready_ms: Option<f64>,
 }
 
 impl RunningArm {
-    /// Why its server is no more, if it is not.
+    /// Why one of its servers is no more, if one is not.
     pub(crate) fn ended(&mut self) -> Option<String> {
-        self.server.as_mut().and_then(ServerProcess::ended)
+        self.servers.iter_mut().find_map(|(_, server)| server.ended())
     }
 
-    /// CPU seconds that its server has used so far.
-    pub(crate) fn cpu_s(&self) -> Option<f64> {
-        self.server.as_ref().and_then(ServerProcess::cpu_s)
+    /// CPU seconds that its servers have used so far; of those on one host, if one is named.
+    pub(crate) fn cpu_s(&self, place: Option<Place>) -> Option<f64> {
+        let wanted = |host: &Place| place.is_none_or(|place| place == *host);
+        let servers = self.servers.iter().filter(|(host, _)| wanted(host));
+        let used: Vec<f64> = servers.map(|(_, server)| server.cpu_s()).collect::<Option<_>>()?;
+        (!used.is_empty()).then(|| used.iter().sum())
     }
 
-    /// Resident memory of its server, in bytes.
+    /// Resident memory of its servers, in bytes.
     pub(crate) fn rss_bytes(&self) -> Option<u64> {
-        self.server.as_ref().and_then(ServerProcess::rss_bytes)
+        let used: Vec<u64> = self
+            .servers
+            .iter()
+            .map(|(_, server)| server.rss_bytes())
+            .collect::<Option<_>>()?;
+        (!used.is_empty()).then(|| used.iter().sum())
     }
 }
 
@@ -84,6 +138,7 @@ struct Recipe {
 pub(crate) fn start(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningArm, String> {
     let mut running = match kind {
         ArmKind::Target(target) => target::reach(target, site)?,
+        model if model.is_model() => models::start(model, site, name)?,
         ours => set_up(ours, site, name)?,
     };
     if site.protocol == Version::V5 && matches!(running.access.protocol, Protocol::Mqtt { .. }) {
@@ -95,36 +150,41 @@ pub(crate) fn start(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningAr
 fn set_up(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningArm, String> {
     let directory = site.directory.join(name);
     std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let address = free_address().map_err(|error| format!("no free port on loopback: {error}"))?;
+    let address = site.free_address(Place::Edge)?;
     let recipe = match kind {
-        ArmKind::Selvedge | ArmKind::SelvedgeTls | ArmKind::SelvedgeLowLatency => {
-            selvedge::prepare(kind, site, &directory, address)?
-        }
         ArmKind::Mosquitto => mosquitto::prepare(site, &directory, address, false)?,
         ArmKind::MosquittoTls => mosquitto::prepare(site, &directory, address, true)?,
         ArmKind::Relay => own::relay(site, address),
         ArmKind::TcpEcho => own::echo(site, address),
-        ArmKind::Target(target) => return target::reach(target, site),
+        ours => selvedge::prepare(ours, site, &directory, address)?,
     };
     launch_recipe(recipe, site, &directory, address)
 }
 
+/// On the edge's host, where there are hosts: devices on theirs, the responder beside the server.
 fn launch_recipe(recipe: Recipe, site: &Site, directory: &Path, address: SocketAddr) -> Result<RunningArm, String> {
-    let mut server = ServerProcess::start(&site.helper, site.cpu, &recipe.program, &recipe.arguments, directory)?;
-    let ready_ms = Some(server.wait_until_ready(address)?);
+    let (helper, cpu) = (site.helper_at(Place::Edge), site.cpu_at(Place::Edge));
+    let mut server = ServerProcess::start(&helper, cpu, &recipe.program, &recipe.arguments, directory)?;
+    let ready_ms = Some(site.wait_until_ready(Place::Edge, &mut server, address)?);
     let tls = if recipe.tls {
         Some(site.certificates.client_side())
     } else {
         None
     };
+    let endpoint = |place| Endpoint {
+        address,
+        tls: tls.clone(),
+        from: site.host(place).cloned(),
+    };
     let access = Access {
-        endpoint: Endpoint { address, tls },
+        endpoint: endpoint(Place::Device),
+        responder: endpoint(Place::Edge),
         protocol: recipe.protocol,
     };
     let (version, settings) = (recipe.version, recipe.settings);
     Ok(RunningArm {
         access,
-        server: Some(server),
+        servers: vec![(Place::Edge, server)],
         version,
         settings,
         ready_ms,

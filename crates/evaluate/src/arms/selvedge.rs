@@ -17,7 +17,7 @@ use crate::rtt::ArmKind;
 const DEVICES_AT_ONCE: usize = 1_000;
 
 /// Where the route brings telemetry to.
-const RESPONDER_FILTER: &str = "apps/responder/in/+";
+pub(super) const RESPONDER_FILTER: &str = "apps/responder/in/+";
 const ROUTE: &str = "\
 apiVersion: selvedge.dev/v1
 kind: Route
@@ -67,19 +67,12 @@ fn settings(kind: &ArmKind) -> String {
     format!("passwords, ACL, a route, twins{more}")
 }
 
-/// Adds the devices and the responder, and applies the route, all before the hub starts. The passwords are made by
-/// Selvedge: they are checked fast enough for 10,000 devices that come back at once.
+/// Adds the devices and the responder, and applies the route, all before the hub starts.
 fn set_up(program: &Path, directory: &Path, data: &Path, devices: u32) -> Result<Passwords, String> {
     let ids: Vec<String> = (0..devices).map(device_id).collect();
-    let mut passwords = Vec::with_capacity(ids.len());
-    for some in ids.chunks(DEVICES_AT_ONCE) {
-        passwords.extend(add(program, "device", some, data)?);
-    }
+    let passwords = add(program, "device", &ids, data)?;
     let responder = add(program, "app", &[RESPONDER_ID.to_owned()], data)?;
-    let route = directory.join("route.yaml");
-    std::fs::write(&route, ROUTE).map_err(|error| format!("{}: {error}", route.display()))?;
-    let data = data.display().to_string();
-    output_of(program, &["apply", "-f", &route.display().to_string(), "--data", &data])?;
+    apply_route(program, directory, data)?;
     Ok(Passwords {
         devices: passwords,
         responder: responder
@@ -87,6 +80,14 @@ fn set_up(program: &Path, directory: &Path, data: &Path, devices: u32) -> Result
             .next()
             .ok_or("no password was made for the responder")?,
     })
+}
+
+/// Applies the route from telemetry to the responder; `directory` keeps its manifest.
+pub(super) fn apply_route(program: &Path, directory: &Path, data: &Path) -> Result<(), String> {
+    let route = directory.join("route.yaml");
+    std::fs::write(&route, ROUTE).map_err(|error| format!("{}: {error}", route.display()))?;
+    let (route, data) = (route.display().to_string(), data.display().to_string());
+    output_of(program, &["apply", "-f", &route, "--data", &data]).map(drop)
 }
 
 /// What `add --output json` prints of each.
@@ -101,8 +102,17 @@ struct Issued {
     password: String,
 }
 
-/// Adds devices or apps; their passwords in the order of `ids`.
-fn add(program: &Path, kind: &str, ids: &[String], data: &Path) -> Result<Vec<Secret>, String> {
+/// Adds devices, apps or edges; their passwords in the order of `ids`. They are made by Selvedge: such are checked fast
+/// enough for 10,000 devices that come back at once.
+pub(super) fn add(program: &Path, kind: &str, ids: &[String], data: &Path) -> Result<Vec<Secret>, String> {
+    let mut passwords = Vec::with_capacity(ids.len());
+    for some in ids.chunks(DEVICES_AT_ONCE) {
+        passwords.extend(add_some(program, kind, some, data)?);
+    }
+    Ok(passwords)
+}
+
+fn add_some(program: &Path, kind: &str, ids: &[String], data: &Path) -> Result<Vec<Secret>, String> {
     let data = data.display().to_string();
     let before = [kind, "add", "--output", "json", "--data", &data];
     let arguments: Vec<&str> = before.into_iter().chain(ids.iter().map(String::as_str)).collect();
@@ -139,7 +149,7 @@ fn edge_arguments(kind: &ArmKind, site: &Site, data: &Path, address: SocketAddr)
 }
 
 /// Runs a command to its end; what it printed.
-fn output_of(program: &Path, arguments: &[&str]) -> Result<String, String> {
+pub(super) fn output_of(program: &Path, arguments: &[&str]) -> Result<String, String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let command = format!(
         "{name} {}",

@@ -27,12 +27,18 @@ pub(super) fn reach(target: &Target, site: &Site) -> Result<RunningArm, String> 
         responder_filter: EVERY_TELEMETRY.to_owned(),
         login: login(target),
     };
+    let endpoint = Endpoint {
+        address,
+        tls,
+        from: None,
+    };
     Ok(RunningArm {
         access: Access {
-            endpoint: Endpoint { address, tls },
+            responder: endpoint.clone(),
+            endpoint,
             protocol,
         },
-        server: None,
+        servers: Vec::new(),
         version: "unknown".to_owned(),
         settings: "as it runs".to_owned(),
         ready_ms: None,
@@ -55,7 +61,8 @@ fn tls(target: &Target, authority: Option<&Path>) -> Result<Option<(Arc<ClientCo
     let authority = authority.ok_or("it takes TLS, so name the authority of its certificate: --ca FILE")?;
     let host = target.host.trim_matches(['[', ']']).to_owned();
     let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
-    Ok(Some((Arc::new(certificates::trusting(authority)?), name)))
+    let trust = certificates::trusting(authority).map_err(|error| format!("--ca {error}"))?;
+    Ok(Some((Arc::new(trust), name)))
 }
 
 fn resolve(target: &Target) -> std::io::Result<SocketAddr> {

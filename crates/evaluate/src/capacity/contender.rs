@@ -115,6 +115,7 @@ impl Site {
                 } else {
                     None
                 },
+                from: None,
             },
         })
     }

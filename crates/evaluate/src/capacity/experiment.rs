@@ -45,13 +45,13 @@ pub fn run(options: &Options, helper: &Helper, progress: &mut dyn Progress) -> R
     // Before this thread is pinned: it says on how many CPUs it may run.
     let (started, before) = (Instant::now(), environment::observe(Vec::new()));
     let affinity_before = sched_getaffinity(None).map_err(|error| format!("cannot see our CPUs: {error}"))?;
-    let (server_cpu, generator_cpu) = arms::cpus_apart(&affinity_before);
-    generator_cpu
+    let cpus = arms::Cpus::apart(&affinity_before);
+    cpus.generator
         .map_or(Ok(()), arms::pin_to)
         .map_err(|error| format!("cannot pin the generator: {error}"))?;
     let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-    let result = measure(&options, helper, (server_cpu, before), directory.path(), progress).map(|run| CapacityRun {
-        environment: environment::conclude(run.environment, generator_cpu, started.elapsed()),
+    let result = measure(&options, helper, (cpus.server, before), directory.path(), progress).map(|run| CapacityRun {
+        environment: environment::conclude(run.environment, cpus.generator, started.elapsed()),
         ..run
     });
     // The set was ours before, so that it can be again.

@@ -1,6 +1,7 @@
 //! `selvedge evaluate …`: what the command line can ask for. The `selvedge` program only mounts it.
 
 mod capacity;
+mod kept;
 mod network;
 mod outcome;
 mod promises;
@@ -19,13 +20,14 @@ use crate::{arms, servers};
 /// The experiments.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Full-stack round trip of the device-edge model: Selvedge beside Mosquitto, a TCP relay and a raw socket
+    /// Full-stack round trip: Selvedge beside Mosquitto, a TCP relay and a raw socket; with --model, device to cloud,
+    /// through the edge, and to the edge
     Rtt(Box<rtt::Rtt>),
     /// Memory, time until ready, and acknowledged messages that survive kill -9: Selvedge beside Mosquitto
     Capacity(Box<capacity::Capacity>),
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
-    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about 25 min
+    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about 40 min
     Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
     Replay(replay::Replay),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Failure;
 use super::capacity::{FILE, measure};
+use super::kept::Kept;
 use super::outcome::Outcome;
 use super::rtt::{measure_all, progress};
 use crate::capacity;
@@ -43,16 +44,19 @@ enum Experiment {
     Fleet,
     /// 10,000 devices
     Crowd,
+    /// D-E-C against D-C
+    Link,
     /// Memory, time until ready, durability
     Capacity,
 }
 
 impl Experiment {
-    const ALL: [Experiment; 5] = [
+    const ALL: [Experiment; 6] = [
         Experiment::Closed,
         Experiment::ClosedTls,
         Experiment::Fleet,
         Experiment::Crowd,
+        Experiment::Link,
         Experiment::Capacity,
     ];
 
@@ -62,6 +66,7 @@ impl Experiment {
             Experiment::ClosedTls => Some(Preset::ClosedTls),
             Experiment::Fleet => Some(Preset::Fleet),
             Experiment::Crowd => Some(Preset::Crowd),
+            Experiment::Link => Some(Preset::Link),
             Experiment::Capacity => None,
         }
     }
@@ -82,14 +87,14 @@ impl Promises {
 
     fn round_trips(&self, preset: Preset, prefix: &[&str], progress: &mut dyn Progress) -> Result<Vec<Raw>, Failure> {
         let options = Options {
-            preset,
+            preset: Some(preset),
             runs: self.quick.then_some(1),
             blocks: self.quick.then_some(QUICK_BLOCKS),
             selvedge_program: self.selvedge_program.clone(),
             mosquitto_program: self.mosquitto_program.clone(),
             ..Options::default()
         };
-        measure_all(options, prefix, &self.outcome.out, progress)
+        measure_all(options, (prefix, &self.outcome.out), Kept::default(), progress)
     }
 
     fn capacity(&self, prefix: &[&str], progress: &mut dyn Progress) -> Result<Raw, Failure> {

@@ -36,8 +36,12 @@ impl Replay {
     fn round_trip(&self, before: Run, prefix: &[&str]) -> Result<Raw, Failure> {
         let mut progress = progress();
         let trace = data_set(&before.options, progress.as_mut())?;
-        let plan = Plan::new(before.options, trace)?.with_seed(before.seed);
-        let again = measure(&plan, prefix, &self.outcome.out, progress.as_mut())?;
+        let mut plan = Plan::new(before.options, trace)?;
+        if let ([cell], true) = (before.cells.as_slice(), plan.has_network()) {
+            plan = plan.part(cell);
+        }
+        let plan = plan.with_seed(before.seed);
+        let again = measure(&plan, "rtt", prefix, &self.outcome.out, progress.as_mut())?;
         // A search chooses its loads by what it finds.
         if plan.knee().is_none() && again.schedule_hash != before.schedule_hash {
             return Err("the schedule differs from the first run's: it was made by another version".into());

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Failure;
+use super::kept::Kept;
 use super::outcome::Outcome;
 use crate::raw::Raw;
 use crate::replay::{self, Machine, Pace, record};
-use crate::rtt::{Bar, Helper, Lines, Options, Plan, Progress, Trace, run};
+use crate::report::words;
+use crate::rtt::{Bar, Helper, Lines, Options, Plan, Progress, Trace, as_possible_here, run};
 use crate::run::Run;
 
 /// Stands for a file: readings of the machine itself.
@@ -21,34 +23,74 @@ const MACHINE_READING_EVERY: Duration = Duration::from_millis(20);
 pub struct Rtt {
     #[command(flatten)]
     options: Options,
+    /// Of the models: go on with the run that --out holds a part of. What the same program measured there with the same
+    /// options is not measured again
+    #[arg(long)]
+    resume: bool,
     #[command(flatten)]
     outcome: Outcome,
 }
 
 impl Rtt {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
-        let runs = measure_all(self.options, prefix, &self.outcome.out, progress().as_mut())?;
+        let out = &self.outcome.out;
+        let mut progress = progress();
+        let kept = if self.resume {
+            Kept::read(out, &self.options)?
+        } else {
+            Kept::default()
+        };
+        let runs = measure_all(self.options, (prefix, out), kept, progress.as_mut())?;
         self.outcome.report(runs)
     }
 }
 
-/// Every run that the options ask for, each with its raw file.
+/// Every run that the options ask for, each with its raw file, or several: see [`Plan::parts`].
 pub(super) fn measure_all(
     options: Options,
-    prefix: &[&str],
-    out: &Path,
+    (prefix, out): (&[&str], &Path),
+    mut kept: Kept,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Raw>, Failure> {
     let trace = data_set(&options, progress)?;
-    let plan = Plan::new(options, trace)?;
+    let plan = as_possible_here(Plan::new(options, trace)?, progress)?;
     progress.say(&announcement(&plan));
+    let each = (0..plan.runs()).map(|number| plan.clone().with_seed(plan.seed().wrapping_add(u64::from(number))));
+    let parts: Vec<Plan> = each.flat_map(|run| run.parts()).collect();
     let mut runs = Vec::new();
-    for number in 0..plan.runs() {
-        let plan = plan.clone().with_seed(plan.seed().wrapping_add(u64::from(number)));
-        let run = measure(&plan, prefix, out, progress)?;
+    for (place, part) in parts.iter().enumerate() {
+        if plan.has_network() {
+            progress.say(&heading(&parts, place));
+        }
+        let run = match kept.take(part) {
+            Some(run) => {
+                progress.say("  measured before");
+                run
+            }
+            None => measure(part, &name(&plan, place), prefix, out, progress)?,
+        };
         runs.push(Raw::RoundTrip(Box::new(run)));
     }
     Ok(runs)
+}
+
+/// What a raw file's name begins with: those of the models in the order of the plan.
+fn name(plan: &Plan, place: usize) -> String {
+    if plan.has_network() {
+        format!("rtt-{:03}", place + 1)
+    } else if plan.knee().is_some() {
+        "knee".to_owned()
+    } else {
+        "rtt".to_owned()
+    }
+}
+
+/// Which part is next, and how long it and the rest take.
+fn heading(parts: &[Plan], place: usize) -> String {
+    let left: Duration = parts[place..].iter().map(Plan::estimate).sum();
+    let load = parts[place].cells().first().map_or(String::new(), words::cell);
+    let (number, all) = (place + 1, parts.len());
+    format!("{number} of {all}: {load}; {} left", about(left))
 }
 
 /// The data set that the options name, if any.
@@ -85,13 +127,19 @@ pub(super) fn data_set(options: &Options, progress: &mut dyn Progress) -> Result
     Ok(Some(replay.trace))
 }
 
-/// One run and its raw file.
-pub(super) fn measure(plan: &Plan, prefix: &[&str], out: &Path, progress: &mut dyn Progress) -> Result<Run, Failure> {
+/// One run, or part of one, and its raw file, whose name begins with `name`.
+pub(super) fn measure(
+    plan: &Plan,
+    name: &str,
+    prefix: &[&str],
+    out: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Run, Failure> {
     let helper = Helper::this_program(prefix)?;
     std::fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     let run = run(plan, &helper, progress)?;
     let stamp = run.environment.started_at.replace([':', '-'], "");
-    let path = out.join(format!("{}-{stamp}-{:016x}.json", run.experiment, run.seed));
+    let path = out.join(format!("{name}-{stamp}-{:016x}.json", run.seed));
     run.write(&path)
         .map_err(|error| format!("{}: {error}", path.display()))?;
     progress.say(&format!("  raw file {}", path.display()));
@@ -110,12 +158,7 @@ pub(super) fn progress() -> Box<dyn Progress> {
 
 fn announcement(plan: &Plan) -> String {
     let (cells, arms, blocks, runs) = (plan.cells().len(), plan.arms().len() + 1, plan.blocks(), plan.runs());
-    let seconds = plan.estimate().as_secs() * u64::from(runs);
-    let time = if seconds < 180 {
-        format!("{seconds} s")
-    } else {
-        format!("{} min", seconds.div_ceil(60))
-    };
+    let time = about(plan.estimate() * runs);
     let size = [
         (cells, "load"),
         (arms, "arm"),
@@ -123,5 +166,35 @@ fn announcement(plan: &Plan) -> String {
         (runs as usize, "run"),
     ];
     let size = size.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
-    format!("Measuring the full-stack round trip: {}, about {time}", size.join(", "))
+    let resumed = if plan.has_network() {
+        "; --resume goes on where it was ended"
+    } else {
+        ""
+    };
+    format!(
+        "Measuring the full-stack round trip: {}, {time}{resumed}",
+        size.join(", ")
+    )
+}
+
+/// `about 90 s`, `about 12 min`, `about 7 h 20 min`.
+fn about(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let minutes = seconds.div_ceil(60);
+    match minutes {
+        _ if seconds < 180 => format!("about {seconds} s"),
+        0..120 => format!("about {minutes} min"),
+        _ => format!("about {} h {} min", minutes / 60, minutes % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_in_units_that_a_person_waits_in() {
+        let said = [90, 715, 26_400].map(|seconds| about(Duration::from_secs(seconds)));
+        assert_eq!(said, ["about 90 s", "about 12 min", "about 7 h 20 min"]);
+    }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Counterpart, Figure, Paper, Statistic};
-use crate::report::{ArmResult, CellSummary, Summary, Swept};
+use crate::report::{ArmResult, CellSummary, Summary, Swept, words};
 use crate::run::Cell;
 use crate::stats::Outcome;
 
@@ -44,8 +44,14 @@ fn what(figure: &Figure) -> String {
         .join(", ")
 }
 
+/// Of every arm that was measured.
 fn counterpart(ours: &Counterpart, summary: &Summary) -> Option<String> {
-    let arm = summary.arms.iter().position(|arm| arm.name == ours.arm)?;
+    let found: Vec<String> = ours.arms.iter().filter_map(|arm| of_arm(ours, arm, summary)).collect();
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
+fn of_arm(ours: &Counterpart, name: &str, summary: &Summary) -> Option<String> {
+    let arm = summary.arms.iter().position(|arm| arm.name == name)?;
     let cells: Vec<(&CellSummary, &ArmResult)> = summary
         .cells
         .iter()
@@ -58,8 +64,11 @@ fn counterpart(ours: &Counterpart, summary: &Summary) -> Option<String> {
         Statistic::Worst => worst(&cells),
         Statistic::Growth => growth(&cells, arm, summary),
         Statistic::DeterministicFrom => deterministic_from(arm, summary),
+        Statistic::Added => added(arm, summary),
+        Statistic::Narrowed => more(arm, summary, Swept::Bandwidth, (1e7, 128e3)),
+        Statistic::Crowded => more(arm, summary, Swept::Devices, (1.0, 20.0)),
     }?;
-    Some(format!("{value} ({})", ours.arm))
+    Some(format!("{value} ({name})"))
 }
 
 fn matches(ours: &Counterpart, cell: &Cell) -> bool {
@@ -71,6 +80,32 @@ fn matches(ours: &Counterpart, cell: &Cell) -> bool {
     interval
         && ours.payload_bytes.is_none_or(|wanted| wanted == cell.payload_bytes)
         && ours.devices.is_none_or(|wanted| wanted == cell.devices)
+        && ours
+            .bandwidth_bit_per_s
+            .is_none_or(|wanted| bandwidth(cell) == Some(wanted))
+}
+
+fn bandwidth(cell: &Cell) -> Option<u64> {
+    cell.wan?.bandwidth_bit_per_s.bit_per_s
+}
+
+/// Under the first load that has it.
+fn added(arm: usize, summary: &Summary) -> Option<String> {
+    let all = summary.cells.iter().flat_map(|cell| &cell.added);
+    let p50_us = all.filter(|added| added.arm == arm).find_map(|added| added.p50_us)?;
+    Some(words::difference(&p50_us))
+}
+
+/// How much longer the mean is at the second value of a sweep than at the first.
+fn more(arm: usize, summary: &Summary, swept: Swept, (from, to): (f64, f64)) -> Option<String> {
+    let sweep = summary.sweeps.iter().find(|sweep| sweep.swept == swept)?;
+    let mean_us = |value: f64| {
+        let cells = sweep.cells.iter().map(|cell| &summary.cells[*cell]);
+        let mut at = cells.filter(|cell| swept.value(&cell.cell) == Some(value));
+        let result = at.next()?.arm(arm).filter(|result| result.is_valid())?;
+        result.response.mean_us
+    };
+    Some(format!("{:+.0} %", (mean_us(to)? / mean_us(from)? - 1.0) * 100.0))
 }
 
 /// Of the first cell that matches: sweeps go from it.

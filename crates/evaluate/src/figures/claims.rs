@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
+use super::model_claims::{adds, narrows, order_of_growth};
 use super::{Claim, Paper, ShapeCheck};
 use crate::report::{ArmResult, CellSummary, Summary, Swept, bytes as size, duration};
 use crate::stats::{Estimate, Outcome};
 
 /// Medians within this factor of each other are "no clear difference": the paper itself calls its D-E model flat
 /// from 200 ms on, where its mean grows by 1.46.
-const ALIKE: f64 = 1.5;
+pub(super) const ALIKE: f64 = 1.5;
 
 /// Arms without a broker: what the paper claims of message hubs is not tested on them.
 const NO_BROKER: [&str; 2] = ["tcp-echo", "relay"];
@@ -73,12 +74,21 @@ fn findings(check: &ShapeCheck, summary: &Summary) -> Vec<Finding> {
         ShapeCheck::FlatBelow { payload_bytes } => each_arm(summary, Swept::Payload, |points| {
             flat_below(points, f64::from(*payload_bytes))
         }),
-        ShapeCheck::GrowsWithDevices { from, to, needs } => {
-            let grows = each_arm(summary, Swept::Devices, |points| {
-                grows(points, f64::from(*from), f64::from(*to))
-            });
-            with_rest(grows, needs)
+        ShapeCheck::GrowsWithDevices { from, to, order, needs } => {
+            let range = (f64::from(*from), f64::from(*to));
+            let mut grows = each_arm(summary, Swept::Devices, |points| grows(points, range.0, range.1));
+            grows.push(order_of_growth(summary, order, range).unwrap_or_else(|| not_measured(needs)));
+            grows
         }
+        ShapeCheck::Adds { arm, needs } => {
+            vec![adds(summary, arm).unwrap_or_else(|| not_measured(&format!("needs {needs}")))]
+        }
+        ShapeCheck::Narrows {
+            flat_from_bit_per_s,
+            loss_at_bit_per_s,
+        } => each_arm(summary, Swept::Bandwidth, |points| {
+            narrows(points, *flat_from_bit_per_s as f64, *loss_at_bit_per_s as f64)
+        }),
         ShapeCheck::LeastAtQos { qos } => each_arm(summary, Swept::Qos, |points| least_at(points, f64::from(*qos))),
         ShapeCheck::Order { ascending, needs } => with_rest(order(summary, ascending), needs),
         ShapeCheck::NotMeasured { needs } => vec![not_measured(&format!("needs {needs}"))],
@@ -104,13 +114,13 @@ fn with_rest(mut findings: Vec<Finding>, needs: &str) -> Vec<Finding> {
 }
 
 /// One value of a swept parameter and an arm's result there.
-struct Point<'a> {
-    value: f64,
+pub(super) struct Point<'a> {
+    pub(super) value: f64,
     result: &'a ArmResult,
 }
 
 impl Point<'_> {
-    fn p50(&self) -> Option<Estimate> {
+    pub(super) fn p50(&self) -> Option<Estimate> {
         self.result.response.p50
     }
 }
@@ -301,7 +311,7 @@ fn order(summary: &Summary, ascending: &[String]) -> Vec<Finding> {
 }
 
 /// Whether `a` lies below `b` by their intervals.
-fn less(a: &Estimate, b: &Estimate) -> Shape {
+pub(super) fn less(a: &Estimate, b: &Estimate) -> Shape {
     match (a.interval, b.interval) {
         (a, b) if a.high < b.low => Shape::Agrees,
         (a, b) if a.low > b.high => Shape::Differs,
@@ -310,7 +320,7 @@ fn less(a: &Estimate, b: &Estimate) -> Shape {
 }
 
 /// One that differs makes all differ, else one undecided leaves them undecided.
-fn worst_of(shapes: impl Iterator<Item = Shape>) -> Option<Shape> {
+pub(super) fn worst_of(shapes: impl Iterator<Item = Shape>) -> Option<Shape> {
     shapes.max_by_key(|shape| match shape {
         Shape::Differs => 2,
         Shape::Undecided => 1,

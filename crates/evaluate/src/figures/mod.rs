@@ -5,6 +5,7 @@
 
 mod beside;
 mod claims;
+mod model_claims;
 
 use serde::{Deserialize, Serialize};
 
@@ -104,14 +105,16 @@ pub enum Qualifier {
 pub struct Counterpart {
     /// What of it.
     pub statistic: Statistic,
-    /// Of which arm.
-    pub arm: String,
+    /// Of which arms, each that was measured.
+    pub arms: Vec<String>,
     /// In cells of these intervals.
     pub interval_ms: Option<Vec<f64>>,
     /// In cells of this payload.
     pub payload_bytes: Option<u32>,
     /// In cells of so many devices.
     pub devices: Option<u32>,
+    /// In cells of this bandwidth between edge and cloud.
+    pub bandwidth_bit_per_s: Option<u64>,
 }
 
 /// What is taken from a counterpart's cells.
@@ -126,6 +129,12 @@ pub enum Statistic {
     Growth,
     /// The shortest interval from which on all are deterministic.
     DeterministicFrom,
+    /// What is added to p50 by the way through the edge.
+    Added,
+    /// By how much the mean at 128 kbit/s is more than at 10 Mbit/s, in percent.
+    Narrowed,
+    /// By how much the mean with 20 devices is more than with one, in percent.
+    Crowded,
 }
 
 /// A statement of a paper and how its shape is tested.
@@ -173,13 +182,29 @@ pub enum ShapeCheck {
         from: u32,
         /// Devices.
         to: u32,
-        /// What the claim speaks of beside it.
+        /// Models, from the one that loses least.
+        order: Vec<String>,
+        /// What the claim speaks of beside it, where those were not measured.
         needs: String,
     },
     /// The least median of a sweep over QoS is at `qos`.
     LeastAtQos {
         /// QoS.
         qos: u8,
+    },
+    /// The way through the edge takes longer than the direct one.
+    Adds {
+        /// The model that goes through it.
+        arm: String,
+        /// What it takes.
+        needs: String,
+    },
+    /// Medians grow as the line narrows, less than in proportion down to one bandwidth, clearly at another.
+    Narrows {
+        /// In bits a second.
+        flat_from_bit_per_s: u64,
+        /// In bits a second.
+        loss_at_bit_per_s: u64,
     },
     /// This experiment has nothing of it.
     NotMeasured {

@@ -20,6 +20,8 @@ const UNSENT_PAUSE_NS: u64 = 1_000_000;
 /// Warm-up: round trips in a window, most windows, most time, and how near two medians have to be (rule 7).
 const WINDOW_MESSAGES: u64 = 64;
 const WINDOWS: u32 = 20;
+/// A window ends after this time too: over a line of 30 ms one message at a time is slow.
+const WINDOW_NS: u64 = 300_000_000;
 const WARM_UP_NS: u64 = 2_000_000_000;
 const MEDIANS_AGREE: f64 = 0.10;
 
@@ -120,7 +122,7 @@ pub(crate) fn warm_up(
     let mut median_before: Option<f64> = None;
     let mut elapsed_ns = 0;
     while warm_up.windows < WINDOWS && elapsed_ns < WARM_UP_NS && fleet.failure.is_none() {
-        let mut pacer = Pacer::Closed(ClosedLoop::new(1, 0, devices, WARM_UP_NS, WINDOW_MESSAGES));
+        let mut pacer = Pacer::Closed(ClosedLoop::new(1, 0, devices, WINDOW_NS, WINDOW_MESSAGES));
         let mut recorder = Recorder::new(devices, timeout_ns, WINDOW_MESSAGES as usize);
         run_block(fleet, &mut pacer, &mut recorder, payloads, tag + warm_up.windows)?;
         elapsed_ns += fleet.clock.now_ns();

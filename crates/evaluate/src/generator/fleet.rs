@@ -36,7 +36,10 @@ pub(crate) enum Protocol {
 /// How to connect to an arm.
 #[derive(Clone)]
 pub(crate) struct Access {
+    /// Where devices connect.
     pub(crate) endpoint: Endpoint,
+    /// Where the responder connects.
+    pub(crate) responder: Endpoint,
     pub(crate) protocol: Protocol,
 }
 
@@ -130,7 +133,7 @@ impl Fleet {
             client_id: device.map_or_else(|| RESPONDER_ID.to_owned(), device_id),
             login,
         };
-        let socket = Socket::connect(&access.endpoint)?;
+        let socket = Socket::connect(device.map_or(&access.responder, |_| &access.endpoint))?;
         self.poller.add(&socket, key)?;
         let mut link = Link {
             socket,

@@ -2,17 +2,25 @@
 
 use std::fmt::Write;
 
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
 use crate::rtt::Trace;
 
 /// Bytes of a message's number: the block in the upper half, the message within it in the lower.
 pub(crate) const NUMBER_BYTES: usize = 8;
 const JSON_HEAD: &[u8] = b"{\"seq\":\"";
 const JSON_NUMBER_DIGITS: usize = 16;
+/// Bytes that messages are padded from in turn, and how many messages at least: more than any batch of a link holds, which
+/// may compress what repeats.
+const POOL_BYTES: usize = 1 << 20;
+const POOL_MESSAGES: usize = 16;
 
 /// Payloads of one cell, made ready before the block.
 pub(crate) enum Payloads {
-    /// The number in big endian, then zeros.
-    Padded(Vec<u8>),
+    /// The number in big endian, then random bytes, other ones in each message: none is faster than another because it is
+    /// compressed.
+    Padded { pool: Vec<u8>, bytes: usize },
     /// Rows of a data set in turn, as JSON.
     Rows(Vec<Vec<u8>>),
 }
@@ -20,7 +28,10 @@ pub(crate) enum Payloads {
 impl Payloads {
     /// `bytes` long, at least [`NUMBER_BYTES`].
     pub(crate) fn padded(bytes: u32) -> Payloads {
-        Payloads::Padded(vec![0; (bytes as usize).max(NUMBER_BYTES)])
+        let bytes = (bytes as usize).max(NUMBER_BYTES);
+        let mut pool = vec![0; POOL_BYTES.max(POOL_MESSAGES * bytes)];
+        ChaCha8Rng::seed_from_u64(0).fill(&mut pool[..]);
+        Payloads::Padded { pool, bytes }
     }
 
     pub(crate) fn rows(trace: &Trace) -> Payloads {
@@ -31,9 +42,11 @@ impl Payloads {
     pub(crate) fn of(&mut self, block: u32, message: u32) -> &[u8] {
         let number = u64::from(block) << 32 | u64::from(message);
         match self {
-            Payloads::Padded(bytes) => {
-                bytes[..NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
-                bytes
+            Payloads::Padded { pool, bytes } => {
+                let place = message as usize % (pool.len() / *bytes);
+                let payload = &mut pool[place * *bytes..(place + 1) * *bytes];
+                payload[..NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
+                payload
             }
             Payloads::Rows(rows) => {
                 let index = message as usize % rows.len();
@@ -50,7 +63,7 @@ impl Payloads {
     /// Bytes of the median payload.
     pub(crate) fn median_bytes(&self) -> u32 {
         match self {
-            Payloads::Padded(bytes) => bytes.len() as u32,
+            Payloads::Padded { bytes, .. } => *bytes as u32,
             Payloads::Rows(rows) => {
                 let mut lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
                 lengths.sort_unstable();
@@ -94,6 +107,18 @@ mod tests {
         let mut payloads = Payloads::padded(64);
         let payload = payloads.of(3, 77);
         assert_eq!((payload.len(), number_of(payload)), (64, Some(3 << 32 | 77)));
+    }
+
+    #[test]
+    fn the_bytes_behind_the_number_are_others_in_each_message_of_a_batch() {
+        for bytes in [64, 250_000] {
+            let mut payloads = Payloads::padded(bytes);
+            let mut bodies: Vec<Vec<u8>> = (0..16).map(|i| payloads.of(1, i)[NUMBER_BYTES..].to_vec()).collect();
+            assert!(bodies.iter().all(|body| body.iter().any(|byte| *byte != body[0])));
+            bodies.sort();
+            bodies.dedup();
+            assert_eq!(bodies.len(), 16);
+        }
     }
 
     #[test]

@@ -19,6 +19,8 @@ const EDGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const EDGE_TO_CLOUD: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 1);
 const CLOUD: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 const PREFIX_BITS: u8 = 24;
+/// Packets that wait at most until the relay takes them.
+const TUN_PACKETS: usize = 10_000;
 
 /// One end of a line.
 struct End {
@@ -157,7 +159,10 @@ fn relay(ends: &[End; 2], settings: Settings, (seed, span): (u64, Span)) -> Resu
         tun(&ends[1].namespace, ends[1].device)?,
     ];
     for end in ends {
-        end.namespace.ip(&end.address_commands())?;
+        // What the relay has not read yet waits there. The usual 500 packets are less than a thousand devices send at once,
+        // and what is dropped there nobody counts.
+        let waiting = format!("link set dev {} txqueuelen {TUN_PACKETS}\n", end.device);
+        end.namespace.ip(&(end.address_commands() + &waiting))?;
     }
     Relay::start(devices, settings, (seed, span as u64))
 }

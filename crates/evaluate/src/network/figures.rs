@@ -22,6 +22,21 @@ pub(crate) fn rows(run: &NetworkRun) -> Vec<[String; 10]> {
         .collect()
 }
 
+/// What probes got of what was set, in words.
+pub(crate) fn set_against_got(cell: &Cell) -> String {
+    let [label, expected, p50, error, p99, ..] = row(label(cell), cell);
+    let network = &cell.network;
+    if network.not_varied.is_some() {
+        return format!("all on this machine: p50 {p50} ms, p99 {p99} ms");
+    }
+    let expected = if network.edge_cloud.means.is_some() {
+        format!("expected {expected} ms, ")
+    } else {
+        String::new()
+    };
+    format!("{label}: {expected}p50 {p50} ms ({error} µs), p99 {p99} ms")
+}
+
 /// What was set on the emulated line, and by what.
 fn label(cell: &Cell) -> String {
     let means = match cell.network.edge_cloud.means {

@@ -24,6 +24,7 @@ pub enum Place {
 }
 
 /// A machine of its own as far as its network goes, with IPv4 alone; files and processes are this machine's.
+#[derive(Clone)]
 pub struct Host {
     address: Ipv4Addr,
     /// None: this machine's own network.

@@ -33,6 +33,9 @@ pub(super) enum Kind {
 pub struct Counters {
     /// Arrived at the other end.
     pub delivered: u64,
+    /// Bytes of them, IP headers counted.
+    #[serde(default)]
+    pub delivered_bytes: u64,
     /// Those of them that the relay delivered more than 100 µs after they were due.
     pub delivered_late: u64,
     /// Lost on the way, as the settings ask for.
@@ -45,6 +48,22 @@ pub struct Counters {
     pub dropped_on_the_way: u64,
     /// Arrived, but the kernel did not take them.
     pub refused_by_kernel: u64,
+}
+
+impl Counters {
+    /// What was added since `before`.
+    pub(crate) fn since(&self, before: &Counters) -> Counters {
+        Counters {
+            delivered: self.delivered - before.delivered,
+            delivered_bytes: self.delivered_bytes - before.delivered_bytes,
+            delivered_late: self.delivered_late - before.delivered_late,
+            lost: self.lost - before.lost,
+            dropped_at_queue: self.dropped_at_queue - before.dropped_at_queue,
+            dropped_by_cut: self.dropped_by_cut - before.dropped_by_cut,
+            dropped_on_the_way: self.dropped_on_the_way - before.dropped_on_the_way,
+            refused_by_kernel: self.refused_by_kernel - before.refused_by_kernel,
+        }
+    }
 }
 
 impl Line {

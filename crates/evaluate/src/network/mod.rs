@@ -23,9 +23,10 @@ mod table;
 
 pub use bandwidth::Bandwidth;
 pub use error::NetworkError;
-pub(crate) use figures::{COLUMNS, notes, rows};
+pub(crate) use figures::{COLUMNS, notes, rows, set_against_got};
 pub use host::{Host, Place};
 pub use line::{Counters, Line, Span};
+pub(crate) use measure::round_trips;
 pub use measure::{Measured, Way, measure};
 pub(crate) use namespace::join_at;
 pub use plan::{LinePlan, Means, Plan, Settings};

@@ -105,7 +105,7 @@ impl Settings {
     }
 
     /// Refuses what no line can have.
-    pub(super) fn check(&self) -> Result<(), NetworkError> {
+    pub(crate) fn check(&self) -> Result<(), NetworkError> {
         let refuse = |words: String| Err(NetworkError::Setting(words));
         if !self.bandwidth_bit_per_s.is_possible() {
             return refuse(format!(

@@ -11,7 +11,9 @@ const COLUMNS: &str = "arm,load,interval_us,payload_bytes,devices,qos,concurrenc
     p999_us,p999_low_us,p999_high_us,interval_method,send_lag_p99_us,offered_per_s,answered_per_s,\
     server_cpu_us_per_round_trip,server_rss_bytes,slope_ms_per_message,deterministic,\
     p50_ratio,p50_ratio_low,p50_ratio_high,p50_verdict,p99_ratio,p99_ratio_low,p99_ratio_high,p99_verdict,\
-    server_cpu_ratio,server_cpu_ratio_low,server_cpu_ratio_high,server_cpu_verdict";
+    server_cpu_ratio,server_cpu_ratio_low,server_cpu_ratio_high,server_cpu_verdict,\
+    line_round_trip_us,line_bandwidth_bit_per_s,line_busy,servers_busy,edge_busy,\
+    p50_added_us,p50_added_low_us,p50_added_high_us,p99_added_us,p99_added_low_us,p99_added_high_us";
 
 /// RFC 4180 with a header; empty where there is no value, `inf` where it is among the losses.
 pub fn csv(findings: &Findings) -> String {
@@ -82,6 +84,23 @@ fn fields(summary: &Summary, cell: &CellSummary, result: &ArmResult) -> Vec<Stri
         fields.extend(figure(comparison.and_then(|comparison| comparison.ratio)));
         fields.push(comparison.map_or(String::new(), |comparison| words::verdict(&comparison.verdict)));
     }
+    fields.extend(of_line(cell, result));
+    fields
+}
+
+/// The line between edge and cloud, what was busy, and what the way through the edge adds.
+fn of_line(cell: &CellSummary, result: &ArmResult) -> Vec<String> {
+    let wan = cell.cell.wan;
+    let mut fields = vec![
+        optional(wan.map(|wan| wan.round_trip_us)),
+        optional(wan.and_then(|wan| wan.bandwidth_bit_per_s.bit_per_s)),
+        optional(result.busy.line),
+        optional(result.busy.cpu),
+        optional(result.busy.edge_cpu),
+    ];
+    let added = cell.added.iter().find(|added| added.arm == result.arm);
+    fields.extend(figure(added.and_then(|added| added.p50_us)));
+    fields.extend(figure(added.and_then(|added| added.p99_us)));
     fields
 }
 

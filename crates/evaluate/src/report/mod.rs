@@ -4,6 +4,11 @@ mod csv;
 mod findings;
 mod html;
 mod knees;
+mod load_words;
+#[cfg(test)]
+mod model_tests;
+mod models_table;
+mod plain;
 mod plot;
 mod promises;
 mod sentences;
@@ -18,9 +23,9 @@ pub use findings::{Capacity, Findings};
 pub use html::html;
 pub use promises::Line;
 pub use summary::{
-    Against, Aim, ArmFacts, ArmResult, BoxStatistics, CellSummary, Figures, FoundKnee, Judging, Latency, LawResult,
-    Load, Promised, Quantity, RequirementVerdict, RunFacts, Shapes, Summary, Sweep, SweepKnees, Swept, summarise,
-    summarise_by,
+    Added, Against, Aim, ArmFacts, ArmResult, BoxStatistics, Busy, CellSummary, Figures, FoundKnee, Judging, Latency,
+    LawResult, Limit, Load, Promised, Quantity, RequirementVerdict, RunFacts, Shapes, Summary, Sweep, SweepKnees,
+    Swept, summarise, summarise_by,
 };
 pub use table::table;
 pub(crate) use words::{bytes, duration};

@@ -43,12 +43,22 @@ pub(super) fn lines(experiments: &[Summary], capacity: &[Capacity]) -> Vec<Line>
 
 fn round_trip(under: &str, promised: &Promised) -> Line {
     let against = |quantity, other| format!("{}: {} × {other}", promised.arm, name(quantity));
+    let more = |quantity, other| format!("{}: {} more than {other}", promised.arm, name(quantity));
     let (promise, aim) = match promised.aim {
         Aim::AtMost { quantity, other, times } => (against(quantity, other), format!("≤ {times:.2}")),
         Aim::Printed { quantity, other } => (against(quantity, other), String::new()),
         Aim::NoneLost => (format!("{}: messages lost", promised.arm), "0".to_owned()),
+        Aim::AddsAtMost { quantity, other, us } => (more(quantity, other), format!("≤ {}", words::duration(us))),
+        Aim::AddedPrinted { quantity, other } => (more(quantity, other), String::new()),
+        Aim::NoTrend => (
+            format!("{}: trend over the message index", promised.arm),
+            "none".to_owned(),
+        ),
+        Aim::Deterministic => (format!("{}: deterministic", promised.arm), "yes".to_owned()),
     };
-    let figure = promised.ratio.as_ref().map(words::ratio).or(promised.lost.map(count));
+    let ratio = promised.ratio.as_ref().map(words::ratio);
+    let difference = promised.difference_us.as_ref().map(words::difference);
+    let figure = ratio.or(difference).or(promised.lost.map(count));
     Line {
         under: under.to_owned(),
         promise,

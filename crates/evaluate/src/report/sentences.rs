@@ -1,5 +1,6 @@
 //! What follows from the figures, in words: the same on the terminal and at the head of the page.
 
+use super::plain;
 use super::words::{self, count};
 use super::{ArmFacts, ArmResult, CellSummary, FoundKnee, LawResult, Summary};
 use crate::stats::{Comparison, Knee, Outcome, Undecided, Verdict};
@@ -9,12 +10,19 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     if !summary.knees.is_empty() {
         return of_search(summary);
     }
-    let mut lines = Vec::new();
-    lines.extend(headline(summary));
+    let of_models = plain::lines(summary);
+    let has_models = !of_models.is_empty();
+    let mut lines = of_models;
+    lines.extend(headline(summary).filter(|_| !has_models));
     lines.extend(broken_laws(summary));
     lines.extend(undecided(summary));
     lines.extend(measured_again(summary));
     lines.extend(disturbed(summary));
+    if has_models {
+        lines.extend(not_varied(summary));
+        lines.extend(skipped(summary));
+        return lines;
+    }
     for (number, arm) in summary
         .arms
         .iter()
@@ -32,6 +40,13 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     lines.extend(good_for(summary));
     lines.extend(skipped(summary));
     lines
+}
+
+/// What of the network this machine did not let us vary.
+fn not_varied(summary: &Summary) -> Option<String> {
+    let networks = summary.runs.iter().filter_map(|run| run.network.as_ref());
+    let words = networks.filter_map(|cell| cell.network.not_varied.as_ref()).next()?;
+    Some(format!("Not varied: {words}"))
 }
 
 fn skipped(summary: &Summary) -> impl Iterator<Item = String> {

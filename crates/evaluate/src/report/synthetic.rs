@@ -43,6 +43,7 @@ pub(crate) fn cell() -> Cell {
         think_us: 0,
         duration_us: 200_000,
         timeout_us: 1_000_000,
+        wan: None,
     }
 }
 
@@ -89,6 +90,7 @@ pub(crate) fn run(seed: u64, cells: Vec<Cell>, behaviours: &[Behaviour], blocks:
         cells,
         blocks: measured,
         search: Vec::new(),
+        network: None,
         skipped: vec![Skipped {
             arm: "mosquitto-tls".into(),
             reason: "no mosquitto built with TLS found".into(),
@@ -196,6 +198,7 @@ fn block(
             server_rss_bytes: Some(7_000_000),
             ..Usage::default()
         },
+        line: None,
         failure: None,
         set_aside: None,
     }

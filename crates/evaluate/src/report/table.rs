@@ -4,21 +4,24 @@ use std::fmt::Write as _;
 
 use super::sentences::sentences;
 use super::words::{self, count};
-use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, knees, promises};
+use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, knees, models_table, promises};
 use crate::capacity;
 use crate::network;
 use crate::stats::Comparison;
 
 /// Width of the arms' labels.
-const LABEL: usize = 32;
+const LABEL: usize = 30;
 /// Width of the label and the figures beside it.
-const FIGURES: usize = LABEL + 33;
+const FIGURES: usize = LABEL + 35;
 
 /// Every load with its arms, capacity, what follows in sentences, then the promises.
 pub fn table(findings: &Findings) -> String {
     let mut out = String::new();
     for summary in &findings.experiments {
-        if summary.knees.is_empty() {
+        if let Some(overview) = models_table::overview(summary) {
+            out.push_str(&overview);
+            out.push('\n');
+        } else if summary.knees.is_empty() {
             for cell in &summary.cells {
                 cell_table(&mut out, summary, cell);
                 out.push('\n');
@@ -128,6 +131,6 @@ fn folded(label: &str) -> (String, String) {
 }
 
 fn line(out: &mut String, label: &str, [p50, p99, cpu, lost]: [&str; 4], rest: &str) {
-    let text = format!("  {label:<LABEL$}{p50:>9}{p99:>9}{cpu:>7}{lost:>8}  {rest}");
+    let text = format!("  {label:<LABEL$}{p50:>10}{p99:>10}{cpu:>7}{lost:>8}  {rest}");
     let _ = writeln!(out, "{}", text.trim_end());
 }

@@ -2,9 +2,10 @@
 
 use clap::ValueEnum;
 
-use super::{ArmFacts, ArmResult, Summary, Swept};
-use crate::run::{Cell, LoadModel};
+use super::{ArmFacts, ArmResult, Limit, Summary};
 use crate::stats::{Comparison, Estimate, Knee, Method, Outcome, Trend, Undecided, Verdict};
+
+pub(crate) use super::load_words::{cell, others, swept, swept_named, swept_value, unusual};
 
 /// Digits in groups of three: `12,000`.
 pub(crate) fn count(number: u64) -> String {
@@ -112,6 +113,23 @@ pub(crate) fn ratio(estimate: &Estimate) -> String {
     )
 }
 
+/// `+180 µs (150…210)`, all in the unit of the figure.
+pub(crate) fn difference(us: &Estimate) -> String {
+    let (scale, unit) = if us.value.abs() >= 1e3 {
+        (1e3, "ms")
+    } else {
+        (1.0, "µs")
+    };
+    let digits = |us: f64| match us / scale {
+        value if value.is_infinite() => "∞".to_owned(),
+        value if value.abs() >= 100.0 => format!("{value:.0}").replace('-', "−"),
+        value => format!("{value:.2}").replace('-', "−"),
+    };
+    let sign = if us.value >= 0.0 { "+" } else { "" };
+    let (value, low, high) = (digits(us.value), digits(us.interval.low), digits(us.interval.high));
+    format!("{sign}{value} {unit} ({low}…{high})")
+}
+
 /// A ratio and what follows: `0.85 (0.83…0.87) faster`.
 pub(crate) fn comparison(comparison: &Comparison) -> String {
     match &comparison.ratio {
@@ -173,6 +191,43 @@ pub(crate) fn aim(undecided: Undecided) -> &'static str {
     }
 }
 
+/// What holds an arm up.
+pub(crate) fn limit(limit: Limit) -> String {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    match limit {
+        Limit::Instrument => "the instrument was late".to_owned(),
+        Limit::Line(share) => format!("the line is full ({})", percent(share)),
+        Limit::Cpu(share) => format!("the servers' CPU is full ({})", percent(share)),
+        Limit::Buffering => "messages queue up".to_owned(),
+    }
+}
+
+/// The first reason why a result is not deterministic, with what holds it up.
+pub(crate) fn why_not_deterministic(result: &ArmResult) -> String {
+    let judged = &result.determinism;
+    let reason = if judged.no_buffering == Outcome::Fail {
+        "the round trip rises".to_owned()
+    } else if judged.narrow == Outcome::Fail {
+        let spread = judged.spread.map_or_else(|| "lost".to_owned(), duration);
+        format!("p99 − p50 {spread}")
+    } else {
+        format!(
+            "{} of {} late",
+            count(judged.missed as u64),
+            count(judged.messages as u64)
+        )
+    };
+    match result.limit() {
+        Some(full @ (Limit::Line(_) | Limit::Cpu(_))) => format!("{reason}: {}", limit(full)),
+        _ => reason,
+    }
+}
+
+/// Milliseconds as a duration.
+pub(crate) fn millis(ms: f64) -> String {
+    duration(ms * 1e3)
+}
+
 /// `yes`, `no`, `undecided`.
 pub(crate) fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
@@ -226,86 +281,13 @@ pub(crate) fn experiment(summary: &Summary) -> String {
             let preset = summary
                 .runs
                 .first()
-                .and_then(|run| run.options.preset.to_possible_value());
+                .and_then(|run| run.options.preset().to_possible_value());
             let preset = preset.map_or(String::new(), |preset| format!(", preset {}", preset.get_name()));
             format!("Full-stack round trip{preset}")
         }
         "knee" => "Knee: the highest rate within bounds".to_owned(),
         other => other.to_owned(),
     }
-}
-
-/// The load in words: `64 B, QoS 1, every 10 ms, 20 devices`.
-pub(crate) fn cell(cell: &Cell) -> String {
-    let rhythm = match (cell.load, cell.interval_us) {
-        (LoadModel::Closed, _) if cell.think_us > 0 => {
-            format!(
-                "closed loop of {}, {} think time",
-                cell.concurrency,
-                duration(cell.think_us as f64)
-            )
-        }
-        (LoadModel::Closed, _) => format!("closed loop of {}", cell.concurrency),
-        (LoadModel::Poisson, Some(us)) => format!("every {} on average (Poisson)", duration(us as f64)),
-        (LoadModel::Trace, _) => "at the times of a recorded data set".to_owned(),
-        (_, Some(us)) => format!("every {}", duration(us as f64)),
-        (_, None) => "open loop".to_owned(),
-    };
-    format!(
-        "{}, QoS {}, {rhythm}, {}",
-        bytes(f64::from(cell.payload_bytes)),
-        cell.qos,
-        devices(cell.devices)
-    )
-}
-
-/// `1 device`, `10,000 devices`.
-pub(crate) fn devices(devices: u32) -> String {
-    if devices == 1 {
-        "1 device".to_owned()
-    } else {
-        format!("{} devices", count(u64::from(devices)))
-    }
-}
-
-/// Name of a swept parameter.
-pub(crate) fn swept(swept: Swept) -> &'static str {
-    match swept {
-        Swept::Interval => "time between messages of a device",
-        Swept::Payload => "payload",
-        Swept::Devices => "devices",
-        Swept::Qos => "QoS",
-        Swept::Concurrency => "messages out at once",
-    }
-}
-
-/// A value of a swept parameter.
-pub(crate) fn swept_value(swept: Swept, cell: &Cell) -> String {
-    let value = swept.value(cell).unwrap_or(0.0);
-    match swept {
-        Swept::Interval => duration(value),
-        Swept::Payload => bytes(value),
-        Swept::Devices | Swept::Concurrency => count(value as u64),
-        Swept::Qos => format!("QoS {value}"),
-    }
-}
-
-/// The load without the swept parameter.
-pub(crate) fn others(without: Swept, load: &Cell) -> String {
-    let words = cell(load);
-    let parts: Vec<&str> = words.split(", ").collect();
-    let left_out = match without {
-        Swept::Payload => 0,
-        Swept::Qos => 1,
-        Swept::Interval | Swept::Concurrency => 2,
-        Swept::Devices => parts.len() - 1,
-    };
-    let kept = parts
-        .iter()
-        .enumerate()
-        .filter(|(place, _)| *place != left_out)
-        .map(|(_, part)| *part);
-    kept.collect::<Vec<_>>().join(", ")
 }
 
 /// A knee as the end of a sentence.

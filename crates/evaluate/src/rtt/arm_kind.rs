@@ -25,12 +25,20 @@ pub enum ArmKind {
     Relay,
     /// A TCP server that answers by itself, two hops: the first paper's socket baseline.
     TcpEcho,
+    /// The first paper's D-C: devices at the cloud's hub, the edge's host routes.
+    DeviceCloud,
+    /// Its D-E-C: devices at the edge's hub, which is linked to the cloud's.
+    DeviceEdgeCloud,
+    /// The same with durability `disk` instead of `os`.
+    DeviceEdgeCloudDisk,
+    /// Its D-E: devices and responder at the edge's hub, on the models' network.
+    DeviceEdge,
     /// Any broker that runs already: `mqtt://host[:port]`.
     Target(Target),
 }
 
 /// Names of the arms that need no address.
-pub(crate) const NAMED: [(&str, ArmKind); 7] = [
+pub(crate) const NAMED: [(&str, ArmKind); 11] = [
     ("selvedge", ArmKind::Selvedge),
     ("selvedge-tls", ArmKind::SelvedgeTls),
     ("selvedge-low-latency", ArmKind::SelvedgeLowLatency),
@@ -38,7 +46,35 @@ pub(crate) const NAMED: [(&str, ArmKind); 7] = [
     ("mosquitto-tls", ArmKind::MosquittoTls),
     ("relay", ArmKind::Relay),
     ("tcp-echo", ArmKind::TcpEcho),
+    ("d-c", ArmKind::DeviceCloud),
+    ("d-e-c", ArmKind::DeviceEdgeCloud),
+    ("d-e-c-disk", ArmKind::DeviceEdgeCloudDisk),
+    ("d-e", ArmKind::DeviceEdge),
 ];
+
+/// The paper's models, in its order.
+pub(crate) const MODELS: [ArmKind; 3] = [ArmKind::DeviceCloud, ArmKind::DeviceEdgeCloud, ArmKind::DeviceEdge];
+
+impl ArmKind {
+    /// Whether it is one of the first paper's models, which need its network.
+    pub fn is_model(&self) -> bool {
+        self.crosses_line() || *self == ArmKind::DeviceEdge
+    }
+
+    /// Whether its messages go over the line between edge and cloud.
+    pub fn crosses_line(&self) -> bool {
+        matches!(
+            self,
+            ArmKind::DeviceCloud | ArmKind::DeviceEdgeCloud | ArmKind::DeviceEdgeCloudDisk
+        )
+    }
+
+    /// A model by its name.
+    pub(crate) fn model(text: &str) -> Result<ArmKind, String> {
+        let kind: Option<ArmKind> = text.parse().ok().filter(ArmKind::is_model);
+        kind.ok_or_else(|| format!("no model `{text}`: d-c, d-e-c, d-e, or d-e-c-disk"))
+    }
+}
 
 impl FromStr for ArmKind {
     type Err = String;

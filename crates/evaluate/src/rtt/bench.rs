@@ -14,10 +14,12 @@ use super::progress::Progress;
 use super::recorder::Recorder;
 use super::schedule::{Due, hash_into, schedule};
 use super::stand::{Clients, Stand, Standing};
+use super::uplink::Uplink;
 use crate::arms::RunningArm;
 use crate::environment::{self, Environment, hexadecimal};
 use crate::generator::block::{self, GeneratorUsage, WARM_UP_TAGS};
 use crate::generator::payload::Payloads;
+use crate::network::{self, Counters, Measured, Place};
 use crate::privacy::without_paths;
 use crate::proc;
 use crate::run::{Block, Cell, FORMAT, Run, SearchStep, Skipped, Usage};
@@ -135,6 +137,22 @@ impl<'a> Bench<'a> {
         true
     }
 
+    /// Sets all blocks from `first` on aside where one of them is.
+    pub(super) fn set_aside_together(&mut self, first: usize) {
+        let round = &mut self.blocks[first..];
+        let Some(reason) = round.iter().find_map(|block| block.set_aside.clone()) else {
+            return;
+        };
+        for block in round {
+            block.set_aside.get_or_insert_with(|| reason.clone());
+        }
+    }
+
+    /// Blocks of every arm and cell.
+    pub(super) fn planned_blocks(&self) -> u32 {
+        self.plan.blocks()
+    }
+
     fn leave_out(&mut self, arm: usize, reason: &str, progress: &mut dyn Progress) {
         let standing = &mut self.stand.standing[arm];
         standing.out = true;
@@ -157,18 +175,26 @@ impl<'a> Bench<'a> {
         let tag = self.next_tag;
         self.next_tag += WARM_UP_TAGS + 1;
         let point = &self.cells[cell];
-        let Standing { running, clients, .. } = &mut self.stand.standing[arm];
         let spins = self.stand.generator_cpu.is_some();
+        let Stand {
+            standing,
+            uplink,
+            keeps_clients,
+            ..
+        } = &mut self.stand;
+        let Standing { running, clients, .. } = &mut standing[arm];
+        uplink.widen(point).map_err(io::Error::other)?;
         let fleet = match clients.fleet(&running.access, point, spins) {
             Ok(fleet) => fleet,
             Err(problem) => return Ok(Err(running.ended().unwrap_or(problem))),
         };
+        uplink.narrow(point).map_err(io::Error::other)?;
         let timeout_ns = point.timeout_us * 1_000;
         let warm_up = block::warm_up(fleet, point.devices, timeout_ns, &mut self.payloads[cell], tag)?;
         progress.measuring();
         let started_s = self.started.elapsed().as_secs_f64();
         let mut recorder = Recorder::new(point.devices, timeout_ns, dues.len());
-        let meter = Meter::start(running);
+        let meter = Meter::start(running, uplink);
         let payloads = &mut self.payloads[cell];
         let generator = block::run_block(
             fleet,
@@ -177,9 +203,9 @@ impl<'a> Bench<'a> {
             payloads,
             tag + WARM_UP_TAGS,
         )?;
-        let usage = meter.stop(running, generator);
+        let (usage, line) = meter.stop(running, uplink, generator);
         let failure = running.ended().or_else(|| fleet.failure.clone());
-        if !self.stand.keeps_clients {
+        if !*keeps_clients {
             *clients = Clients::default();
         }
         let (samples, counters) = recorder.finish();
@@ -192,14 +218,22 @@ impl<'a> Bench<'a> {
             samples,
             counters,
             usage,
+            line,
             failure: failure.as_deref().map(without_paths),
             set_aside: None,
         }))
     }
 
     /// What a raw file keeps of it all.
-    pub(super) fn conclude(self, experiment: &str, search: Vec<SearchStep>, before: Environment) -> Run {
+    pub(super) fn conclude(
+        self,
+        experiment: &str,
+        search: Vec<SearchStep>,
+        (before, measured): (Environment, Option<Measured>),
+    ) -> Run {
         let generator_cpu = self.stand.generator_cpu;
+        let network = self.stand.uplink.record().zip(measured);
+        let network = network.map(|(network, measured)| network::Cell { network, measured });
         let (arms, skipped) = self.stand.take_down();
         Run {
             format: FORMAT,
@@ -212,6 +246,7 @@ impl<'a> Bench<'a> {
             blocks: self.blocks,
             search,
             skipped,
+            network,
             environment: environment::conclude(before, generator_cpu, self.started.elapsed()),
         }
     }
@@ -261,30 +296,36 @@ fn lateness(block: &Block) -> Option<String> {
 /// What a block cost: read before and after.
 struct Meter {
     server_cpu_s: Option<f64>,
+    edge_cpu_s: Option<f64>,
+    line: Option<[Counters; 2]>,
     steal_s: f64,
 }
 
 impl Meter {
-    fn start(running: &RunningArm) -> Meter {
+    fn start(running: &RunningArm, uplink: &Uplink) -> Meter {
         Meter {
-            server_cpu_s: running.cpu_s(),
+            server_cpu_s: running.cpu_s(None),
+            edge_cpu_s: running.cpu_s(Some(Place::Edge)),
+            line: uplink.carried(),
             steal_s: proc::load().steal_s,
         }
     }
 
-    fn stop(self, running: &RunningArm, generator: GeneratorUsage) -> Usage {
-        Usage {
+    fn stop(self, running: &RunningArm, uplink: &Uplink, generator: GeneratorUsage) -> (Usage, Option<[Counters; 2]>) {
+        let used = |after: Option<f64>, before: Option<f64>| after.zip(before).map(|(after, before)| after - before);
+        let line = uplink.carried().zip(self.line);
+        let line = line.map(|(after, before)| [0, 1].map(|way| after[way].since(&before[way])));
+        let usage = Usage {
             wall_s: generator.wall_s,
             generator_cpu_s: generator.cpu_s,
             generator_spin_s: generator.spin_s,
             client_s: generator.client_s,
-            server_cpu_s: running
-                .cpu_s()
-                .zip(self.server_cpu_s)
-                .map(|(after, before)| after - before),
+            server_cpu_s: used(running.cpu_s(None), self.server_cpu_s),
+            edge_cpu_s: used(running.cpu_s(Some(Place::Edge)), self.edge_cpu_s).filter(|_| uplink.is_there()),
             server_rss_bytes: running.rss_bytes(),
             steal_s: proc::load().steal_s - self.steal_s,
-        }
+        };
+        (usage, line)
     }
 }
 

@@ -15,6 +15,7 @@ const CALM_SHARE: f64 = 0.005;
 /// How long a run may wait in all: as a multiple of the time that it takes undisturbed, and at most.
 const PATIENCE_OF_RUN: u32 = 2;
 const PATIENCE_MAX: Duration = Duration::from_secs(90);
+const HASTY_PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How much waiting is left in a run.
@@ -24,8 +25,9 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn of(plan: &Plan) -> Patience {
+        let most = if plan.is_hasty() { HASTY_PATIENCE } else { PATIENCE_MAX };
         Patience {
-            left: PATIENCE_MAX.min(plan.estimate() * PATIENCE_OF_RUN),
+            left: most.min(plan.estimate() * PATIENCE_OF_RUN),
         }
     }
 

@@ -8,15 +8,32 @@ use serde::{Deserialize, Serialize};
 use super::arm_kind::ArmKind;
 use super::presets::defaults;
 use super::units;
+use crate::network::Bandwidth;
 use crate::run::LoadModel;
 
 /// Raw options; what is absent comes from the preset. [`crate::rtt::Plan`] is what they become.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(default)]
 pub struct Options {
-    /// A ready-made experiment; the other options change it
-    #[arg(long, value_enum, default_value_t)]
-    pub preset: Preset,
+    /// A ready-made experiment; the other options change it (default quick, with --model paper-models)
+    #[arg(long, value_enum)]
+    pub preset: Option<Preset>,
+    /// Models of the first paper, on an emulated network of device, edge and cloud: d-c, d-e-c, d-e; and d-e-c-disk, whose
+    /// logs are on disk before an acknowledgement leaves
+    #[arg(long, value_delimiter = ',', value_name = "MODEL", value_parser = ArmKind::model)]
+    pub model: Vec<ArmKind>,
+    /// The reduced run of the three models, in 15 min
+    #[arg(long, conflicts_with = "preset")]
+    pub quick: bool,
+    /// Bandwidths of the line between edge and cloud, with --model, such as 10mbit,128kbit,8kbit or unshaped
+    #[arg(long = "bandwidth", value_delimiter = ',', value_name = "RATE")]
+    pub bandwidth_bit_per_s: Vec<Bandwidth>,
+    /// Delays that this line adds to a round trip, with --model (default 30ms)
+    #[arg(long = "wan-rtt", value_delimiter = ',', value_parser = units::duration_us, value_name = "DURATION")]
+    pub wan_round_trip_us: Vec<u64>,
+    /// Devices connect under TLS, with --model; the link does always
+    #[arg(long)]
+    pub tls: bool,
     /// Systems to measure, the baseline's second instance excepted
     #[arg(long, value_delimiter = ',', value_name = "ARM")]
     pub arms: Vec<ArmKind>,
@@ -90,9 +107,42 @@ pub struct Options {
 }
 
 impl Options {
+    /// The experiment that is asked for.
+    pub(crate) fn preset(&self) -> Preset {
+        let usual = match (self.quick, self.model.is_empty()) {
+            (true, _) => Preset::QuickModels,
+            (false, false) => Preset::PaperModels,
+            (false, true) => Preset::Quick,
+        };
+        self.preset.unwrap_or(usual)
+    }
+
+    /// Whether devices of the models connect under TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls || self.preset() == Preset::Link
+    }
+
+    /// Whether models are asked for under loads that are named one by one, instead of those of a whole experiment.
+    pub(crate) fn names_loads_of_models(&self) -> bool {
+        let lists = [
+            self.interval_us.len(),
+            self.payload_bytes.len(),
+            self.devices.len(),
+            self.qos.len(),
+            self.concurrency.len(),
+            self.bandwidth_bit_per_s.len(),
+            self.wan_round_trip_us.len(),
+        ];
+        let whole = self.preset.is_some() || self.quick || self.model.is_empty();
+        !whole && (lists.iter().any(|length| *length > 0) || self.load.is_some() || self.replay.is_some())
+    }
+
     /// The most devices of any cell.
     pub(crate) fn most_devices(&self) -> u32 {
-        let usual = defaults(self.preset).sweeps.into_iter().flat_map(|sweep| sweep.devices);
+        let usual = defaults(self.preset())
+            .sweeps
+            .into_iter()
+            .flat_map(|sweep| sweep.devices);
         let said = self.devices.iter().copied();
         if self.devices.is_empty() {
             usual.max()
@@ -147,4 +197,13 @@ pub enum Preset {
     Quick,
     /// The first paper's sweeps over interval, payload, devices and QoS, about 65 min
     Paper,
+    /// Those over interval, payload, bandwidth, delay, devices and QoS of its three models, beside Mosquitto and a raw
+    /// socket on the edge: hours; --resume goes on with it
+    PaperModels,
+    /// A reduced run of the three models, as --quick
+    QuickModels,
+    /// What the edge and its link add to the round trip: D-E-C against D-C, all under TLS, about 12 min
+    Link,
+    /// The three models every 50 ms, beside Mosquitto on the edge, about 2 min
+    DemoModels,
 }

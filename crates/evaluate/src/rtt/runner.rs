@@ -12,6 +12,7 @@ use super::schedule::Due;
 use super::stand::Stand;
 use crate::arms::Helper;
 use crate::environment;
+use crate::network::{self, Measured, Network, NetworkError, Place, round_trips};
 use crate::run::Run;
 
 /// Why a run could not be made at all. What befalls a single arm is in [`Run::skipped`].
@@ -23,6 +24,9 @@ pub enum RunError {
     /// The baseline, or every arm, is missing.
     #[error("nothing to compare with: {0}")]
     NoArms(String),
+    /// The emulated network cannot be made or used.
+    #[error("the emulated network: {0}")]
+    Network(#[from] NetworkError),
     /// No certificates for the arms under TLS.
     #[error("{0}")]
     Certificates(String),
@@ -36,28 +40,60 @@ pub fn run(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<
     let started = Instant::now();
     let data = plan.trace().map(|trace| (trace.source.clone(), trace.sha256.clone()));
     let before = environment::observe(data.into_iter().collect());
-    let mut bench = Bench::new(plan, Stand::set_up(plan, helper, progress)?, started);
+    let network = plan.network().map(|network| Network::build(&network)).transpose()?;
+    let measured = network
+        .as_ref()
+        .map(|network| probe(network, plan, progress))
+        .transpose()?;
+    let mut bench = Bench::new(plan, Stand::set_up(plan, helper, network, progress)?, started);
     if let Some(bounds) = plan.knee() {
         let steps = knee::search(plan, &bounds, &mut bench, progress)?;
         progress.done();
-        return Ok(bench.conclude("knee", steps, before));
+        return Ok(bench.conclude("knee", steps, (before, measured)));
     }
     measure(plan, &mut bench, progress)?;
     progress.done();
-    Ok(bench.conclude("rtt", Vec::new(), before))
+    Ok(bench.conclude("rtt", Vec::new(), (before, measured)))
+}
+
+/// The plan as far as this machine allows: without hosts of its own, no setting of a line differs from another.
+///
+/// # Errors
+/// The network is allowed and yet cannot be made.
+pub fn as_possible_here(plan: Plan, progress: &mut dyn Progress) -> Result<Plan, RunError> {
+    let network = plan.network().map(|network| Network::build(&network)).transpose()?;
+    let Some(words) = network.as_ref().and_then(Network::not_varied) else {
+        return Ok(plan);
+    };
+    progress.say(&format!("Not varied: {words}"));
+    Ok(plan.without_line())
+}
+
+/// Round trips of probes over the line before anything is measured on it: what was set against what is got.
+fn probe(network: &Network, plan: &Plan, progress: &mut dyn Progress) -> Result<Measured, RunError> {
+    let settings = plan.cells().first().and_then(|cell| cell.wan).unwrap_or_default();
+    let cell = network::Cell {
+        measured: round_trips(network, (Place::Device, Place::Cloud), &settings)?,
+        network: network.record()?,
+    };
+    progress.say(&format!(
+        "The line, set against got: {}",
+        network::set_against_got(&cell)
+    ));
+    Ok(cell.measured)
 }
 
 fn measure(plan: &Plan, bench: &mut Bench<'_>, progress: &mut dyn Progress) -> io::Result<()> {
     let rounds = plan.blocks() as usize * plan.cells().len();
-    // As many rounds as were planned may be measured again.
-    let mut repeats_left = rounds;
+    let mut repeats_left = plan.repeats();
     let mut patience = Patience::of(plan);
     let mut done = 0;
     for index in 0..plan.blocks() {
         for cell in bench.shuffled((0..plan.cells().len()).collect()) {
             let dues = bench.schedule(cell, index);
-            let mut round = || measure_round(bench, (cell, index), &dues, (done, rounds), plan.blocks(), progress);
-            while !round()? && repeats_left > 0 {
+            while !measure_round(bench, (cell, index), &dues, (done, rounds), repeats_left == 0, progress)?
+                && repeats_left > 0
+            {
                 repeats_left -= 1;
                 patience.wait_for_calm();
             }
@@ -68,28 +104,31 @@ fn measure(plan: &Plan, bench: &mut Bench<'_>, progress: &mut dyn Progress) -> i
 }
 
 /// One block of every arm with the same schedule; false where the generator was late, and what was measured is set
-/// aside.
+/// aside. The round ends there, unless it is the last try: then every arm has something to show.
 fn measure_round(
     bench: &mut Bench<'_>,
     (cell, index): (usize, u32),
     dues: &[Due],
     (done, rounds): (usize, usize),
-    blocks: u32,
+    is_last_try: bool,
     progress: &mut dyn Progress,
 ) -> io::Result<bool> {
     let first = bench.blocks().len();
+    let mut late = false;
     for (place, arm) in bench.shuffled(bench.arms()).into_iter().enumerate() {
         progress.block(&Step {
             done: done * bench.arm_count() + place,
             total: rounds * bench.arm_count(),
             arm: bench.arm_name(arm),
             block: index + 1,
-            blocks,
+            blocks: bench.planned_blocks(),
         });
         bench.measure((cell, arm), index, dues.to_vec(), progress)?;
-        if bench.set_aside_if_late(first) {
+        late |= bench.set_aside_if_late(first);
+        if late && !is_last_try {
             return Ok(false);
         }
     }
-    Ok(true)
+    bench.set_aside_together(first);
+    Ok(!late)
 }

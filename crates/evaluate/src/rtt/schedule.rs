@@ -105,6 +105,7 @@ pub(crate) mod tests {
             think_us: 0,
             duration_us: 1_000_000,
             timeout_us: 1_000_000,
+            wan: None,
         }
     }
 

@@ -10,8 +10,10 @@ use super::arm_kind::ArmKind;
 use super::plan::Plan;
 use super::progress::Progress;
 use super::runner::RunError;
-use crate::arms::{self, Certificates, Helper, RunningArm, Site};
+use super::uplink::Uplink;
+use crate::arms::{self, Certificates, Cpus, Helper, RunningArm, Site};
 use crate::generator::fleet::{Access, Fleet};
+use crate::network::{Network, Place};
 use crate::privacy::without_paths;
 use crate::run::{Arm, Cell, Skipped};
 
@@ -29,6 +31,8 @@ pub(crate) struct Stand {
     /// Whether all arms' clients can be connected at once; else they are between one block and the next.
     pub(crate) keeps_clients: bool,
     affinity_before: CpuSet,
+    /// Behind the servers, so that it outlives them.
+    pub(crate) uplink: Uplink,
     /// Declared last, so that servers are gone before their files.
     _directory: TempDir,
 }
@@ -43,25 +47,32 @@ pub(crate) struct Standing {
 }
 
 impl Stand {
-    /// Starts every arm that can be started, and the baseline a second time.
+    /// Starts every arm that can be started, and the baseline a second time. `network`: what arms run on, made before this
+    /// thread is pinned.
     ///
     /// # Errors
     /// The machine refuses, or no comparison is possible.
-    pub(crate) fn set_up(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<Stand, RunError> {
+    pub(crate) fn set_up(
+        plan: &Plan,
+        helper: &Helper,
+        network: Option<Network>,
+        progress: &mut dyn Progress,
+    ) -> Result<Stand, RunError> {
         let keeps_clients = allow_files(plan);
         let affinity_before = sched_getaffinity(None).map_err(io::Error::from)?;
-        let (server_cpu, generator_cpu) = arms::cpus_apart(&affinity_before);
-        if let Some(cpu) = generator_cpu {
+        let cpus = Cpus::apart(&affinity_before);
+        if let Some(cpu) = cpus.generator {
             arms::pin_to(cpu)?;
         }
         let directory = tempfile::tempdir()?;
-        let site = site(plan, helper, server_cpu, &directory)?;
+        let site = site(plan, helper, (cpus, network.as_ref()), &directory)?;
         let mut stand = Stand {
             standing: Vec::new(),
             skipped: Vec::new(),
-            generator_cpu,
+            generator_cpu: cpus.generator,
             keeps_clients,
             affinity_before,
+            uplink: Uplink::of(network),
             _directory: directory,
         };
         for kind in plan.arms() {
@@ -83,7 +94,7 @@ impl Stand {
     fn start(&mut self, kind: &ArmKind, site: &Site, name: String, progress: &mut dyn Progress) -> bool {
         match arms::start(kind, site, &name) {
             Ok(running) => {
-                let about = about(name, &running, site.cpu);
+                let about = about(name, &running, site.cpus.server);
                 let ready = about
                     .ready_ms
                     .map_or("reached".to_owned(), |ms| format!("ready in {ms:.0} ms"));
@@ -172,7 +183,7 @@ fn about(name: String, running: &RunningArm, server_cpu: Option<usize>) -> Arm {
         settings: running.settings.clone(),
         ready_ms: running.ready_ms,
         idle_rss_bytes: running.rss_bytes(),
-        server_cpu: running.server.as_ref().and(server_cpu),
+        server_cpu: running.servers.first().and(server_cpu),
     }
 }
 
@@ -181,12 +192,20 @@ fn baseline_kind(plan: &Plan, name: &str) -> ArmKind {
     kind.unwrap_or(&plan.arms()[plan.baseline()]).clone()
 }
 
-fn site(plan: &Plan, helper: &Helper, cpu: Option<usize>, directory: &TempDir) -> Result<Site, RunError> {
+fn site(
+    plan: &Plan,
+    helper: &Helper,
+    (cpus, network): (Cpus, Option<&Network>),
+    directory: &TempDir,
+) -> Result<Site, RunError> {
     let (selvedge_program, mosquitto_program) = plan.programs();
     Ok(Site {
         directory: directory.path().to_owned(),
         helper: helper.clone(),
-        cpu,
+        cpus,
+        hosts: network
+            .map(|network| [Place::Device, Place::Edge, Place::Cloud].map(|place| network.host(place).clone())),
+        tls: plan.options().has_tls(),
         devices: plan.cells().iter().map(|cell| cell.devices).max().unwrap_or(1),
         selvedge_program,
         mosquitto_program,

@@ -1,12 +1,8 @@
 //! A against B in one run (rule 9): ratios within blocks, judged against the noise of the machine.
 
-use rand::Rng;
 use serde::Serialize;
 
-use super::{Bootstrap, Estimate, Pool, Units, log_median, samples_needed};
-
-/// Quantiles that a block is resampled to, from which the bootstrap of ratios draws.
-const RESAMPLES_OF_BLOCK: usize = 100;
+use super::Estimate;
 
 /// What a comparison concludes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -65,106 +61,6 @@ pub struct Comparison {
     pub ratio: Option<Estimate>,
     /// What follows from it.
     pub verdict: Verdict,
-}
-
-/// One block's ratio and what resampling its segments makes of it, where they are resampled.
-struct BlockRatio {
-    value: f64,
-    resampled: Vec<f64>,
-}
-
-/// The ratio of `q` of arm to baseline: `runs` hold pairs of blocks (arm, baseline) measured together. The interval is
-/// over runs and their blocks where there are several runs, else over the blocks of the one and their segments.
-///
-/// # Errors
-/// Why there is none: too few messages, or losses that reach the quantile in both arms of a block, whose ratio is then
-/// anybody's guess.
-pub fn ratio(runs: &[Vec<(&[f64], &[f64])>], q: f64, bootstrap: &mut Bootstrap) -> Result<Estimate, Undecided> {
-    let enough =
-        |side: fn(&(&[f64], &[f64])) -> usize| runs.iter().flatten().map(side).sum::<usize>() >= samples_needed(q);
-    if !enough(|pair| pair.0.len()) || !enough(|pair| pair.1.len()) {
-        return Err(Undecided::TooFewMessages);
-    }
-    let runs: Vec<_> = runs.iter().filter(|run| !run.is_empty()).collect();
-    // Two levels of repetition: what blocks differ by holds already what their segments do.
-    let resamples = if runs.len() == 1 { RESAMPLES_OF_BLOCK } else { 0 };
-    let ratios_of = |run: &Vec<_>| {
-        let blocks = run
-            .iter()
-            .map(|pair| block_ratio(*pair, q, resamples, &mut bootstrap.rng));
-        blocks.collect::<Option<Vec<_>>>()
-    };
-    let units: Option<Vec<_>> = runs.into_iter().map(ratios_of).collect();
-    estimate(units.ok_or(Undecided::LostInBoth)?, bootstrap).ok_or(Undecided::LostInBoth)
-}
-
-/// The ratio of a cost that each block has once, of arm to baseline; over runs and blocks as [`ratio`].
-///
-/// # Errors
-/// There is no block with both.
-pub fn ratio_of_costs(runs: &[Vec<(f64, f64)>], bootstrap: &mut Bootstrap) -> Result<Estimate, Undecided> {
-    let block = |(arm, baseline): &(f64, f64)| {
-        let value = defined(arm / baseline)?;
-        Some(BlockRatio::exact(value))
-    };
-    let ratios_of = |run: &Vec<_>| run.iter().filter_map(block).collect::<Vec<_>>();
-    let units: Vec<_> = runs.iter().map(ratios_of).filter(|run| !run.is_empty()).collect();
-    estimate(units, bootstrap).ok_or(Undecided::TooFewBlocks)
-}
-
-impl BlockRatio {
-    /// One that is drawn as it is.
-    fn exact(value: f64) -> BlockRatio {
-        BlockRatio {
-            value,
-            resampled: vec![value],
-        }
-    }
-}
-
-fn block_ratio((arm, baseline): (&[f64], &[f64]), q: f64, resamples: usize, rng: &mut impl Rng) -> Option<BlockRatio> {
-    let arm = Pool::new(&Units::of_block(arm));
-    let baseline = Pool::new(&Units::of_block(baseline));
-    let value = defined(arm.value(q)? / baseline.value(q)?)?;
-    if resamples == 0 {
-        return Some(BlockRatio::exact(value));
-    }
-    let above = arm.resampled(q, resamples, rng);
-    let below = baseline.resampled(q, resamples, rng);
-    let resampled: Vec<f64> = above.iter().zip(below).filter_map(|(a, b)| defined(a / b)).collect();
-    (!resampled.is_empty()).then_some(BlockRatio { value, resampled })
-}
-
-/// A loss has no ratio to a loss.
-fn defined(ratio: f64) -> Option<f64> {
-    (!ratio.is_nan()).then_some(ratio)
-}
-
-/// Over the runs, or over the blocks of the only one.
-fn estimate(mut units: Vec<Vec<BlockRatio>>, bootstrap: &mut Bootstrap) -> Option<Estimate> {
-    if let [_] = units[..] {
-        units = units.remove(0).into_iter().map(|block| vec![block]).collect();
-    }
-    let of = |blocks: &[BlockRatio]| log_median(&blocks.iter().map(|block| block.value).collect::<Vec<_>>());
-    let each = units.iter().map(|unit| of(unit)).collect::<Option<Vec<f64>>>()?;
-    let all: Vec<f64> = units.iter().flatten().map(|block| block.value).collect();
-    let value = log_median(&all)?;
-    let resampled = (0..bootstrap.resamples)
-        .map(|_| log_median(&draw(&units, &mut bootstrap.rng)))
-        .collect::<Option<Vec<f64>>>()?;
-    Some(Estimate::over_units(value, &each, || resampled))
-}
-
-fn draw(units: &[Vec<BlockRatio>], rng: &mut impl Rng) -> Vec<f64> {
-    let mut drawn = Vec::new();
-    for _ in 0..units.len() {
-        let blocks = &units[rng.random_range(0..units.len())];
-        for _ in 0..blocks.len() {
-            let block = &blocks[rng.random_range(0..blocks.len())];
-            drawn.push(block.resampled[rng.random_range(0..block.resampled.len())]);
-        }
-    }
-    drawn
 }
 
 /// Judges a ratio (rule 9). `values` are the quantile of arm and baseline, in the samples' unit.
@@ -226,6 +122,35 @@ pub fn keeps(ratio: &Estimate, aim: f64, values: (f64, f64), conditions: &Condit
         return Err(Undecided::SendLag);
     }
     if (value / aim).ln().abs() <= noise(conditions) {
+        return Err(Undecided::Noise);
+    }
+    Ok(interval.high <= aim)
+}
+
+/// Whether a difference is at most `aim`, both in the unit of `conditions`. `noise`: of the machine from itself.
+///
+/// # Errors
+/// Why that cannot be said.
+pub fn adds_at_most(
+    difference: &Estimate,
+    aim: f64,
+    noise: Option<Estimate>,
+    conditions: &Conditions,
+) -> Result<bool, Undecided> {
+    let Estimate { value, interval } = *difference;
+    if interval.method == super::Method::Range {
+        return Err(Undecided::TooFewBlocks);
+    }
+    if interval.low <= aim && interval.high > aim {
+        return Err(Undecided::Interval);
+    }
+    let distance = (value - aim).abs();
+    let fine = distance < conditions.fine_below;
+    if fine && conditions.send_lag_p99.is_some_and(|lag| lag > distance / 4.0) {
+        return Err(Undecided::SendLag);
+    }
+    // Whatever it is in truth: a machine that differs from itself by nothing has no noise.
+    if noise.is_some_and(|noise| noise.value.abs() >= distance) {
         return Err(Undecided::Noise);
     }
     Ok(interval.high <= aim)

@@ -1,6 +1,6 @@
 use super::*;
 use crate::stats::test_numbers::{Numbers, assert_close};
-use crate::stats::{Interval, Method};
+use crate::stats::{Bootstrap, Interval, Method, difference, ratio, ratio_of_costs};
 
 type Blocks = Vec<(Vec<f64>, Vec<f64>)>;
 
@@ -230,4 +230,55 @@ fn costs_have_one_ratio_a_block_and_an_interval_over_them() {
         ratio_of_costs(&[Vec::new()], &mut Bootstrap::new(1, 0, 200)),
         Err(Undecided::TooFewBlocks)
     );
+}
+
+/// Blocks in which the arm takes `more` longer than the baseline, whatever the block's level.
+fn longer(count: usize, more: f64) -> Blocks {
+    let shifted = |(_, baseline): (Vec<f64>, Vec<f64>)| {
+        let arm = baseline.iter().map(|sample| sample + more).collect();
+        (arm, baseline)
+    };
+    blocks(count, 1.0, 5).into_iter().map(shifted).collect()
+}
+
+fn difference_of(run: &Blocks, q: f64) -> Result<Estimate, Undecided> {
+    let pairs = run.iter().map(|(arm, baseline)| (&arm[..], &baseline[..])).collect();
+    difference(&[pairs], q, &mut Bootstrap::new(1, 0, 200))
+}
+
+#[test]
+fn a_difference_within_blocks_is_found_however_much_the_blocks_differ() {
+    let found = difference_of(&longer(9, 7.0), 0.5).unwrap();
+    assert_close(found.value, 7.0, 1e-9);
+    assert!(found.interval.low > 4.0 && found.interval.high < 10.0, "{found:?}");
+}
+
+#[test]
+fn a_quantile_that_is_lost_in_both_has_no_difference() {
+    let lost = vec![(vec![f64::INFINITY; 400], vec![f64::INFINITY; 400]); 5];
+    assert_eq!(difference_of(&lost, 0.5), Err(Undecided::LostInBoth));
+}
+
+#[test]
+fn an_aim_for_a_difference_is_kept_missed_or_open_by_interval_lag_and_noise() {
+    let estimate = |low: f64, high: f64| Estimate {
+        value: f64::midpoint(low, high),
+        interval: Interval {
+            low,
+            high,
+            method: Method::Bootstrap,
+        },
+    };
+    let conditions = |lag: f64| Conditions {
+        send_lag_p99: Some(lag),
+        fine_below: 1000.0,
+        ..Conditions::default()
+    };
+    let judged = |difference, noise: Option<Estimate>, lag| adds_at_most(&difference, 150.0, noise, &conditions(lag));
+    assert_eq!(judged(estimate(80.0, 100.0), None, 5.0), Ok(true));
+    assert_eq!(judged(estimate(200.0, 220.0), None, 5.0), Ok(false));
+    assert_eq!(judged(estimate(140.0, 160.0), None, 0.0), Err(Undecided::Interval));
+    assert_eq!(judged(estimate(80.0, 100.0), None, 16.0), Err(Undecided::SendLag));
+    let noise = Some(estimate(-70.0, -50.0));
+    assert_eq!(judged(estimate(80.0, 100.0), noise, 5.0), Err(Undecided::Noise));
 }

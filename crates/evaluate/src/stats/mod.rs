@@ -12,6 +12,7 @@ mod compare;
 mod determinism;
 mod estimate;
 mod knee;
+mod paired;
 mod pool;
 mod quantile;
 mod requirement;
@@ -22,13 +23,16 @@ mod trend;
 mod units;
 
 pub use bootstrap::Bootstrap;
-pub use compare::{Comparison, Conditions, Undecided, Verdict, compare, keeps, ratio, ratio_of_costs};
+pub use compare::{Comparison, Conditions, Undecided, Verdict, adds_at_most, compare, keeps};
 pub use determinism::{Determinism, Thresholds, determinism};
 pub use estimate::{Estimate, Interval, Method, log_median, median};
 pub use knee::{Knee, LoadPoint, bounded_latency, optimum_load};
+pub use paired::{difference, ratio, ratio_of_costs};
 pub use pool::Pool;
 pub use quantile::{quantile, rank, samples_needed, sorted};
 pub use requirement::{Outcome, at_most};
-pub use sanity::{Check, Exchange, LittlesLaw, accounting, generator_cpu, littles_law, monotonic, send_lag};
+pub use sanity::{
+    Check, Exchange, LittlesLaw, accounting, generator_cpu, line_on_time, littles_law, monotonic, send_lag,
+};
 pub use trend::{Trend, trend};
 pub use units::Units;

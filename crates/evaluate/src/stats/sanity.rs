@@ -11,6 +11,9 @@ const SEND_LAG_FLOOR_US: f64 = 100.0;
 /// Send lag allowed as a share of the median response.
 const SEND_LAG_OF_MEDIAN: f64 = 0.1;
 
+/// Share of packets that the emulated line may deliver late.
+const LATE_PACKETS: f64 = 0.1;
+
 /// One law and whether it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
@@ -50,6 +53,20 @@ pub fn littles_law(loop_: &LittlesLaw) -> Check {
             (loop_.mean_response_s + loop_.think_s) * 1e6,
             loop_.concurrency,
             error * 100.0
+        ),
+    }
+}
+
+/// The emulated line delivers its packets on time, but for one in ten: else the emulator was measured.
+pub fn line_on_time(late: u64, delivered: u64) -> Check {
+    let share = late as f64 / delivered.max(1) as f64;
+    Check {
+        law: "emulated line on time",
+        holds: share <= LATE_PACKETS,
+        detail: format!(
+            "{:.1} % of {delivered} packets delivered more than 100 µs late (bound {:.0} %)",
+            share * 100.0,
+            LATE_PACKETS * 100.0
         ),
     }
 }

@@ -333,7 +333,7 @@ fn a_target_is_reached_with_its_password_under_tls_and_in_version_5_and_the_pass
 #[test]
 fn the_knee_of_a_relay_is_searched_for_and_the_rates_tried_are_kept() {
     let options = Options {
-        preset: Preset::Knee,
+        preset: Some(Preset::Knee),
         arms: vec![ArmKind::Relay],
         blocks: Some(1),
         duration_us: Some(100_000),

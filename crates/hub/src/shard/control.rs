@@ -237,7 +237,7 @@ impl Shard {
             Ask::Sessions { answer } => drop(answer.send(self.sessions(number))),
             Ask::SetRoutes { routes, answer } => {
                 let Tenant { name, routing, .. } = &mut self.tenants[number as usize];
-                let mut queues = self.queues.as_mut();
+                let mut queues = self.queues.as_mut().filter(|_| self.settings.has_upstream);
                 routing.replace(routes, |route, upstream| {
                     let queues = queues.as_mut();
                     queues.map(|queues| queues.queue_of(number, name, route, upstream))

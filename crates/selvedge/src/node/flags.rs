@@ -40,9 +40,12 @@ pub(crate) struct Flags {
     /// Each connection of every door but the Unix sockets begins with a PROXY protocol header that says where it is from
     #[arg(long)]
     proxy_protocol: bool,
-    /// Address for /healthz, /readyz and /metrics; may be repeated
+    /// Address for the API, /healthz, /readyz and /metrics; may be repeated
     #[arg(long, value_name = "ADDR")]
     http: Vec<SocketAddr>,
+    /// Address for the same with TLS, by which edges join a cloud; may be repeated [default of a cloud: 127.0.0.1:8443]
+    #[arg(long, value_name = "ADDR")]
+    https: Vec<SocketAddr>,
     /// Certificate chain of the server in PEM [default: one of the edge's own authority, renewed in time]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
@@ -115,6 +118,7 @@ impl Flags {
         put_all(&mut listen.mqtt_wss, &self.mqtt_wss);
         put_all(&mut listen.mqtt_unix, &self.mqtt_unix);
         put_all(&mut listen.http, &self.http);
+        put_all(&mut listen.https, &self.https);
         listen.proxy_protocol |= self.proxy_protocol;
     }
 }

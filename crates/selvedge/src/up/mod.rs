@@ -105,6 +105,8 @@ impl Up {
             ("--mqtt", here(self.cloud_mqtt)),
             ("--mqtts", here(link_port)),
             ("--http", here(self.http)),
+            // Any: nobody is to know it.
+            ("--https", here(0)),
         ];
         let words = words.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
         ["cloud".to_owned()].into_iter().chain(words).collect()

@@ -69,7 +69,7 @@ impl Carrier {
             let to = &self.ends[1 - from];
             while let Some(packet) = direction.deliver(self.clock.now_ns()) {
                 if rustix::io::write(to, &packet).is_err() {
-                    direction.refused();
+                    direction.refused(&packet);
                 }
             }
         }

@@ -121,6 +121,7 @@ impl Direction {
             self.sent -= 1;
             if !packet.is_lost {
                 self.counters.delivered += 1;
+                self.counters.delivered_bytes += packet.bytes.len() as u64;
                 self.counters.delivered_late += u64::from(now_ns - packet.due_ns > LATE_NS);
                 return Some(packet.bytes);
             }
@@ -157,8 +158,9 @@ impl Direction {
     }
 
     /// The kernel did not take a packet that had arrived.
-    pub(super) fn refused(&mut self) {
+    pub(super) fn refused(&mut self, packet: &[u8]) {
         self.counters.delivered -= 1;
+        self.counters.delivered_bytes -= packet.len() as u64;
         self.counters.refused_by_kernel += 1;
     }
 

@@ -1,13 +1,15 @@
-//! Box plots, percentile spectra, round trip over the message index, load against latency, send lag.
+//! Percentile spectra, round trip over the message index, load against latency, send lag.
 
-use super::page::{Cell, Page, class, legend};
+use super::boxes;
+use super::page::{Cell, Page, class, keyed, legend};
 use super::words;
-use crate::report::plot::{Category, Kind, Line, Lines, Stroke, box_plot, lines};
-use crate::report::{ArmResult, BoxStatistics, CellSummary, FoundKnee, Shapes, Summary, Sweep, SweepKnees, knees};
+use crate::report::plain;
+use crate::report::plot::{Kind, Line, Lines, Stroke, lines};
+use crate::report::{ArmResult, CellSummary, FoundKnee, Shapes, Summary, Sweep, SweepKnees, Swept, knees};
 use crate::stats::Knee;
 
 pub(super) fn sections(page: &mut Page, summary: &Summary) {
-    box_plots(page, summary);
+    boxes::section(page, summary);
     page.heading("spectra", "Percentiles");
     page.paragraph(
         "How late the latest are: each step to the right leaves out nine of ten messages more. A line that ends early \
@@ -22,6 +24,7 @@ pub(super) fn sections(page: &mut Page, summary: &Summary) {
     );
     page.heading("index", "Round trip over the message index");
     page.paragraph("A line that rises is buffering: messages queue up faster than they are answered.");
+    index_of_models(page, summary);
     each_cell(
         page,
         summary,
@@ -39,77 +42,6 @@ pub(super) fn sections(page: &mut Page, summary: &Summary) {
         &SEND_LAG,
         "The generator's own delay; the lower, the less it takes part in the figures.",
     );
-}
-
-/// Boxes over each swept parameter, and of the loads that belong to no sweep.
-fn box_plots(page: &mut Page, summary: &Summary) {
-    page.heading("boxes", "Box plots");
-    page.paragraph(
-        "As in the paper's figures: the white circle is the average of the answered, the line in the notch the median, \
-         the notch its interval; whiskers reach 1.5 times the box, dots are outliers (at most 40 a box drawn, evenly \
-         by rank).",
-    );
-    for sweep in &summary.sweeps {
-        let label = |cell: &CellSummary| words::swept_value(sweep.swept, &cell.cell);
-        let cells: Vec<&CellSummary> = sweep.cells.iter().map(|cell| &summary.cells[*cell]).collect();
-        page.subheading(&format!(
-            "Over {}: {}",
-            words::swept(sweep.swept),
-            words::others(sweep.swept, &cells[0].cell)
-        ));
-        boxes_of(page, summary, &cells, label, words::swept(sweep.swept));
-    }
-    let alone = |number: &usize| !summary.sweeps.iter().any(|sweep| sweep.cells.contains(number));
-    for number in (0..summary.cells.len()).filter(alone) {
-        let cell = &summary.cells[number];
-        boxes_of(page, summary, &[cell], |_| String::new(), &words::cell(&cell.cell));
-    }
-}
-
-/// Over one load the arms stand apart, over several those of one load together.
-fn boxes_of(
-    page: &mut Page,
-    summary: &Summary,
-    cells: &[&CellSummary],
-    label: impl Fn(&CellSummary) -> String,
-    axis: &str,
-) {
-    let categories: Vec<Category<'_>> = match cells {
-        [cell] => boxes(summary, cell)
-            .map(|boxed| Category {
-                label: boxed.1.to_owned(),
-                boxes: vec![boxed],
-            })
-            .collect(),
-        cells => {
-            let together = |label, cell| Category {
-                label,
-                boxes: boxes(summary, cell).collect(),
-            };
-            cells.iter().map(|cell| together(label(cell), cell)).collect()
-        }
-    };
-    if let Some(svg) = box_plot(&categories, axis) {
-        page.figure(&svg, &legend(summary), "Rest the pointer on a box for its figures.");
-    }
-}
-
-/// Colour class, name and box of every arm that is no repetition.
-fn boxes<'a>(
-    summary: &'a Summary,
-    cell: &'a CellSummary,
-) -> impl Iterator<Item = (String, &'a str, &'a BoxStatistics)> {
-    let drawn = cell
-        .arms
-        .iter()
-        .filter(|result| summary.arms[result.arm].again_of.is_none());
-    drawn.filter_map(|result| {
-        Some((
-            class(result.arm),
-            summary.arms[result.arm].name.as_str(),
-            result.shapes.boxed.as_ref()?,
-        ))
-    })
 }
 
 /// What the plots of one kind share.
@@ -187,6 +119,49 @@ fn each_cell(page: &mut Page, summary: &Summary, strokes: impl Fn(&Shapes) -> St
         page.folded(&words::cell(&cell.cell), number == 0, |page| {
             page.figure(&svg, &legend(summary), caption);
         });
+    }
+}
+
+/// As the paper's Fig. 4 (f) to (j): a plot a model, a line for each interval.
+fn index_of_models(page: &mut Page, summary: &Summary) {
+    let Some(sweep) = plain::sweep(summary, Swept::Interval) else {
+        return;
+    };
+    for arm in plain::models(summary) {
+        let cells = sweep.cells.iter().map(|cell| &summary.cells[*cell]);
+        let of_cell = |(place, cell): (usize, &CellSummary)| {
+            let points = &cell.arm(arm)?.shapes.over_index;
+            let most = points.last()?.0;
+            Some(Line {
+                class: class(place),
+                stroke: Stroke::Solid,
+                points: points
+                    .iter()
+                    .map(|(index, median, _)| (index / most, *median))
+                    .collect(),
+                marked: false,
+                knee: None,
+            })
+        };
+        let plot = Lines {
+            lines: cells.clone().enumerate().filter_map(of_cell).collect(),
+            across: OVER_INDEX.across,
+            label: "place of the message in its block: 0 the first, 1 the last",
+            upwards: OVER_INDEX.upwards,
+            tick: OVER_INDEX.tick,
+            height: 280.0,
+        };
+        let keys = cells
+            .map(|cell| words::swept_value(Swept::Interval, &cell.cell))
+            .enumerate();
+        if let Some(svg) = lines(&plot) {
+            let name = &summary.arms[arm].name;
+            page.figure(
+                &svg,
+                &keyed(keys),
+                &format!("{name}: medians around a place, a line for each interval."),
+            );
+        }
     }
 }
 

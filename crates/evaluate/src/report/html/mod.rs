@@ -1,7 +1,9 @@
 //! One HTML file that needs nothing else: no script, no font, no network.
 
+mod boxes;
 mod capacity;
 mod distributions;
+mod models;
 mod network;
 mod page;
 mod papers;
@@ -117,6 +119,7 @@ fn experiment(page: &mut Page, summary: &Summary) {
         "<ul>{}</ul>",
         sentences(summary).iter().map(item).collect::<String>()
     ));
+    models::section(page, summary);
     results::sections(page, summary);
     distributions::sections(page, summary);
     verdicts::sections(page, summary);

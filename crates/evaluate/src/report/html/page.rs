@@ -193,6 +193,16 @@ impl Cell {
         }
     }
 
+    /// Words on lines of their own, each in the colour of what it means.
+    pub(super) fn judged_lines(lines: &[(&str, String)]) -> Cell {
+        let line = |(class, words): &(&str, String)| format!("<span class=\"{class}\">{}</span>", escaped(words));
+        Cell {
+            class: "lines",
+            markup: lines.iter().map(line).collect::<Vec<_>>().join("<br>"),
+            columns: 1,
+        }
+    }
+
     /// A word in the place of a figure.
     pub(super) fn no_figure(word: &str) -> Cell {
         Cell {
@@ -264,15 +274,23 @@ pub(super) fn originals(summary: &Summary) -> impl Iterator<Item = (usize, &ArmF
 
 /// The colours of all arms.
 pub(super) fn legend(summary: &Summary) -> String {
-    let key = |(number, arm): (usize, &ArmFacts)| {
+    let all: Vec<usize> = originals(summary).map(|(number, _)| number).collect();
+    legend_of(summary, &all)
+}
+
+/// The colours of some arms.
+pub(super) fn legend_of(summary: &Summary, arms: &[usize]) -> String {
+    keyed(arms.iter().map(|arm| (*arm, summary.arms[*arm].name.clone())))
+}
+
+/// Colours, by their number, and what they stand for.
+pub(super) fn keyed(keys: impl Iterator<Item = (usize, String)>) -> String {
+    let key = |(number, words): (usize, String)| {
         format!(
             "<span><span class=\"key {}\"></span>{}</span>",
             class(number),
-            escaped(&arm.name)
+            escaped(&words)
         )
     };
-    format!(
-        "<div class=\"legend\">{}</div>",
-        originals(summary).map(key).collect::<String>()
-    )
+    format!("<div class=\"legend\">{}</div>", keys.map(key).collect::<String>())
 }

@@ -4,7 +4,7 @@ use super::page::{Cell, Page};
 use super::words;
 use crate::capacity::CapacityRun;
 use crate::environment::Environment;
-use crate::network::NetworkRun;
+use crate::network::{Counters, NetworkRun, set_against_got};
 use crate::report::{RunFacts, Summary};
 
 pub(super) fn section(page: &mut Page, summary: &Summary) {
@@ -12,9 +12,14 @@ pub(super) fn section(page: &mut Page, summary: &Summary) {
     page.paragraph("The raw file of each run holds every message. The same options and seed send the same schedule:");
     page.raw("<pre>selvedge evaluate replay RAW.json      # run it again\nselvedge evaluate report RAW.json …   # this report, from one or more raw files</pre>");
     for (number, run) in summary.runs.iter().enumerate() {
-        let title = format!("Run {} of {}, seed {}", number + 1, summary.runs.len(), run.seed);
+        let load = match (run.cells.as_slice(), &run.network) {
+            ([one], Some(_)) => format!(": {}", words::cell(one)),
+            _ => String::new(),
+        };
+        let title = format!("Run {} of {}, seed {}{load}", number + 1, summary.runs.len(), run.seed);
         page.folded(&title, number == 0, |page| run_table(page, run));
     }
+    lines(page, summary);
     page.paragraph(&format!(
         "Bootstrap: seed {}, {} resamples.",
         summary.judging.seed, summary.judging.resamples
@@ -27,6 +32,34 @@ pub(super) fn section(page: &mut Page, summary: &Summary) {
             .collect();
         page.table("Not measured", &["arm", "reason"], &rows);
     }
+}
+
+/// The emulated lines of the models: what was set, what probes got, what became of packets.
+fn lines(page: &mut Page, summary: &Summary) {
+    let row = |run: &RunFacts| {
+        let network = run.network.as_ref()?;
+        let carried = network.network.edge_cloud.counters.unwrap_or_default();
+        let sum = |of: fn(&Counters) -> u64| words::count(carried.iter().map(of).sum());
+        Some(vec![
+            Cell::text(run.cells.first().map_or(String::new(), words::cell)),
+            Cell::text(set_against_got(network)),
+            Cell::number(sum(|way| way.delivered)),
+            Cell::number(sum(|way| way.delivered_late)),
+            Cell::number(sum(|way| way.dropped_at_queue + way.dropped_on_the_way)),
+        ])
+    };
+    let rows: Vec<Vec<Cell>> = summary.runs.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.folded("The line between edge and cloud, set against got", false, |page| {
+        page.paragraph(
+            "Probes from device to cloud and back before each load: what was set, what the emulator added to it. Packets \
+             of all arms of the run; late: delivered more than 100 µs after their time.",
+        );
+        let columns = ["load", "set and got", "packets", "late", "dropped"];
+        page.table("", &columns, &rows);
+    });
 }
 
 fn run_table(page: &mut Page, run: &RunFacts) {

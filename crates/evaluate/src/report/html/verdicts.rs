@@ -77,7 +77,8 @@ fn determinism(page: &mut Page, summary: &Summary) {
         words::round(thresholds.spread_of_p50),
         words::round(thresholds.missed * 1000.0),
         summary.judging.deadline_us.map_or_else(
-            || "the next message of the device, or in a closed loop the timeout".to_owned(),
+            || "the next message of the device, over a line at least twice its delay, or in a closed loop the timeout"
+                .to_owned(),
             words::duration
         )
     ));
@@ -153,7 +154,8 @@ fn sanity(page: &mut Page, summary: &Summary) {
         "Each block has to account for all its messages, with clocks that run forward and, in a closed loop, by \
          Little's law. Over all blocks of a load together, p99 of the send lag has to stay within the larger of 100 µs \
          and a tenth of p50, and the generator busy for less than 80 % of the time: busy is the CPU time of its \
-         thread without what it spent spinning for a due time or, in a closed loop, for an answer.",
+         thread without what it spent spinning for a due time or, in a closed loop, for an answer. Of the packets of an \
+         emulated line at most one in ten may be more than 100 µs late.",
     );
     let laws = results().flat_map(|(cell, result)| result.laws.iter().map(move |law| (cell, result, law)));
     let (broken, kept): (Vec<_>, Vec<_>) = laws.partition(|(_, _, law)| law.broken > 0);

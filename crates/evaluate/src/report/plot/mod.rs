@@ -2,12 +2,14 @@
 
 mod box_plot;
 mod frame;
+mod gaps;
 mod lines;
 mod ratios;
 mod scale;
 mod svg;
 
 pub(crate) use box_plot::{Category, box_plot};
+pub(crate) use gaps::{Gap, gaps};
 pub(crate) use lines::{Line, Lines, Stroke, lines};
 pub(crate) use ratios::{Bar, ratios};
 pub(crate) use scale::Kind;

@@ -86,6 +86,15 @@ impl Pair<'_> {
         }
     }
 
+    /// By how much the first arm's quantile is more than the second's, in µs; the same whenever it is asked for.
+    pub(super) fn difference(&self, quantity: Quantity, judging: &Judging) -> Result<Estimate, Undecided> {
+        if !self.results.0.is_valid() || !self.results.1.is_valid() {
+            return Err(Undecided::Invalid);
+        }
+        let q = if quantity == Quantity::P99 { 0.99 } else { 0.5 };
+        super::added::difference(self.groups, q, (self.stream, quantity), judging)
+    }
+
     /// A random stream of its own for each pair and quantity.
     fn bootstrap(&self, quantity: Quantity, judging: &Judging) -> Bootstrap {
         let (ours, theirs) = (self.groups.0.arm as u64, self.groups.1.arm as u64);

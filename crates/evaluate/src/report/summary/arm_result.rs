@@ -3,21 +3,17 @@
 use super::against::Pair;
 use super::gather::{Gathered, Group, durations_us};
 use super::{
-    Against, ArmFacts, ArmResult, CellSummary, Figures, Judging, Latency, Load, RequirementVerdict, laws, promises,
-    shapes,
+    Against, ArmFacts, ArmResult, CellSummary, Figures, Judging, Latency, Load, RequirementVerdict, Terms, added, busy,
+    laws, promises, shapes,
 };
 use crate::figures::Requirement;
+use crate::network::Settings;
 use crate::run::{Block, Cell, Counters};
 use crate::stats::{self, Bootstrap, Pool, Units, at_most};
 
 /// All arms of a cell; `number` is that of the cell.
-pub(super) fn cell(
-    number: usize,
-    gathered: &Gathered<'_>,
-    arms: &[ArmFacts],
-    requirements: &[Requirement],
-    judging: &Judging,
-) -> CellSummary {
+pub(super) fn cell(number: usize, gathered: &Gathered<'_>, arms: &[ArmFacts], terms: &Terms<'_>) -> CellSummary {
+    let judging = terms.judging;
     // Each load has its own random streams: one an arm, the upper half for comparisons.
     let stream = (number as u64) << 32;
     let mut results: Vec<ArmResult> = gathered
@@ -25,7 +21,8 @@ pub(super) fn cell(
         .iter()
         .map(|group| {
             let bootstrap = &mut Bootstrap::new(judging.seed, stream + group.arm as u64, judging.resamples);
-            arm_result(gathered.cell, group, requirements, judging, bootstrap)
+            let over_line = arms[group.arm].crosses_line();
+            arm_result((gathered.cell, over_line), group, terms, bootstrap)
         })
         .collect();
     let pair = |ours: usize, theirs: usize, noise: Option<Against>| Pair {
@@ -44,8 +41,9 @@ pub(super) fn cell(
         })
         .collect();
     let place_of = |name: &str| gathered.groups.iter().position(|group| arms[group.arm].name == name);
+    let added = added::added(gathered, arms, stream + (1 << 31), judging);
     let promises = promises::judged(
-        gathered.cell,
+        (gathered.cell, terms.tls),
         |name| Some(&results[place_of(name)?]),
         |ours, theirs| Some(pair(place_of(ours)?, place_of(theirs)?, noise)),
         judging,
@@ -57,6 +55,7 @@ pub(super) fn cell(
         cell: gathered.cell.clone(),
         arms: results,
         noise,
+        added,
         promises,
     }
 }
@@ -70,12 +69,12 @@ fn pair_of(gathered: &Gathered<'_>, other: impl Fn(usize) -> Option<usize>) -> O
 }
 
 fn arm_result(
-    cell: &Cell,
+    (cell, over_line): (&Cell, bool),
     group: &Group<'_>,
-    requirements: &[Requirement],
-    judging: &Judging,
+    terms: &Terms<'_>,
     bootstrap: &mut Bootstrap,
 ) -> ArmResult {
+    let judging = terms.judging;
     let by_run = group.responses();
     let pool = Pool::new(&Units::new(&by_run));
     let response = latency(&pool, bootstrap);
@@ -84,7 +83,8 @@ fn arm_result(
     let lag_p99_us = Pool::new(&Units::of_block(&lags)).value(0.99).unwrap_or(0.0);
     let quantiles = response.p50.zip(response.p99).map(|(p50, p99)| (p50.value, p99.value));
     let trend = stats::trend(&blocks);
-    let deadline_us = deadline_us(cell, judging);
+    let wan = cell.wan.filter(|_| over_line);
+    let deadline_us = deadline_us(cell, wan, judging);
     ArmResult {
         arm: group.arm,
         blocks: blocks.len(),
@@ -96,6 +96,7 @@ fn arm_result(
         paper: paper(group),
         send_lag_p99_us: lag_p99_us,
         load: load(cell, group),
+        busy: busy::busy(group, wan, terms.cpus),
         deadline_us,
         determinism: stats::determinism(
             pool.sorted(),
@@ -104,7 +105,8 @@ fn arm_result(
             quantiles,
             &judging.determinism,
         ),
-        requirements: requirements
+        requirements: terms
+            .requirements
             .iter()
             .map(|required| verdict(required, &response, &pool))
             .collect(),
@@ -116,11 +118,12 @@ fn arm_result(
     }
 }
 
-/// The deadline that is set, else the period of the messages, else the timeout.
-fn deadline_us(cell: &Cell, judging: &Judging) -> f64 {
-    judging
-        .deadline_us
-        .unwrap_or_else(|| cell.interval_us.unwrap_or(cell.timeout_us) as f64)
+/// The deadline that is set, else the period of the messages, else the timeout. Over a line whose delay is longer than
+/// the period, no answer comes before the next message: there it is twice that delay.
+fn deadline_us(cell: &Cell, wan: Option<Settings>, judging: &Judging) -> f64 {
+    let delay_us = wan.map_or(0, |wan| wan.round_trip_us);
+    let usual_us = cell.interval_us.unwrap_or(cell.timeout_us).max(2 * delay_us);
+    judging.deadline_us.unwrap_or(usual_us as f64)
 }
 
 fn latency(pool: &Pool, bootstrap: &mut Bootstrap) -> Latency {

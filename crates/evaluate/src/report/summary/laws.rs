@@ -3,6 +3,7 @@
 
 use super::LawResult;
 use super::gather::Group;
+use crate::network::Counters;
 use crate::run::{Block, Cell};
 use crate::stats::{self, Check, Exchange, LittlesLaw};
 
@@ -17,6 +18,7 @@ pub(super) fn laws(cell: &Cell, group: &Group<'_>, lag_p99_us: f64, median_respo
         each(accounting),
         each(monotonic),
         LawResult::of(generator_cpu(group).as_slice()),
+        LawResult::of(line_on_time(group).as_slice()),
     ];
     if cell.load.is_closed() {
         let checks: Vec<Check> = group
@@ -56,6 +58,17 @@ fn generator_cpu(group: &Group<'_>) -> Option<Check> {
         .sum();
     let wall_s: f64 = usages().map(|usage| usage.wall_s).sum();
     (wall_s > 0.0).then(|| stats::generator_cpu(busy_s, wall_s, GENERATOR_CORES))
+}
+
+/// Of an arm whose messages go over an emulated line: not one whose links only stay alive there.
+fn line_on_time(group: &Group<'_>) -> Option<Check> {
+    let sum = |of: fn(&Counters) -> u64| -> u64 {
+        let ways = group.blocks().filter_map(|block| block.line).flatten();
+        ways.map(|way| of(&way)).sum()
+    };
+    let (late, delivered) = (sum(|way| way.delivered_late), sum(|way| way.delivered));
+    let answered: u64 = group.blocks().map(|block| block.counters.answered).sum();
+    (delivered >= answered.max(1)).then(|| stats::line_on_time(late, delivered))
 }
 
 fn littles_law(cell: &Cell, block: &Block, response_us: &[f64]) -> Option<Check> {

@@ -1,7 +1,9 @@
 //! What raw files say, before anything is drawn.
 
+mod added;
 mod against;
 mod arm_result;
+mod busy;
 mod gather;
 mod judging;
 mod knees;
@@ -11,14 +13,26 @@ mod shapes;
 mod sweep;
 mod types;
 
-use crate::figures;
+use crate::figures::{self, Requirement};
 use crate::run::Run;
 
+pub use added::Added;
 pub use against::{Against, Quantity};
+pub use busy::{Busy, Limit};
 pub use judging::Judging;
 pub use knees::FoundKnee;
 pub use promises::{Aim, Promised};
 pub use types::*;
+
+/// By what all results are judged, and what they have in common.
+struct Terms<'a> {
+    requirements: &'a [Requirement],
+    judging: &'a Judging,
+    /// Whether devices of the models connected under TLS.
+    tls: bool,
+    /// CPUs of the machine.
+    cpus: usize,
+}
 
 /// Judges raw files by the default thresholds.
 ///
@@ -37,10 +51,16 @@ pub fn summarise_by(runs: &[Run], judging: &Judging) -> Summary {
     let paper = figures::client_perspective();
     let arms = gather::arms(runs);
     let cells = gather::cells(runs, &arms);
+    let terms = Terms {
+        requirements: &paper.requirements,
+        judging,
+        tls: runs[0].options.has_tls(),
+        cpus: runs[0].environment.cpus,
+    };
     let cells: Vec<CellSummary> = cells
         .into_iter()
         .enumerate()
-        .map(|(number, cell)| arm_result::cell(number, &cell, &arms, &paper.requirements, judging))
+        .map(|(number, cell)| arm_result::cell(number, &cell, &arms, &terms))
         .collect();
     let knees = knees::knees(runs, &cells, &arms, judging);
     let mut sweeps = sweep::sweeps(&cells, &arms, judging);

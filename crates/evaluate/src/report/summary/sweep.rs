@@ -4,12 +4,14 @@ use super::{ArmFacts, ArmResult, CellSummary, Judging, Sweep, SweepKnees, Swept}
 use crate::run::Cell;
 use crate::stats::{LoadPoint, bounded_latency, optimum_load};
 
-const ALL: [Swept; 5] = [
+const ALL: [Swept; 7] = [
     Swept::Interval,
     Swept::Payload,
     Swept::Devices,
     Swept::Qos,
     Swept::Concurrency,
+    Swept::Bandwidth,
+    Swept::Delay,
 ];
 
 impl Swept {
@@ -21,6 +23,12 @@ impl Swept {
             Swept::Devices => Some(f64::from(cell.devices)),
             Swept::Qos => Some(f64::from(cell.qos)),
             Swept::Concurrency => cell.load.is_closed().then_some(f64::from(cell.concurrency)),
+            Swept::Bandwidth => {
+                let unshaped = f64::INFINITY;
+                cell.wan
+                    .map(|wan| wan.bandwidth_bit_per_s.bit_per_s.map_or(unshaped, |rate| rate as f64))
+            }
+            Swept::Delay => cell.wan.map(|wan| wan.round_trip_us as f64),
         }
     }
 

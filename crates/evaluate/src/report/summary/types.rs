@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Against, FoundKnee, Judging, Promised};
+use super::{Added, Against, Busy, FoundKnee, Judging, Promised};
 use crate::environment::Environment;
 use crate::figures::{Beside, ClaimVerdict, Requirement};
-use crate::rtt::Options;
+use crate::network;
+use crate::rtt::{ArmKind, Options};
 use crate::run::{Cell, Counters, Run, Skipped};
 use crate::stats::{Check, Determinism, Estimate, Interval, Knee, LoadPoint, Outcome, Trend};
 
@@ -45,6 +46,10 @@ pub struct RunFacts {
     pub options: Options,
     /// The machine.
     pub environment: Environment,
+    /// Its loads.
+    pub cells: Vec<Cell>,
+    /// The emulated network, set against got; absent where all ran on this machine.
+    pub network: Option<network::Cell>,
 }
 
 impl RunFacts {
@@ -55,6 +60,8 @@ impl RunFacts {
             schedule_hash: run.schedule_hash.clone(),
             options: run.options.clone(),
             environment: run.environment.clone(),
+            cells: run.cells.clone(),
+            network: run.network.clone(),
         }
     }
 }
@@ -76,6 +83,23 @@ pub struct ArmFacts {
     pub idle_rss_bytes: Option<u64>,
 }
 
+impl ArmFacts {
+    /// Which model or system it is, a repetition being what it repeats.
+    fn kind(&self) -> Option<ArmKind> {
+        self.name.strip_suffix("-again").unwrap_or(&self.name).parse().ok()
+    }
+
+    /// Whether it is one of the first paper's models.
+    pub fn is_model(&self) -> bool {
+        self.kind().is_some_and(|kind| kind.is_model())
+    }
+
+    /// Whether its messages go over the line between edge and cloud.
+    pub fn crosses_line(&self) -> bool {
+        self.kind().is_some_and(|kind| kind.crosses_line())
+    }
+}
+
 /// One point of the sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellSummary {
@@ -85,6 +109,8 @@ pub struct CellSummary {
     pub arms: Vec<ArmResult>,
     /// The noise of the machine: an arm against itself; absent without an A/A arm.
     pub noise: Option<Against>,
+    /// What an edge and its link add to the way to the cloud; empty without both models.
+    pub added: Vec<Added>,
     /// What was promised under this load.
     pub promises: Vec<Promised>,
 }
@@ -121,6 +147,8 @@ pub struct ArmResult {
     pub send_lag_p99_us: f64,
     /// Rates and costs.
     pub load: Load,
+    /// What was busy.
+    pub busy: Busy,
     /// Buffering, as a slope in µs a message; absent with too few messages.
     pub trend: Option<Trend>,
     /// Deadline that [`ArmResult::determinism`] was judged by, in µs.
@@ -286,6 +314,10 @@ pub enum Swept {
     Qos,
     /// Messages out at once in a closed loop.
     Concurrency,
+    /// Bits a second of the line between edge and cloud.
+    Bandwidth,
+    /// Delay that this line adds to a round trip.
+    Delay,
 }
 
 /// Load against latency of an arm (rule 8).
