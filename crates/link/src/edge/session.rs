@@ -152,7 +152,7 @@ impl Session {
                 );
             }
             let is_writing = self.written < self.out.len();
-            let refills_at = Window::refills_at(self.line_free_at);
+            let refills_at = self.window.refills_at(self.line_free_at);
             let waits_for_line = link.load.has_next() && refills_at > Instant::now();
             tokio::select! {
                 biased;

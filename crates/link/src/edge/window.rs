@@ -1,8 +1,8 @@
-//! How much may be on the way: what the line carries in a round trip and a quarter of a second, so that what is sent
-//! next never waits long behind what was sent before, and the kernel is never the queue.
+//! How much may be on the way: what the line carries in a round trip and a slack of as long again, at most a quarter of
+//! a second, so that what is sent next never waits long behind what was sent before, and the kernel is never the queue.
 //!
-//! A batch more may go when the line has little left to do: on a thin line a batch takes it longer than that quarter of a
-//! second, and it would stand idle for each round trip.
+//! A batch more may go when the line has little left to do: on a thin line a batch takes it longer than that slack, and
+//! it would stand idle for each round trip.
 //!
 //! Rate and round trip are measured by acknowledgements: behind a proxy the kernel knows only half of the way. A packet
 //! that was sent while nothing was on the way shows the round trip without a queue. Where none was for a while, the
@@ -14,10 +14,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Beyond the round trip.
-const SLACK: Duration = Duration::from_millis(250);
-/// A batch takes the line for no longer.
-const BATCH: Duration = Duration::from_millis(500);
+/// Beyond the round trip: as long again, within these bounds.
+const SLACK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 /// On the way at first, in bytes; twice as many with each round trip until a queue is seen.
 const FIRST_BYTES: f64 = 2_048.0;
 /// On the way at most, in bytes: 300 ms of a line of 100 Mbit/s.
@@ -57,8 +55,8 @@ pub(crate) struct Window {
     recent: VecDeque<(Instant, u64)>,
     /// Rates in bytes a second, and when they were seen; falling.
     rates: VecDeque<(Instant, f64)>,
-    /// Round trips, and when they were seen; rising.
-    round_trips: VecDeque<(Instant, Duration)>,
+    /// Round trips of packets with their bytes, and when they were seen; rising.
+    round_trips: VecDeque<(Instant, Duration, usize)>,
     /// Bytes that may be on the way until a queue is seen.
     opening_bytes: f64,
     is_opening: bool,
@@ -92,18 +90,16 @@ impl Window {
 
     fn note_round_trip(&mut self, now: Instant, packet: Acknowledged) {
         let is_clean = packet.ahead_bytes == packet.bytes;
-        // Without the time that the line took for the packet itself.
-        let own_s = self.rate_bytes_per_s().map_or(0.0, |rate| packet.bytes as f64 / rate);
-        let took = packet.took.saturating_sub(Duration::from_secs_f64(own_s));
         if is_clean && self.is_probing(now) {
             self.round_trips.clear();
         }
-        let shortest = self.round_trip();
-        if !is_clean && shortest.is_some_and(|shortest| shortest <= took) {
+        let shortest = self.round_trips.front().map(|(_, took, _)| *took);
+        if !is_clean && shortest.is_some_and(|shortest| shortest <= packet.took) {
             return;
         }
-        while self.round_trips.pop_back_if(|(_, longer)| *longer >= took).is_some() {}
-        self.round_trips.push_back((now, took));
+        let is_longer = |(_, took, _): &mut (Instant, Duration, usize)| *took >= packet.took;
+        while self.round_trips.pop_back_if(is_longer).is_some() {}
+        self.round_trips.push_back((now, packet.took, packet.bytes));
         while self.round_trips.len() > 1 && now.duration_since(self.round_trips[0].0) > ROUND_TRIP_MEMORY {
             self.round_trips.pop_front();
         }
@@ -111,8 +107,8 @@ impl Window {
 
     /// Doubles each round trip while all of the window is used, until a queue shows that the line is full.
     fn open(&mut self, packet: Acknowledged) {
-        let shortest = self.round_trip().unwrap_or(packet.took);
-        if packet.took > shortest + SLACK {
+        let shortest = self.round_trips.front().map_or(packet.took, |(_, took, _)| *took);
+        if packet.took > shortest + SLACK.1 {
             self.is_opening = false;
         } else if packet.ahead_bytes as f64 * 2.0 >= self.opening_bytes {
             self.opening_bytes = (self.opening_bytes + packet.bytes as f64).min(MOST_BYTES);
@@ -142,15 +138,24 @@ impl Window {
         self.rates.front().map(|(_, rate)| *rate)
     }
 
-    /// The shortest round trip of late.
+    /// The shortest round trip of late, without the time that the line took for the packet itself; but half of it at
+    /// least, for a line that was not busy may be faster than its rate.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
-        self.round_trips.front().map(|(_, took)| *took)
+        let (_, took, _) = self.round_trips.front()?;
+        Some(self.way()?.max(*took / 2))
+    }
+
+    /// The same, for a line that shows its rate.
+    fn way(&self) -> Option<Duration> {
+        let (_, took, bytes) = self.round_trips.front()?;
+        let own_s = self.rate_bytes_per_s().map_or(0.0, |rate| *bytes as f64 / rate);
+        Some(took.saturating_sub(Duration::from_secs_f64(own_s)))
     }
 
     /// Whether the next packet is to be sent alone, so that its round trip has no queue in it.
     pub(crate) fn is_probing(&self, now: Instant) -> bool {
         let newest = self.round_trips.back();
-        newest.is_some_and(|(seen, _)| now.duration_since(*seen) > ROUND_TRIP_MEMORY)
+        newest.is_some_and(|(seen, _, _)| now.duration_since(*seen) > ROUND_TRIP_MEMORY)
     }
 
     /// The time that the line takes for so many bytes; none where that is not known.
@@ -167,19 +172,23 @@ impl Window {
     /// When the line is free that now has acknowledged a packet and left others on the way: what it acknowledges has left
     /// it a round trip ago.
     pub(crate) fn free_at(&self, now: Instant, on_the_way_bytes: usize) -> Instant {
-        let left_at = now.checked_sub(self.round_trip().unwrap_or_default()).unwrap_or(now);
+        let left_at = now.checked_sub(self.way().unwrap_or_default()).unwrap_or(now);
         left_at + self.takes(on_the_way_bytes)
     }
 
     /// Until when a line that is free at `free_at` is left to do what it has.
-    pub(crate) fn refills_at(free_at: Instant) -> Instant {
-        free_at.checked_sub(SLACK).unwrap_or(free_at)
+    pub(crate) fn refills_at(&self, free_at: Instant) -> Instant {
+        free_at.checked_sub(self.slack()).unwrap_or(free_at)
+    }
+
+    fn slack(&self) -> Duration {
+        self.round_trip().unwrap_or(SLACK.1).clamp(SLACK.0, SLACK.1)
     }
 
     /// Whether a packet more may go, where so many bytes are on the way and the line is free at `free_at`.
     pub(crate) fn has_room(&self, now: Instant, on_the_way_bytes: usize, free_at: Instant) -> bool {
         let is_probing = self.is_probing(now) && on_the_way_bytes > 0;
-        let bytes = match now >= Self::refills_at(free_at) {
+        let bytes = match now >= self.refills_at(free_at) {
             true => self.bytes() + self.batch_bytes(),
             false => self.bytes(),
         };
@@ -189,16 +198,16 @@ impl Window {
     /// Bytes that may be on the way; the last packet may exceed them.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = match (self.rate_bytes_per_s(), self.round_trip()) {
-            (Some(rate), Some(round_trip)) if !self.is_opening => rate * (round_trip + SLACK).as_secs_f64(),
+            (Some(rate), Some(round_trip)) if !self.is_opening => rate * (round_trip + self.slack()).as_secs_f64(),
             _ => self.opening_bytes,
         };
         bytes.clamp(1.0, MOST_BYTES) as usize
     }
 
-    /// Bytes of a batch.
+    /// Bytes of a batch: it takes the line for no longer than the slack.
     pub(crate) fn batch_bytes(&self) -> usize {
         let bytes = match self.rate_bytes_per_s() {
-            Some(rate) => (rate * BATCH.as_secs_f64()) as usize,
+            Some(rate) => (rate * self.slack().as_secs_f64()) as usize,
             None => self.opening_bytes as usize / 2,
         };
         bytes.clamp(BATCH_LEAST_BYTES, BATCH_MOST_BYTES)
@@ -267,7 +276,7 @@ mod tests {
                     self.send();
                 }
                 let (back, sent, packet) = self.on_the_way.pop_front().expect("something is on the way");
-                let refills_at = Window::refills_at(self.free_at);
+                let refills_at = self.window.refills_at(self.free_at);
                 if self.now < refills_at && refills_at < back {
                     self.on_the_way.push_front((back, sent, packet));
                     self.now = refills_at;
@@ -294,7 +303,7 @@ mod tests {
                 let mut line = Line::new(bytes_per_s, round_trip_ms);
                 let (share, longest) = line.run(Duration::from_secs(200));
                 let least_batch = Duration::from_secs_f64(BATCH_LEAST_BYTES as f64 / bytes_per_s);
-                let bound = line.round_trip + SLACK + 3 * BATCH.max(least_batch);
+                let bound = line.round_trip + 4 * SLACK.1.max(least_batch);
                 assert!(share > 0.9, "{bytes_per_s} B/s, {round_trip_ms} ms: {share}");
                 assert!(
                     longest < bound,
