@@ -14,9 +14,11 @@ import brokers
 import machine
 import raw
 from brokers import Settings
+from clocks import Clock
 from credentials import Authority
 from mosquitto_deviations import DEVIATIONS
 from paho_client import Client
+from plants import Plant
 from sites import Site
 
 RUNNING: list[brokers.Broker] = []
@@ -138,6 +140,28 @@ def site(tmp_path_factory: pytest.TempPathFactory):
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def plant(tmp_path: Path):
+    """A cloud, and an edge that has not heard of it yet."""
+    made = Plant(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Clock:
+    """A clock to set."""
+    return Clock(tmp_path)
+
+
+@pytest.fixture
+def timed(tmp_path: Path, clock: Clock):
+    """A plant that sees that clock."""
+    made = Plant(tmp_path, environment=clock.environment)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -118,12 +118,21 @@ class Cloud(Selvedge):
         super().__init__(directory, settings)
         self.tls_port = PORTS.take()
         self.http_port = PORTS.take()
+        self.https_port = PORTS.take()
 
     def command(self) -> list[str]:
-        """Flags alone."""
+        """Flags, and a file where the test has more to say."""
         words = [BINARY, "cloud", "--data", str(self.data), "--mqtt", f"127.0.0.1:{self.port}"]
         words += ["--mqtts", f"127.0.0.1:{self.tls_port}", "--http", f"127.0.0.1:{self.http_port}"]
+        words += ["--https", f"127.0.0.1:{self.https_port}"]
+        if self.settings.configuration:
+            (self.directory / "cloud.toml").write_text(self.settings.configuration)
+            words += ["--config", str(self.directory / "cloud.toml")]
         return words + self.settings.arguments
+
+    def invite(self, edge: str, *words: str) -> dict:
+        """What an edge needs to join."""
+        return json.loads(self.run("edge", "invite", edge, *words, "--output", "json").stdout)
 
     def rows(self, columns: str = "epoch, sequence, number") -> list[tuple]:
         """The rows of telemetry, in the order in which they were stored."""
@@ -196,8 +205,9 @@ class Edge(Selvedge):
 class Site:
     """A cloud, an edge, and the line between them."""
 
-    def __init__(self, directory: Path, **edge: object):
-        self.cloud = Cloud(directory / "cloud", Settings(anonymous=False))
+    def __init__(self, directory: Path, cloud: type[Cloud] = Cloud, database: str | None = None, **edge: object):
+        arguments = ["--database", database] if database else []
+        self.cloud = cloud(directory / "cloud", Settings(anonymous=False, arguments=arguments))
         self.edge = Edge(directory / "edge", Settings(anonymous=False))
         for one in (self.cloud, self.edge):
             one.directory.mkdir(parents=True)

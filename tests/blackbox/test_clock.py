@@ -4,19 +4,16 @@ What has a deadline keeps it: an hour that nobody lived through ends nothing, an
 nothing alive. Over a restart only the wall clock is left: then nothing lasts longer than was asked for.
 """
 
-import glob
 import json
 import socket
 import ssl
 import time
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 import wire
 from credentials import add, add_with_certificate, add_with_token, context
-from machine import FAKETIME
 from paho_client import Refused
 from raw import PATIENCE_S, Closed, Connection
 from wire import Kind
@@ -30,33 +27,6 @@ LONG, SHORT = 600, 1
 def kept(expiry_s: int) -> dict:
     """Options of a session that outlasts its connection by so much."""
     return {"clean": False, "keep_alive": 0, "properties": [("session_expiry_interval", expiry_s)]}
-
-
-class Clock:
-    """The wall clock that an edge sees. Its monotonic clock is the kernel's, as when somebody sets the time."""
-
-    def __init__(self, directory: Path):
-        self.path = directory / "clock"
-        self.environment = {
-            "LD_PRELOAD": glob.glob(FAKETIME)[0],
-            "FAKETIME_TIMESTAMP_FILE": str(self.path),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1",
-        }
-        self.set(0)
-
-    def set(self, offset_s: int) -> None:
-        """So many seconds after the host's clock, at once."""
-        new = self.path.with_suffix(".new")
-        new.write_text(f"{offset_s:+d}\n")
-        new.rename(self.path)
-
-
-@pytest.fixture
-def clock(tmp_path):
-    """A clock to set."""
-    return Clock(tmp_path)
 
 
 @pytest.fixture

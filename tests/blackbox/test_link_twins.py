@@ -92,8 +92,38 @@ def test_of_two_edits_of_one_value_the_edges_stays_and_the_other_is_reported(sit
     assert twin(site.cloud)["desired"] == {"speed": 1, "only_edge": True, "only_cloud": True}
     said = dash.receive()
     assert said.topic == "devices/pump-7/twin/desired/conflict"
-    assert json.loads(said.payload) == {"pointer": "/speed", "kept": 1, "lost": 2}
+    told = json.loads(said.payload)
+    assert {name: told[name] for name in ("pointer", "kept", "lost")} == {"pointer": "/speed", "kept": 1, "lost": 2}
     dash.disconnect()
+
+
+def lost_edits(side) -> list[tuple]:
+    """What `selvedge twin history` says."""
+    said = json.loads(side.run("twin", "history", "pump-7", "--output", "json").stdout)
+    return [(edit["side"], edit["pointer"], edit["kept"], edit["lost"]) for edit in said]
+
+
+def test_an_edit_that_was_lost_is_found_in_the_history_of_both_sides_though_both_are_killed(site):
+    """Once, however often it was told."""
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+    assert lost_edits(site.cloud) == lost_edits(site.edge) == []
+    expected = []
+    for speed in (1, 3):
+        site.line.cut()
+        desire(site.edge, speed=speed)
+        desire(site.cloud, speed=speed + 1)
+        site.line.mend()
+        expected.append(("cloud", "/speed", speed, speed + 1))
+        wait_until(lambda: lost_edits(site.cloud) == expected and lost_edits(site.edge) == expected, 60)
+        for side in (site.cloud, site.edge):
+            side.kill()
+            side.start()
+            assert lost_edits(side) == expected
+    wait_until(lambda: are_equal(site), 60)
+    assert "/speed" in site.edge.run("twin", "history", "pump-7").stdout
+    desire(site.edge, speed=9)
+    wait_until(lambda: are_equal(site), 60)
+    assert lost_edits(site.cloud) == lost_edits(site.edge) == expected
 
 
 def test_through_random_edits_cuts_and_kills_both_sides_end_equal_and_versions_never_go_back(site):
@@ -114,6 +144,7 @@ def test_through_random_edits_cuts_and_kills_both_sides_end_equal_and_versions_n
             versions[name] = version(getattr(site, name))
             assert versions[name] >= before, f"the version went back from {before} to {versions[name]} at the {name}"
     wait_until(lambda: are_equal(site), 60)
+    wait_until(lambda: lost_edits(site.cloud) == lost_edits(site.edge), 60)
 
 
 def test_a_device_behind_an_edge_is_called_from_the_cloud_by_an_application(site):

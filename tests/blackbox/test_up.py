@@ -81,6 +81,15 @@ def test_what_it_says_to_try_works_as_it_is_printed(up):
     wait_until(lambda: '"interval_s": 5' in up.cloud("twin", "get", "pump-1").stdout.split("reported")[-1])
 
 
+def test_readings_are_watched_in_the_cloud_and_asked_of_the_edge_as_is_printed(up):
+    lines = [line.strip() for line in up.said.read_text().splitlines() if line.strip().startswith("curl ")]
+    live, latest = (shlex.split(line) for line in lines)
+    said = subprocess.run([*live, "-sS", "--max-time", "5"], capture_output=True, text=True, timeout=30, check=False)
+    assert said.stdout.count('"device":"pump-1"') >= 2, said
+    said = subprocess.run([*latest, "-sSf"], capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(said.stdout)["streams"]
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_however_it_ends_it_leaves_nothing_running(up, how):
     assert len(up.left()) == 3

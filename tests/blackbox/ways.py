@@ -47,11 +47,20 @@ class Server:
 
 
 class Nginx(Server):
-    """Ends TLS on one port, and passes requests for a WebSocket at /mqtt on to the door of a cloud."""
+    """Ends TLS on one port, and passes requests for a WebSocket at /mqtt on to the door of a cloud; others to its port
+    for HTTP, if that is given."""
 
-    def __init__(self, directory: Path, certificate: tuple[Path, Path], target: int, host: str = "127.0.0.1"):
+    def __init__(
+        self,
+        directory: Path,
+        certificate: tuple[Path, Path],
+        target: int,
+        host: str = "127.0.0.1",
+        http: int | None = None,
+    ):
         super().__init__(directory)
         self.certificate, self.target, self.host = certificate, target, host
+        self.others = f"proxy_pass http://127.0.0.1:{http};" if http else "return 404;"
 
     def command(self) -> list[str]:
         """A file alone."""
@@ -69,7 +78,7 @@ class Nginx(Server):
                 server {{
                     listen {self.host}:{self.port} ssl;
                     ssl_certificate {certificate}; ssl_certificate_key {key};
-                    location / {{ return 404; }}
+                    location / {{ {self.others} }}
                     location = /mqtt {{
                         proxy_pass http://127.0.0.1:{self.target};
                         proxy_http_version 1.1;

@@ -11,11 +11,13 @@ use hyper::body::{Body as HttpBody, Bytes};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use identity::{Audit, AuditOptions, EdgeLock, Identity, IdentityOptions, LockError};
+use link::edge::Proxies;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tower::ServiceExt;
 
 use crate::desk::{About, Desk, Parts};
+use crate::member::Member;
 use crate::routers::control_router;
 use crate::{CONTROL_SOCKET, unix_now_s};
 
@@ -109,8 +111,12 @@ impl Client {
             hub_options: hub::Options::new(data),
             about: About::default(),
             link: None,
+            member: Some(Arc::new(Member::new(data, Proxies::of_environment(), false))),
+            enrolment: None,
             connected: None,
             database: None,
+            history: None,
+            feed: None,
         }));
         let router = control_router(Arc::clone(&desk));
         Ok(Client::Stopped { desk, router, lock })

@@ -56,6 +56,7 @@ pub(crate) async fn add(
     let names = checked_names(&tenant, kind, &add.ids)?;
     let what = format!("{kind} with {}", credentials::described(&add.credential));
     let new: Vec<NewClient> = names.iter().map(|name| new_client(name, kind, &add)).collect();
+    let _turn = desk.logins.turn_of_new().await?;
     let (is_new_tenant, issued) = desk
         .with_identity(move |identity| {
             let is_new_tenant = add_missing_tenant(identity.registry(), &tenant)?;
@@ -99,7 +100,7 @@ fn check_topic_level(kind: ClientKind, name: &ClientName) -> Done<()> {
     }
 }
 
-fn add_missing_tenant(registry: &identity::Registry, tenant: &str) -> Result<bool, identity::RegistryError> {
+pub(crate) fn add_missing_tenant(registry: &identity::Registry, tenant: &str) -> Result<bool, identity::RegistryError> {
     match registry.add_tenant(tenant, &Quotas::default()) {
         Ok(()) => Ok(true),
         Err(identity::RegistryError::TenantExists(_)) => Ok(false),
@@ -128,10 +129,12 @@ pub(crate) async fn list(
         .await?;
     let connected = connected(&desk, &tenant).await?;
     let has_more = page.len() == MAX_PAGE;
-    let items = page
-        .iter()
-        .map(|(client, certificates)| info(client, certificates, connected.as_ref()))
-        .collect();
+    let mut items: Vec<ClientInfo> = Vec::new();
+    for (client, certificates) in &page {
+        let mut info = info(client, certificates, connected.as_ref());
+        info.credentials.extend(invitation(&desk, client).await?);
+        items.push(info);
+    }
     Ok(Json(Page { items, has_more }))
 }
 
@@ -145,7 +148,21 @@ pub(crate) async fn show(
     let name = ClientName::new(&tenant, &id)?;
     let (client, certificates) = find(&desk, &name, kinds.into()).await?;
     let connected = connected(&desk, &tenant).await?;
-    Ok(Json(info(&client, &certificates, connected.as_ref())))
+    let mut info = info(&client, &certificates, connected.as_ref());
+    info.credentials.extend(invitation(&desk, &client).await?);
+    Ok(Json(info))
+}
+
+/// What an edge can join with, in words.
+async fn invitation(desk: &Desk, client: &Client) -> Done<Option<String>> {
+    if client.kind != ClientKind::Edge {
+        return Ok(None);
+    }
+    let name = client.name.clone();
+    let until = desk.with_registry(move |registry| registry.invited_until(&name, unix_now_s()));
+    Ok(until
+        .await?
+        .map(|until| format!("join token until {}", date_time(until))))
 }
 
 /// The client, if it is there and of this kind.
@@ -182,12 +199,18 @@ async fn absent(desk: &Desk, name: &ClientName, kind: ClientKind) -> Wrong {
     Wrong::absent(format!("no {kind} \"{name}\"{hint}"))
 }
 
-/// Owners of the tenant's sessions that are connected; `None` where no edge runs.
+/// Ids of the tenant's clients that are connected; `None` where no edge runs.
 async fn connected(desk: &Desk, tenant: &str) -> Done<Option<HashSet<String>>> {
     let Some(hub) = desk.running_hub() else { return Ok(None) };
     let sessions = hub.sessions(tenant).await.ok_or_else(Wrong::no_answer)?;
     let connected = sessions.into_iter().filter(|session| session.is_connected);
-    Ok(Some(connected.map(|session| session.owner).collect()))
+    // Edges have no sessions.
+    let edges = desk.connected.iter().flat_map(|connected| connected.list());
+    let edges = edges.filter_map(|edge| ClientName::from_user_name(&edge.name).ok());
+    let edges = edges
+        .filter(|edge| **edge.tenant() == *tenant)
+        .map(|edge| edge.id().to_string());
+    Ok(Some(connected.map(|session| session.owner).chain(edges).collect()))
 }
 
 fn info(client: &Client, certificates: &[ClientCertificate], connected: Option<&HashSet<String>>) -> ClientInfo {

@@ -77,6 +77,7 @@ async fn give_one(
 ) -> Done<Issued> {
     find(desk, name, kind).await?;
     let (wanted, named) = (wanted(&credential), name.clone());
+    let _turn = desk.logins.turn_of_new().await?;
     let issued = desk
         .with_identity(move |identity| match action {
             Action::Added => identity.issue(&named, &wanted, unix_now_s()),

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use cloud::history::History;
+use cloud::{Feed, Queries};
 use hub::Hub;
 use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, UserName, What};
 use link::cloud::Connected;
@@ -14,10 +16,12 @@ use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::applying;
 use crate::database::Questions;
+use crate::enrolment::Enrolment;
 use crate::guard::actor;
 use crate::log_tail::LogTail;
 use crate::logins::Logins;
 use crate::manifests::Manifests;
+use crate::member::Member;
 use crate::types::EdgeInfo;
 use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
@@ -33,10 +37,18 @@ pub struct Desk {
     pub(crate) applying: Mutex<()>,
     /// The way to the cloud; `None`: there is none.
     pub(crate) link: Option<Arc<LinkStatus>>,
+    /// The edge in a cloud; `None`: this is one.
+    pub(crate) member: Option<Arc<Member>>,
+    /// How edges join; `None`: none does.
+    pub(crate) enrolment: Option<Enrolment>,
     /// The edges that are connected; `None`: this is no cloud.
     pub(crate) connected: Option<Arc<Connected>>,
-    /// The telemetry database; `None`: this is no cloud.
-    pub(crate) questions: Option<Questions>,
+    /// The telemetry database; `None`: no telemetry is kept here.
+    questions: Option<Questions>,
+    /// What is kept of an edge's telemetry; `None`: nothing, or this is a cloud.
+    pub(crate) history: Option<History>,
+    /// What goes in, as it does; `None`: nothing runs here.
+    pub(crate) feed: Option<Feed>,
     pub(crate) logins: Logins,
     audit: Arc<Audit>,
     /// Where no edge runs, it is started without doors by the first request that needs it.
@@ -45,6 +57,7 @@ pub struct Desk {
     /// Number of the last change of the registry that the hub has heard of.
     settled: Mutex<u64>,
     is_stopping: AtomicBool,
+    has_upstream: AtomicBool,
 }
 
 /// What a desk is made of.
@@ -61,12 +74,20 @@ pub struct Parts {
     pub hub_options: hub::Options,
     /// What can be said about this edge.
     pub about: About,
-    /// How its way to the cloud is; `None`: there is none.
+    /// How its way to the cloud is, if it has one; `None`: it never has.
     pub link: Option<Arc<LinkStatus>>,
+    /// The edge in a cloud; `None`: this is a cloud.
+    pub member: Option<Arc<Member>>,
+    /// How edges join; `None`: this is no cloud that runs.
+    pub enrolment: Option<Enrolment>,
     /// The edges that are connected; `None`: this is no cloud.
     pub connected: Option<Arc<Connected>>,
-    /// URL of its telemetry database, as [`cloud::Queries::open`] takes it; `None`: this is no cloud.
+    /// URL of its telemetry database, as [`cloud::Queries::open`] takes it; `None`: no telemetry is kept here.
     pub database: Option<String>,
+    /// What fills it, where that is an edge's history.
+    pub history: Option<History>,
+    /// Where its telemetry is told as it comes in; `None` where nothing runs.
+    pub feed: Option<Feed>,
 }
 
 /// What can be said about an edge.
@@ -74,8 +95,6 @@ pub struct Parts {
 pub struct About {
     /// Version and addresses.
     pub edge: EdgeInfo,
-    /// Where its cloud is.
-    pub cloud: Option<String>,
     /// The end of its log.
     pub log: LogTail,
     /// Counts the lines of its log that were lost; `None` where no edge runs.
@@ -93,8 +112,13 @@ impl Desk {
             configuration: std::sync::Mutex::default(),
             applying: Mutex::new(()),
             link: parts.link,
+            member: parts.member,
+            enrolment: parts.enrolment,
+            has_upstream: AtomicBool::new(parts.hub_options.has_upstream),
             connected: parts.connected,
             questions: parts.database.map(Questions::new),
+            history: parts.history,
+            feed: parts.feed,
             logins: Logins::default(),
             audit: parts.audit,
             hub: OnceCell::new_with(parts.hub),
@@ -123,7 +147,19 @@ impl Desk {
 
     /// Whether what routes send upstream goes anywhere.
     pub(crate) fn has_upstream(&self) -> bool {
-        self.hub_options.outbox.is_some()
+        self.has_upstream.load(Ordering::Relaxed)
+    }
+
+    /// From now on it does; the hub is told, and routes by it.
+    ///
+    /// # Errors
+    /// In words, why the hub did not follow.
+    pub(crate) async fn open_upstream(&self) -> Result<(), String> {
+        self.has_upstream.store(true, Ordering::Relaxed);
+        if let Some(hub) = self.running_hub() {
+            hub.open_upstream().await;
+        }
+        self.load_routes().await
     }
 
     /// What becomes of telemetry that finds no room: an edge drops the oldest, a cloud leaves it with who sent it.
@@ -165,11 +201,27 @@ impl Desk {
         if let Some(hub) = self.hub.get() {
             hub.stop().await;
         }
+        if let Some(history) = &self.history {
+            history.settle().await;
+        }
         let audit = Arc::clone(&self.audit);
         let written = tokio::task::spawn_blocking(move || audit.finish(unix_now_s())).await;
         if let Ok(Err(error)) = written {
             tracing::error!(%error, "the audit log could not be written");
         }
+    }
+
+    /// Asks the telemetry database, which has all that came before.
+    pub(crate) async fn ask_telemetry<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Queries) -> Result<T, cloud::Error> + Send + 'static,
+    ) -> Done<T> {
+        let message = "no telemetry is kept here: ask the cloud that this edge is linked to, or set history.enabled";
+        let questions = self.questions.as_ref().ok_or_else(|| Wrong::absent(message))?;
+        if let Some(history) = &self.history {
+            history.settle().await;
+        }
+        questions.ask(question).await
     }
 
     /// Runs what reads or writes the registry, which blocks.

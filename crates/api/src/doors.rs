@@ -6,22 +6,29 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
+use hub::TlsSource;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 use tower::ServiceExt;
 
 /// Time for the head of a request to arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for the handshake of TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of a request's head.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
@@ -30,7 +37,11 @@ const HEAD_MAX_BYTES: usize = 16 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening socket.
-pub struct Door(Either<TcpListener, UnixListener>);
+pub struct Door {
+    listener: Either<TcpListener, UnixListener>,
+    /// What each connection begins with; `None`: HTTP is spoken as it is.
+    tls: Option<TlsSource>,
+}
 
 /// What connections may take. Each serves one request; one more connection waits in the kernel's backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,20 +68,44 @@ impl<S: Sync> FromRequestParts<S> for Peer {
     }
 }
 
-/// Gives the answer to a request the time of a user's.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Patience(Arc<AtomicBool>);
+/// How long the answer to a request may take.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    bounds: Bounds,
+    begun: Instant,
+    total_ms: AtomicU64,
+}
 
 impl Patience {
+    fn new(bounds: Bounds) -> Self {
+        Self(Arc::new(State {
+            bounds,
+            begun: Instant::now(),
+            total_ms: AtomicU64::new(bounds.total.as_millis() as u64),
+        }))
+    }
+
+    /// It is the request of a user.
     pub(crate) fn extend(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.extend_to(self.0.bounds.total_of_users);
+    }
+
+    /// It may take so long, counted from its beginning.
+    pub(crate) fn extend_to(&self, total: Duration) {
+        self.0.total_ms.fetch_max(total.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Ends when the answer has had its time.
-    async fn end(&self, bounds: Bounds) {
-        tokio::time::sleep(bounds.total).await;
-        if self.0.load(Ordering::Relaxed) {
-            tokio::time::sleep(bounds.total_of_users.saturating_sub(bounds.total)).await;
+    async fn end(&self) {
+        loop {
+            let until = self.0.begun + Duration::from_millis(self.0.total_ms.load(Ordering::Relaxed));
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
         }
     }
 }
@@ -91,12 +126,13 @@ impl Bounds {
 }
 
 impl Door {
-    /// Listens on a port.
+    /// Listens on a port, with TLS as `tls` has it at each connection.
     ///
     /// # Errors
     /// What the system says.
-    pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self(Either::Left(TcpListener::bind(address).await?)))
+    pub async fn tcp(address: SocketAddr, tls: Option<TlsSource>) -> io::Result<Self> {
+        let listener = Either::Left(TcpListener::bind(address).await?);
+        Ok(Self { listener, tls })
     }
 
     /// Listens on a Unix socket that its owner alone may use. One that is there is replaced: the caller holds the lock
@@ -111,19 +147,28 @@ impl Door {
         }
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(Self(Either::Right(listener)))
+        Ok(Self {
+            listener: Either::Right(listener),
+            tls: None,
+        })
     }
 
     /// The address of a port, with the number that port 0 became.
     pub fn local_address(&self) -> Option<SocketAddr> {
-        match &self.0 {
+        match &self.listener {
             Either::Left(listener) => listener.local_addr().ok(),
             Either::Right(_) => None,
         }
     }
 
+    /// What a browser is told; `None` for a Unix socket.
+    pub fn url(&self) -> Option<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        self.local_address().map(|address| format!("{scheme}://{address}"))
+    }
+
     async fn accept(&self) -> io::Result<(Either<TcpStream, UnixStream>, Peer)> {
-        match &self.0 {
+        match &self.listener {
             Either::Left(listener) => {
                 let (stream, address) = listener.accept().await?;
                 Ok((Either::Left(stream), Peer(address.ip())))
@@ -143,14 +188,15 @@ pub async fn serve(door: Door, router: Router, bounds: Bounds) {
         let place = Arc::clone(&places).acquire_owned().await.expect("never closed");
         match door.accept().await {
             Ok((stream, peer)) => {
-                let patience = Patience::default();
-                let answering = answer(stream, peer, patience.clone(), router.clone());
+                let patience = Patience::new(bounds);
+                let tls = door.tls.as_ref().map(|tls| TlsAcceptor::from(tls.load_full()));
+                let answering = begin(stream, tls, peer, patience.clone(), router.clone());
                 tokio::spawn(async move {
                     let _place = place;
                     tokio::select! {
                         () = answering => {}
                         // A client that is too slow is left.
-                        () = patience.end(bounds) => {}
+                        () = patience.end() => {}
                     }
                 });
             }
@@ -162,7 +208,28 @@ pub async fn serve(door: Door, router: Router, bounds: Bounds) {
     }
 }
 
-async fn answer(stream: Either<TcpStream, UnixStream>, peer: Peer, patience: Patience, router: Router) {
+/// Answers, after the handshake of TLS where there is one.
+async fn begin(
+    stream: Either<TcpStream, UnixStream>,
+    tls: Option<TlsAcceptor>,
+    peer: Peer,
+    patience: Patience,
+    router: Router,
+) {
+    let Some(tls) = tls else {
+        return answer(stream, peer, patience, router).await;
+    };
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok(stream)) => answer(stream, peer, patience, router).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a handshake of HTTPS failed"),
+        Err(_) => tracing::debug!("a handshake of HTTPS took too long"),
+    }
+}
+
+async fn answer<S>(stream: S, peer: Peer, patience: Patience, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service = router.map_request(move |mut request: Request<_>| {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(patience.clone());
@@ -174,6 +241,7 @@ async fn answer(stream: Either<TcpStream, UnixStream>, peer: Peer, patience: Pat
         .max_buf_size(HEAD_MAX_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .with_upgrades()
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "an HTTP connection ended");

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use identity::{LoggedIn, RegistryError, Role};
+use identity::{LoggedIn, RegistryError, Role, Secret};
 
 use crate::desk::Desk;
 use crate::doors::Patience;
@@ -23,6 +23,11 @@ const OPERATOR: &str = "operator";
 /// Who acts, for the audit log: the user whose request is being answered, else whoever is at the control socket.
 pub(crate) fn actor() -> String {
     ACTOR.try_with(String::clone).unwrap_or_else(|_| OPERATOR.to_owned())
+}
+
+/// Does something in the name of somebody whom no check has let through.
+pub(crate) async fn acting_as<T>(actor: String, work: impl Future<Output = T>) -> T {
+    ACTOR.scope(actor, work).await
 }
 
 /// What a route asks of its caller.
@@ -49,14 +54,34 @@ impl Needs {
     }
 }
 
-/// Lets a request through whose caller may ask this; the handler finds a [`LoggedIn`] with it.
+/// By what a caller was let through, to be looked at again while the answer goes on.
+#[derive(Clone)]
+pub(crate) struct Pass {
+    token: Secret,
+    needs: Needs,
+    tenant: Option<String>,
+}
+
+impl Pass {
+    /// Whether its holder may still see what it asked for.
+    pub(crate) async fn check(&self, desk: &Arc<Desk>) -> Done<()> {
+        let caller = user_of(desk, self.token.expose()).await?;
+        check_tenant(desk, &caller, self.tenant.as_deref()).await?;
+        check_role(&caller, self.needs)
+    }
+}
+
+/// Lets a request through whose caller may ask this; the handler finds a [`LoggedIn`] and a [`Pass`] with it.
 pub(crate) async fn check(
     State((desk, needs)): State<(Arc<Desk>, Needs)>,
     params: RawPathParams,
     mut request: Request,
     next: Next,
 ) -> Done<Response> {
-    let caller = caller(&desk, request.headers()).await?;
+    let token = bearer(request.headers())
+        .ok_or_else(|| unauthorized("log in first: POST /v1/login, then send its access token"))?;
+    let token = Secret::new(token.to_owned());
+    let caller = user_of(&desk, token.expose()).await?;
     let named = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
     check_tenant(&desk, &caller, named("tenant")).await?;
     let changes_edges = named("kinds") == Some("edges") && request.method() != Method::GET;
@@ -70,13 +95,13 @@ pub(crate) async fn check(
         patience.extend();
     }
     let actor = caller.user.name.to_string();
+    let tenant = named("tenant").map(str::to_owned);
+    request.extensions_mut().insert(Pass { token, needs, tenant });
     request.extensions_mut().insert(caller);
     Ok(ACTOR.scope(actor, next.run(request)).await)
 }
 
-async fn caller(desk: &Arc<Desk>, headers: &HeaderMap) -> Done<LoggedIn> {
-    let token =
-        bearer(headers).ok_or_else(|| unauthorized("log in first: POST /v1/login, then send its access token"))?;
+async fn user_of(desk: &Arc<Desk>, token: &str) -> Done<LoggedIn> {
     let token = token.as_bytes().to_vec();
     let checked = desk
         .with_identity(move |identity| Ok::<_, Wrong>(identity.user_of(&token, unix_now_s())))
@@ -87,11 +112,16 @@ async fn caller(desk: &Arc<Desk>, headers: &HeaderMap) -> Done<LoggedIn> {
     })
 }
 
-/// The token of `Authorization: Bearer …`.
+/// The token of `Authorization: Bearer …`, or among the protocols of a WebSocket, since a web page can send no other
+/// header with one: `bearer.…`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    if let Some(value) = text(header::AUTHORIZATION) {
+        let (scheme, token) = value.split_once(' ')?;
+        return scheme.eq_ignore_ascii_case("bearer").then(|| token.trim());
+    }
+    let mut protocols = text(header::SEC_WEBSOCKET_PROTOCOL)?.split(',');
+    protocols.find_map(|protocol| protocol.trim().strip_prefix("bearer."))
 }
 
 /// 401, for whoever is not known.

@@ -11,20 +11,27 @@ mod bodies;
 mod calling;
 mod client;
 mod clients;
+mod cloud_client;
 mod credentials;
 mod database;
 mod desk;
 mod document;
 mod doors;
+mod enrolment;
 mod guard;
 mod health;
+mod joining;
 mod links;
+mod live;
 mod log_tail;
 mod logins;
 mod manifests;
+mod member;
+mod methods;
 mod metrics;
 mod page;
 pub mod paths;
+mod points;
 mod posting;
 mod process;
 mod routers;
@@ -40,13 +47,16 @@ mod wrong;
 pub use client::{Answer, Client, ClientError};
 pub use desk::{About, Desk, Parts};
 pub use doors::{Bounds, Door, serve};
+pub use enrolment::{Enrolment, InvitationInfo, Invite};
+pub use joining::{JoinCloud, Joined};
 pub use log_tail::LogTail;
 pub use manifests::Manifests;
+pub use member::Member;
 pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo,
     EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, Page, Patch, QuotaChanges, RouteInfo,
-    SessionInfo, SetPassword, TenantInfo, TenantUse, UserInfo, UserRole,
+    SessionInfo, SetPassword, TenantInfo, TenantUse, TwinConflict, UserInfo, UserRole,
 };
 
 /// Name of the control socket in the data directory.

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use hub::{Discarded, Observation, QueueFigures};
+use identity::{ClientKind, MAX_PAGE};
 
+use crate::clients::date_time;
 use crate::desk::Desk;
+use crate::member::Member;
 use crate::page::MetricsPage;
 use crate::types::{EdgeState, LedgerInfo, LinkInfo, Page};
 use crate::wrong::{Done, Wrong};
@@ -19,13 +22,21 @@ pub(crate) async fn show(State(desk): State<Arc<Desk>>) -> Done<Json<LinkInfo>> 
     let status = desk.link.as_ref().map(|link| link.snapshot());
     let ledgers = observe(&desk).await?;
     let ledgers = ledgers.iter().flat_map(|shard| &shard.queues);
+    let member = desk.member.as_ref();
+    let membership = member.and_then(|member| member.membership());
+    let cloud = status.as_ref().and_then(|status| status.target.clone());
     Ok(Json(LinkInfo {
-        cloud: desk.about.cloud.clone(),
         is_connected: status
             .as_ref()
             .is_some_and(|status| status.state == link::edge::State::Connected),
-        since_s: status.as_ref().map_or(0, |status| status.since.as_secs()),
+        since_s: status
+            .as_ref()
+            .filter(|_| cloud.is_some())
+            .map_or(0, |status| status.since.as_secs()),
+        cloud,
         last_error: status.as_ref().and_then(|status| status.last_error.clone()),
+        certificate_until: membership.map(|membership| date_time(membership.not_after_unix_s)),
+        renewal_error: member.and_then(|member| member.trouble()),
         rate_bytes_per_s: status.as_ref().and_then(|status| status.rate_bytes_per_s),
         round_trip_ms: status
             .and_then(|status| status.round_trip)
@@ -34,11 +45,11 @@ pub(crate) async fn show(State(desk): State<Arc<Desk>>) -> Done<Json<LinkInfo>> 
     }))
 }
 
-/// The edges that are connected, and what came from each.
+/// The edges that were added, those that are connected among them, and what came from each.
 #[utoipa::path(get, path = "/v1/edges", tag = "edges", operation_id = "list_edges",
     responses((status = 200, body = Page<EdgeState>)))]
 pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<EdgeState>>> {
-    let mut edges: BTreeMap<String, EdgeState> = BTreeMap::new();
+    let mut edges = added(&desk).await?;
     for edge in desk.connected.iter().flat_map(|connected| connected.list()) {
         let state = edges.entry(edge.name.to_string()).or_default();
         state.is_connected = true;
@@ -57,6 +68,30 @@ pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<EdgeSt
     }))
 }
 
+/// Those that are registered, whether they ever connected or not.
+async fn added(desk: &Desk) -> Done<BTreeMap<String, EdgeState>> {
+    let added = desk.with_registry(|registry| {
+        let mut names = Vec::new();
+        for tenant in registry.tenants()? {
+            let mut last = None;
+            loop {
+                let page = registry.clients(&tenant.name, ClientKind::Edge, last.as_deref(), MAX_PAGE)?;
+                names.extend(page.iter().map(|edge| edge.name.user_name()));
+                match page.last().filter(|_| page.len() == MAX_PAGE) {
+                    Some(edge) => last = Some(edge.name.id().to_string()),
+                    None => break,
+                }
+            }
+        }
+        Ok(names)
+    });
+    Ok(added
+        .await?
+        .into_iter()
+        .map(|name| (name, EdgeState::default()))
+        .collect())
+}
+
 async fn observe(desk: &Desk) -> Done<Vec<Observation>> {
     desk.hub().await?.observe().await.ok_or_else(Wrong::no_answer)
 }
@@ -73,6 +108,15 @@ fn ledger(queue: &QueueFigures) -> LedgerInfo {
         queued: queue.ledger.queued(),
         dropped: dropped.filter(|(_, messages)| *messages > 0).collect(),
         bytes: queue.bytes,
+    }
+}
+
+/// What is said of an edge in a cloud on the page of metrics: its operator is to hear of a certificate that is not renewed.
+pub(crate) fn write_member(page: &mut MetricsPage, member: Option<&Member>) {
+    let help = "End of the certificate of an edge that has joined a cloud, in seconds of Unix time.";
+    page.gauge("link_certificate_end_seconds", help);
+    if let Some(membership) = member.and_then(Member::membership) {
+        page.value(&[], membership.not_after_unix_s);
     }
 }
 

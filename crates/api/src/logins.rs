@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use identity::{ACCESS_TOKEN_VALID_S, Event, Identity, LoggedIn, Refusal, Secret, Throttle, UserTokens};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::desk::Desk;
 use crate::doors::Peer;
@@ -17,13 +17,20 @@ use crate::types::{Login, Refresh, Tokens};
 use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
 
-/// Passwords hashed at one time; each takes [`identity::HASHING_MEMORY_BYTES`]. Others wait for their turn.
+/// Passwords checked at one time; each takes [`identity::HASHING_MEMORY_BYTES`]. Others wait for their turn.
 const CHECKS_AT_ONCE: usize = 2;
+
+/// The same for passwords that are new, so that who adds many keeps nobody from logging in.
+const NEW_AT_ONCE: usize = 1;
+
+/// How long one waits for a turn before it is refused.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who failed to log in, and how many checks go on.
 pub(crate) struct Logins {
     throttle: Mutex<Throttle>,
     checks: Semaphore,
+    new: Semaphore,
 }
 
 impl Default for Logins {
@@ -31,6 +38,7 @@ impl Default for Logins {
         Self {
             throttle: Mutex::default(),
             checks: Semaphore::new(CHECKS_AT_ONCE),
+            new: Semaphore::new(NEW_AT_ONCE),
         }
     }
 }
@@ -40,10 +48,24 @@ impl Logins {
         work(&mut self.throttle.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The turn of one who makes credentials.
+    pub(crate) async fn turn_of_new(&self) -> Done<SemaphorePermit<'_>> {
+        turn(&self.new).await
+    }
+
     fn check_wait(&self, address: IpAddr, name: &str) -> Done<()> {
         let wait = self.with_throttle(|throttle| throttle.wait(address, name, Instant::now()));
         wait.map_or(Ok(()), |wait| Err(throttled(wait)))
     }
+}
+
+async fn turn(turns: &Semaphore) -> Done<SemaphorePermit<'_>> {
+    let turn = tokio::time::timeout(PATIENCE, turns.acquire()).await;
+    let busy = |_| {
+        let message = "as many passwords are being hashed as may be, and others wait; try again";
+        Wrong::new(StatusCode::SERVICE_UNAVAILABLE, message).retry_after(PATIENCE.as_secs())
+    };
+    Ok(turn.map_err(busy)?.expect("never closed"))
 }
 
 fn throttled(wait: Duration) -> Wrong {
@@ -52,26 +74,38 @@ fn throttled(wait: Duration) -> Wrong {
     Wrong::new(StatusCode::TOO_MANY_REQUESTS, message).retry_after(wait_s)
 }
 
-/// Checks what somebody at `address` presents as `name`, with the bounds of all doors.
+/// Checks what somebody at `address` presents as `name`, with the bounds of all doors; a failure tells nobody why.
 pub(crate) async fn attempt<T: Send + 'static>(
     desk: &Desk,
     address: IpAddr,
     name: &str,
     check: impl FnOnce(&Identity) -> Result<T, Refusal> + Send + 'static,
 ) -> Done<T> {
+    tried(desk, address, name, check)
+        .await?
+        .map_err(|refusal| match refusal.is_failed_login() {
+            true => unauthorized("not the name and password of anybody here"),
+            false => Wrong::new(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string()),
+        })
+}
+
+/// As [`attempt`], for whoever may know why it failed.
+pub(crate) async fn tried<T: Send + 'static>(
+    desk: &Desk,
+    address: IpAddr,
+    name: &str,
+    check: impl FnOnce(&Identity) -> Result<T, Refusal> + Send + 'static,
+) -> Done<Result<T, Refusal>> {
     let logins = &desk.logins;
     logins.check_wait(address, name)?;
-    let _turn = logins.checks.acquire().await.expect("never closed");
+    let _turn = turn(&logins.checks).await?;
     // Others may have failed meanwhile.
     logins.check_wait(address, name)?;
-    match desk
+    let checked = desk
         .with_identity(move |identity| Ok::<_, Wrong>(check(identity)))
-        .await?
-    {
-        Ok(known) => {
-            logins.with_throttle(|throttle| throttle.succeeded(address, name));
-            Ok(known)
-        }
+        .await?;
+    match &checked {
+        Ok(_) => logins.with_throttle(|throttle| throttle.succeeded(address, name)),
         Err(refusal) if refusal.is_failed_login() => {
             logins.with_throttle(|throttle| throttle.failed(address, name, Instant::now()));
             let reason = refusal.to_string();
@@ -80,10 +114,10 @@ pub(crate) async fn attempt<T: Send + 'static>(
                 user_name: name,
                 reason: &reason,
             });
-            Err(unauthorized("not the name and password of anybody here"))
         }
-        Err(refusal) => Err(Wrong::new(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string())),
+        Err(_) => {}
     }
+    Ok(checked)
 }
 
 /// Two tokens for a name and a password. The access token goes with each request, as `Authorization: Bearer …`.

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use broker::{Dropped, RefusedFilter};
+use cloud::Feed;
 use hub::{DoorFigures, Observation, Refused, TenantFigures};
 
 use crate::desk::Desk;
@@ -34,6 +35,8 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     write_tenants(&mut page, &shards);
     write_routes(&mut page, &routes);
     links::write(&mut page, &shards);
+    links::write_member(&mut page, desk.member.as_deref());
+    write_telemetry(&mut page, &desk);
     Ok((
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
         page.into_text(),
@@ -54,6 +57,22 @@ fn write_process(page: &mut MetricsPage, desk: &Desk) {
         "Lines of the program's own log that nobody took from standard error in time.",
     )
     .value(&[], losses.map_or(0, |losses| losses.dropped_lines() as u64));
+}
+
+fn write_telemetry(page: &mut MetricsPage, desk: &Desk) {
+    page.gauge("live_readers", "Who watches telemetry as it comes in.")
+        .value(&[], desk.feed.as_ref().map_or(0, Feed::count));
+    let Some(history) = &desk.history else { return };
+    page.counter(
+        "history_stored_total",
+        "Messages of telemetry that went into the edge's history.",
+    )
+    .value(&[], history.stored());
+    page.counter(
+        "history_lost_total",
+        "Messages of telemetry that the edge's history has not, because it could not be written in time.",
+    )
+    .value(&[], history.lost());
 }
 
 fn write_doors(page: &mut MetricsPage, doors: &DoorFigures, shards: &[Observation]) {

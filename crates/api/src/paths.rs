@@ -44,9 +44,19 @@ pub fn credential(name: &ClientName, kind: ClientKind, credential: &HeldCredenti
     }
 }
 
+/// The invitation of an edge.
+pub fn invitation(edge: &ClientName) -> String {
+    format!("{}/invitation", client(edge, ClientKind::Edge))
+}
+
 /// A device's twin.
 pub fn twin(device: &ClientName) -> String {
     format!("{}/twin", client(device, ClientKind::Device))
+}
+
+/// Edits of a device's desired state that were given up.
+pub fn twin_conflicts(device: &ClientName) -> String {
+    format!("{}/conflicts", twin(device))
 }
 
 /// A method of a device.

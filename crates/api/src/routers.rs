@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
-use axum::middleware::{from_fn_with_state, map_response};
-use axum::routing::get;
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::routing::{get, put};
 use axum::{Json, Router};
 use identity::Role;
 use utoipa::openapi::OpenApi;
@@ -17,8 +17,8 @@ use crate::guard::Needs;
 use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
-    applying, bodies, calling, clients, credentials, document, guard, health, links, logins, metrics, posting,
-    routes as flows, sessions, telemetry, tenants, twins, users,
+    applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links, live, logins,
+    methods, metrics, posting, routes as flows, sessions, telemetry, tenants, twins, users,
 };
 
 /// Bytes of a request's body on the control socket: a manifest of the longest kind, as a JSON string.
@@ -59,6 +59,7 @@ fn administering_cloud() -> Routes {
     Routes::new()
         .routes(routes!(tenants::add))
         .routes(routes!(tenants::change, tenants::remove))
+        .routes(routes!(enrolment::invite, enrolment::withdraw))
         .routes(routes!(users::list_of_cloud, users::add_to_cloud))
         .routes(routes!(users::remove_from_cloud))
         .routes(routes!(users::set_password_in_cloud))
@@ -74,8 +75,10 @@ fn viewing() -> Routes {
         .routes(routes!(clients::show))
         .routes(routes!(credentials::list))
         .routes(routes!(twins::get))
+        .routes(routes!(twins::conflicts))
         .routes(routes!(telemetry::latest))
         .routes(routes!(telemetry::stream))
+        .routes(routes!(live::watch))
 }
 
 fn operating() -> Routes {
@@ -101,6 +104,9 @@ fn open() -> Routes {
     Routes::new()
         .routes(routes!(logins::log_in))
         .routes(routes!(logins::refresh))
+        .routes(routes!(enrolment::authority))
+        .routes(routes!(enrolment::join))
+        .routes(routes!(enrolment::renew))
         .routes(routes!(document::show))
 }
 
@@ -139,6 +145,7 @@ pub fn control_router(desk: Arc<Desk>) -> Router {
     let (all, _) = all.split_for_parts();
     all.route("/v1/configuration", get(configuration))
         .route("/v1/log", get(log))
+        .route("/v1/link", put(joining::join))
         .merge(probes())
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
         .with_state(desk)
@@ -157,7 +164,8 @@ pub fn public_router(desk: Arc<Desk>) -> Router {
         .route_layer(bounded(USER_BODY_MAX_BYTES))
         .route_layer(from_fn_with_state(Arc::clone(&desk), posting::check));
     let (all, _) = all.merge(posting).split_for_parts();
-    all.layer(map_response(bodies::errors_in_json))
+    all.layer(from_fn(methods::check))
+        .layer(map_response(bodies::errors_in_json))
         .merge(probes())
         .with_state(desk)
 }

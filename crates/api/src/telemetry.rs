@@ -1,19 +1,16 @@
-//! What devices said, out of the cloud's database.
+//! What devices said, out of the database of a cloud or the history of an edge.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use base64ct::{Base64, Encoding};
-use cloud::{Cursor, Point, Value};
+use cloud::Cursor;
 use identity::ClientName;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
-use crate::database::Questions;
 use crate::desk::Desk;
-use crate::types::{BucketInfo, Latest, PointInfo, Series};
+use crate::points::{Latest, Series, bucket, shown};
 use crate::wrong::{Done, Wrong};
 
 /// Rows of an answer where nothing is said.
@@ -57,8 +54,8 @@ pub(crate) async fn latest(
 ) -> Done<Json<Latest>> {
     let device = ClientName::new(&tenant, &id)?;
     let limit = part.limit.unwrap_or(DEFAULT_LIMIT);
-    let latest = questions(&desk)?
-        .ask(move |queries| queries.latest(device.tenant(), device.id(), part.after.as_deref(), limit))
+    let latest = desk
+        .ask_telemetry(move |queries| queries.latest(device.tenant(), device.id(), part.after.as_deref(), limit))
         .await?;
     let next = latest.last().filter(|_| latest.len() as u64 == limit);
     Ok(Json(Latest {
@@ -80,10 +77,9 @@ pub(crate) async fn stream(
 ) -> Done<Json<Series>> {
     let device = ClientName::new(&tenant, &id)?;
     let within = span.from_ms.unwrap_or(i64::MIN)..span.to_ms.unwrap_or(i64::MAX);
-    let questions = questions(&desk)?;
     if let Some(width_ms) = span.bucket_ms {
-        let buckets = questions
-            .ask(move |queries| queries.buckets(device.tenant(), device.id(), &stream, within, width_ms))
+        let buckets = desk
+            .ask_telemetry(move |queries| queries.buckets(device.tenant(), device.id(), &stream, within, width_ms))
             .await?;
         let buckets = buckets.iter().map(bucket).collect();
         return Ok(Json(Series::Buckets { buckets }));
@@ -91,58 +87,13 @@ pub(crate) async fn stream(
     let limit = span.limit.unwrap_or(DEFAULT_LIMIT);
     let cursor = span.cursor.as_deref().map(str::parse::<Cursor>).transpose();
     let cursor = cursor.map_err(|error| Wrong::request(format!("cursor: {error}")))?;
-    let page = questions
-        .ask(move |queries| queries.range(device.tenant(), device.id(), &stream, within, limit, cursor.as_ref()))
+    let page = desk
+        .ask_telemetry(move |queries| {
+            queries.range(device.tenant(), device.id(), &stream, within, limit, cursor.as_ref())
+        })
         .await?;
     Ok(Json(Series::Points {
         points: page.items.into_iter().map(shown).collect(),
         next: page.next.map(|cursor| cursor.to_string()),
     }))
-}
-
-fn questions(desk: &Desk) -> Done<&Questions> {
-    let message = "no telemetry is kept here; ask the cloud that this edge is linked to";
-    desk.questions.as_ref().ok_or_else(|| Wrong::absent(message))
-}
-
-fn bucket(bucket: &cloud::Bucket) -> BucketInfo {
-    BucketInfo {
-        start_ms: bucket.start_ms,
-        count: bucket.count,
-        min: bucket.min,
-        max: bucket.max,
-        mean: bucket.mean,
-        first: bucket.first,
-        last: bucket.last,
-    }
-}
-
-fn shown(point: Point) -> PointInfo {
-    let bytes = match &point.value {
-        Value::Bytes(bytes) => Some(Base64::encode_string(bytes)),
-        _ => None,
-    };
-    PointInfo {
-        time_ms: point.source_time_ms,
-        received_at_ms: point.received_at_ms,
-        value: json(point.value),
-        bytes_base64: bytes,
-        quality: point.quality,
-        edge: point.origin.edge().to_string(),
-        epoch: point.origin.epoch(),
-        sequence: point.origin.sequence(),
-    }
-}
-
-/// As it was written: no digit is lost.
-fn json(value: Value<'static>) -> Box<RawValue> {
-    let text = match value {
-        Value::Number(number) => serde_json::to_string(&number),
-        Value::Decimal(literal) | Value::Json(literal) => Ok(literal.into_owned()),
-        Value::Boolean(is_true) => serde_json::to_string(&is_true),
-        Value::Text(text) => serde_json::to_string(&text),
-        Value::Bytes(_) => Ok("null".to_owned()),
-    };
-    let raw = text.and_then(RawValue::from_string);
-    raw.unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

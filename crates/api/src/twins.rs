@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
@@ -9,8 +10,9 @@ use axum::response::{IntoResponse, Response};
 use identity::{ClientKind, ClientName};
 use serde_json::Value;
 
-use crate::clients;
+use crate::clients::{self, date_time};
 use crate::desk::Desk;
+use crate::types::{Page, TwinConflict};
 use crate::wrong::{Done, Wrong};
 
 /// Both states of a device's twin with their versions.
@@ -25,6 +27,36 @@ pub(crate) async fn get(
     let twin = hub.twin(device.tenant(), device.id()).await;
     let twin = twin.ok_or_else(Wrong::no_answer)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], twin))
+}
+
+/// Edits of the desired state that were given up for others, on the other side of a link between edge and cloud: the
+/// newest 32. Of a value of more than 512 bytes its beginning is shown.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/devices/{id}/twin/conflicts", tag = "twins",
+    operation_id = "list_twin_conflicts", responses((status = 200, body = Page<TwinConflict>)))]
+pub(crate) async fn conflicts(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, id)): Path<(String, String)>,
+) -> Done<Json<Page<TwinConflict>>> {
+    let device = known_device(&desk, &tenant, &id).await?;
+    let hub = desk.hub().await?;
+    let edits = hub.lost_edits(device.tenant(), device.id()).await;
+    let edits = edits.ok_or_else(Wrong::no_answer)?;
+    let edits: Vec<hub::LostEdit> = serde_json::from_slice(&edits).map_err(|error| Wrong::here(error.to_string()))?;
+    Ok(Json(Page {
+        items: edits.into_iter().map(conflict).collect(),
+        has_more: false,
+    }))
+}
+
+fn conflict(edit: hub::LostEdit) -> TwinConflict {
+    TwinConflict {
+        at: date_time((edit.at_ms / 1_000) as i64),
+        side: edit.side,
+        number: edit.number,
+        pointer: edit.pointer,
+        kept: edit.kept,
+        lost: edit.lost,
+    }
 }
 
 /// A merge patch of the desired state (RFC 7396); the answer is that of `twin/desired/set/result`, once it is safe.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use identity::Quotas;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 /// Which edge this is.
@@ -29,6 +28,10 @@ pub struct LinkInfo {
     pub since_s: u64,
     /// Why the last connection ended, or was not made.
     pub last_error: Option<String>,
+    /// Until when the edge's certificate is good, if it has joined a cloud.
+    pub certificate_until: Option<String>,
+    /// Why that could not be renewed, if it is due.
+    pub renewal_error: Option<String>,
     /// Rate of the line in bytes a second, if it has shown one.
     pub rate_bytes_per_s: Option<u64>,
     /// The shortest round trip of late, in milliseconds.
@@ -420,72 +423,19 @@ pub struct UserInfo {
     pub created: String,
 }
 
-/// What a device said at one time.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PointInfo {
-    /// When it was measured by the device's word, else received; ms since 1970 UTC.
-    pub(crate) time_ms: i64,
-    /// When the edge received it, by the edge's clock; ms since 1970 UTC.
-    pub(crate) received_at_ms: i64,
-    /// Any JSON, as the device wrote it; `null` where it was none.
-    #[schema(value_type = serde_json::Value)]
-    pub(crate) value: Box<RawValue>,
-    /// What the device said where that is no JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) bytes_base64: Option<String>,
-    /// The member `q` of its message.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) quality: Option<String>,
-    /// The edge that received it.
-    pub(crate) edge: String,
-    /// Epoch of that edge.
-    pub(crate) epoch: u64,
-    /// Its number in the epoch.
-    pub(crate) sequence: u64,
-}
-
-/// The latest point of each stream of a device.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Latest {
-    /// By the names of the streams.
-    pub(crate) streams: BTreeMap<String, PointInfo>,
-    /// To go on from, as `after`; `None`: there is no more.
-    pub(crate) next: Option<String>,
-}
-
-/// The numbers of a stream in one span of time; spans without numbers are left out.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct BucketInfo {
-    /// Its beginning, ms since 1970 UTC.
-    pub(crate) start_ms: i64,
-    /// How many numbers.
-    pub(crate) count: u64,
-    /// The least.
-    pub(crate) min: f64,
-    /// The greatest.
-    pub(crate) max: f64,
-    /// Their arithmetic mean.
-    pub(crate) mean: f64,
-    /// The first.
-    pub(crate) first: f64,
-    /// The last.
-    pub(crate) last: f64,
-}
-
-/// A part of a stream.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case", untagged)]
-pub(crate) enum Series {
-    /// Its points.
-    Points {
-        /// In the order of their times.
-        points: Vec<PointInfo>,
-        /// To go on from, as `cursor`; `None`: there is no more.
-        next: Option<String>,
-    },
-    /// What its numbers come to.
-    Buckets {
-        /// In the order of their times.
-        buckets: Vec<BucketInfo>,
-    },
+/// An edit of a desired state that was given up for another, made on the other side of a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TwinConflict {
+    /// When this side learned of it.
+    pub at: String,
+    /// Where the edit was made: `edge` or `cloud`.
+    pub side: String,
+    /// Which edit of the desired state it was there.
+    pub number: u64,
+    /// JSON pointer of the value (RFC 6901).
+    pub pointer: String,
+    /// The value that stays; `null`: it stays removed, or something above or below it stays.
+    pub kept: serde_json::Value,
+    /// The value that was given up; `null`: its removal was.
+    pub lost: serde_json::Value,
 }

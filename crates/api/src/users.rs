@@ -112,6 +112,7 @@ fn info(user: &User) -> UserInfo {
 async fn add(desk: &Desk, tenant: Option<&str>, new: AddUser) -> Done<(StatusCode, Json<AddedUser>)> {
     let name = UserName::new(tenant, &new.name)?;
     let (role, chosen, wanted) = (role(new.role), new.password.map(Secret::new), name.clone());
+    let _turn = desk.logins.turn_of_new().await?;
     let issued = desk
         .with_identity(move |identity| identity.add_user(&wanted, role, chosen.as_ref(), unix_now_s()))
         .await?;
@@ -121,6 +122,7 @@ async fn add(desk: &Desk, tenant: Option<&str>, new: AddUser) -> Done<(StatusCod
 
 async fn set_password(desk: &Desk, name: UserName, password: SetPassword) -> Done<Json<AddedUser>> {
     let (chosen, wanted) = (password.password.map(Secret::new), name.clone());
+    let _turn = desk.logins.turn_of_new().await?;
     let issued = desk
         .with_identity(move |identity| identity.set_user_password(&wanted, chosen.as_ref()))
         .await?;

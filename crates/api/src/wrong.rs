@@ -86,7 +86,9 @@ impl From<identity::RegistryError> for Wrong {
     fn from(error: identity::RegistryError) -> Self {
         use identity::RegistryError as E;
         let status = match error {
-            E::NoClient(_) | E::NoTenant(_) | E::NoUser(_) | E::NoCredential { .. } => StatusCode::NOT_FOUND,
+            E::NoClient(_) | E::NoTenant(_) | E::NoUser(_) | E::NoCredential { .. } | E::NoInvitation(_) => {
+                StatusCode::NOT_FOUND
+            }
             E::ClientExists { .. } | E::TenantExists(_) | E::UserExists(_) | E::TenantNotEmpty(_) => {
                 StatusCode::CONFLICT
             }

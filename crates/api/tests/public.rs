@@ -46,8 +46,12 @@ impl Cloud {
             hub_options: hub::Options::new(data),
             about: About::default(),
             link: None,
+            member: None,
+            enrolment: None,
             connected: None,
             database: Some(database),
+            history: None,
+            feed: Some(cloud::Feed::default()),
         });
         Self {
             _directory: directory,
@@ -77,6 +81,11 @@ impl Cloud {
         }
         let answer = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
         let status = answer.status();
+        let kind = answer.headers().get(header::CONTENT_TYPE);
+        if kind.is_some_and(|kind| kind == "text/event-stream") {
+            // It goes on and on.
+            return (status, Value::Null);
+        }
         let bytes = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
@@ -140,7 +149,7 @@ impl Route {
 }
 
 #[tokio::test]
-async fn without_a_users_token_every_route_but_three_is_closed() {
+async fn without_a_users_token_every_route_is_closed_but_those_to_log_in_and_to_join() {
     let cloud = Cloud::start();
     let device = NewClient {
         name: ClientName::from_user_name("acme/pump-7").unwrap(),
@@ -172,7 +181,15 @@ async fn without_a_users_token_every_route_but_three_is_closed() {
             assert_eq!(status, StatusCode::UNAUTHORIZED, "{route:?} {token:?}");
         }
     }
-    assert_eq!(open, ["/v1/login", "/v1/openapi.json", "/v1/refresh"]);
+    let to_log_in_and_to_join = [
+        "/v1/authority",
+        "/v1/join",
+        "/v1/login",
+        "/v1/openapi.json",
+        "/v1/refresh",
+        "/v1/renew",
+    ];
+    assert_eq!(open, to_log_in_and_to_join);
 }
 
 #[tokio::test]
@@ -211,7 +228,9 @@ async fn a_viewer_changes_nothing_and_an_operator_no_users() {
             continue;
         }
         let users = route.template.contains("/users");
-        let is_of_admins = users || (route.template == "/v1/tenants/{tenant}" && route.method != Method::GET);
+        let invitations = route.template.ends_with("/invitation");
+        let is_of_admins =
+            users || invitations || (route.template == "/v1/tenants/{tenant}" && route.method != Method::GET);
         let may_view = route.method == Method::GET && !users;
         let is_forbidden = |status| status == StatusCode::FORBIDDEN;
         assert_eq!(
@@ -255,9 +274,8 @@ async fn the_document_lists_exactly_the_routes_that_are_served() {
     for route in &routes {
         for method in &methods {
             let is_listed = routes.iter().any(|listed| listed.is(method, &route.template));
-            // The one would end the login; where devices post, everybody is asked for a credential first.
-            let is_apart = route.template.ends_with("/telemetry") && !is_listed;
-            if route.template == "/v1/logout" || is_apart {
+            // It would end the login.
+            if route.template == "/v1/logout" {
                 continue;
             }
             let (status, answer) = cloud
@@ -332,5 +350,66 @@ async fn json_and_sql_of_wrong_shapes_are_answered_in_json() {
         let (status, answer) = cloud.ask(&method, path, Some(&token), Body::from(body)).await;
         assert!(status.is_client_error(), "{method} {path} {body}: {status} {answer}");
         assert!(answer["error"].is_string(), "{method} {path} {body}: {status} {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_method_that_is_not_there_is_named_with_those_that_are_before_anybody_is_asked_who_they_are() {
+    let cloud = Cloud::start();
+    let routes = cloud.routes().await;
+    for route in &routes {
+        let of_path = |method: &Method| routes.iter().any(|listed| listed.is(method, &route.template));
+        for method in [
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+            Method::OPTIONS,
+        ] {
+            let request = Request::builder().method(&method).uri(route.path("acme"));
+            let request = request.body(Body::empty()).unwrap();
+            let answer = cloud.router.clone().oneshot(request).await.unwrap();
+            let is_refused = answer.status() == StatusCode::METHOD_NOT_ALLOWED;
+            assert_eq!(is_refused, !of_path(&method), "{method} {route:?}");
+            let allowed = answer.headers().get(header::ALLOW).map(|value| value.to_str().unwrap());
+            let allowed: Vec<&str> = allowed.into_iter().flat_map(|value| value.split(", ")).collect();
+            let lists_all = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE]
+                .iter()
+                .all(|one| allowed.contains(&one.as_str()) == of_path(one));
+            assert!(!is_refused || lists_all, "{method} {route:?}: {allowed:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_its_token_expires() {
+    let cloud = Cloud::start();
+    cloud.token("acme/vera", Role::Viewer);
+    // Valid for some seconds more.
+    let begun = now_unix_s() - i64::from(identity::ACCESS_TOKEN_VALID_S) + 3;
+    let tokens = cloud.identity.log_in("acme/vera", PASSWORD.as_bytes(), begun).unwrap();
+    let request = Request::builder()
+        .uri("/v1/tenants/acme/telemetry/live")
+        .header(header::AUTHORIZATION, format!("Bearer {}", tokens.access.expose()));
+    let request = request.body(Body::empty()).unwrap();
+    let answer = cloud.router.clone().oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let said = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    let said = String::from_utf8(said.to_vec()).unwrap();
+    assert!(said.contains("event: end") && said.contains("expired"), "{said}");
+}
+
+#[tokio::test]
+async fn a_method_that_no_one_has_is_told_of_with_no_word_about_the_tenant() {
+    let cloud = Cloud::start();
+    for tenant in ["acme", "nobody"] {
+        let path = format!("/v1/tenants/{tenant}/devices/p7/twin");
+        let (status, answer) = cloud.ask(&Method::DELETE, &path, None, Body::empty()).await;
+        assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(
+            answer["error"],
+            "there is no DELETE of this; there are GET, HEAD, PATCH"
+        );
     }
 }

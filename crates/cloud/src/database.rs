@@ -1,15 +1,18 @@
 //! The database as the ingest writes to it.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use crate::engine::{Engine, EpochKey, EpochRange};
 use crate::error::{Error, Failure};
 use crate::ingest::{changes, ingest, read_marks};
+use crate::live::Feed;
 use crate::location::Location;
 use crate::names::Names;
 use crate::postgres::Postgres;
 use crate::reading::{Origin, Reading};
 use crate::sqlite::Sqlite;
+use crate::told::Telling;
 
 /// Most ranges that [`Database::marks`] tells of an edge.
 const MAX_MARKS: u64 = 65_536;
@@ -18,6 +21,7 @@ const MAX_MARKS: u64 = 65_536;
 pub struct Database {
     engine: Box<dyn Engine>,
     names: Names,
+    telling: Telling,
 }
 
 /// What became of readings.
@@ -85,16 +89,36 @@ impl Database {
         Ok(Database {
             engine,
             names: Names::default(),
+            telling: Telling::default(),
+        })
+    }
+
+    /// Has `feed` told of all that is stored from now on, once it is.
+    pub fn tell(&mut self, feed: Feed) {
+        self.telling = Telling::to(feed);
+    }
+
+    /// Opens the file of an edge's history, made if there is none. What is stored survives a crash of the program; a power
+    /// cut may take back the last of it, in whole transactions: nobody was promised it.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open_history(path: &Path) -> Result<Self, Error> {
+        Ok(Database {
+            engine: Box::new(Sqlite::open_unsynced(path)?),
+            names: Names::default(),
+            telling: Telling::default(),
         })
     }
 
     /// Stores each reading that is not in yet, with its mark, in transactions of up to 10,000 readings; when this
-    /// returns, they are on disk. `now_ms`: ms since 1970 UTC by the cloud's clock; what [`Database::retain`] goes by.
+    /// returns, they are on disk. `now_ms`: ms since 1970 UTC by the cloud's clock; what [`Database::retain`] goes by. Each
+    /// transaction has a later time than the one before, unless the clock was set back by more than a minute.
     ///
     /// # Errors
     /// [`Error::Away`], [`Error::Full`] or [`Error::Unusable`]: some transactions may have gone in. Offer all again.
     pub fn ingest(&mut self, readings: &[Reading], now_ms: i64) -> Result<Ingested, Error> {
-        ingest(&mut *self.engine, &mut self.names, readings, now_ms)
+        ingest(&mut *self.engine, &mut self.names, &mut self.telling, readings, now_ms)
     }
 
     /// Marks sequences as in of which nothing will come, in one transaction. Indexes of the gaps that are **not** marked,
@@ -164,6 +188,16 @@ impl Database {
     /// [`Error::Away`], [`Error::Full`], [`Error::Unusable`].
     pub fn retain(&mut self, stored_before_ms: i64) -> Result<bool, Error> {
         let more = self.engine.retain(stored_before_ms);
+        more.map_err(|failure| failure.into_error(self.engine.place()))
+    }
+
+    /// Removes up to 10,000 of the rows that were stored first, where those of an embedded database take more than `bytes`;
+    /// whether they may still do. The file does not get smaller: what was taken is used again.
+    ///
+    /// # Errors
+    /// As [`Database::retain`].
+    pub fn shrink(&mut self, bytes: u64) -> Result<bool, Error> {
+        let more = self.engine.shrink(bytes);
         more.map_err(|failure| failure.into_error(self.engine.place()))
     }
 }

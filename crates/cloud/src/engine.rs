@@ -89,6 +89,9 @@ pub(crate) trait Engine: Send {
 
     /// Removes some of what was stored before then; whether there is more.
     fn retain(&mut self, stored_before_ms: i64) -> Result<bool, Failure>;
+
+    /// Removes some of the oldest rows while all take more bytes; whether they may still do.
+    fn shrink(&mut self, bytes: u64) -> Result<bool, Failure>;
 }
 
 /// What one transaction does, in this order.

@@ -47,6 +47,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the same may go well later, without anybody's doing or once there is room.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Error::Away { .. } | Error::Full { .. })
+    }
+}
+
 /// What happens below: an error, or data that the database refuses whenever it is tried.
 #[derive(Debug)]
 pub(crate) enum Failure {

@@ -9,6 +9,7 @@ use crate::error::{Error, Failure};
 use crate::mark::{Mark, Taken, runs};
 use crate::names::{MAX_STREAMS_PER_DEVICE, Names};
 use crate::reading::Reading;
+use crate::told::Telling;
 
 /// Most readings of one transaction.
 const MAX_READINGS: usize = 10_000;
@@ -34,25 +35,37 @@ impl Item<'_> {
     }
 }
 
+/// What is the same for all transactions of what was offered.
+struct Run<'a> {
+    telling: &'a mut Telling,
+    now_ms: i64,
+    done: Ingested,
+}
+
 /// Stores readings in as many transactions as their size asks for.
 pub(crate) fn ingest(
     engine: &mut dyn Engine,
     names: &mut Names,
+    telling: &mut Telling,
     readings: &[Reading],
     now_ms: i64,
 ) -> Result<Ingested, Error> {
-    let mut done = Ingested::default();
+    let mut run = Run {
+        telling,
+        now_ms,
+        done: Ingested::default(),
+    };
     let mut rest = readings;
     while !rest.is_empty() {
         let (batch, others) = rest.split_at(batch_length(rest));
         let start = readings.len() - rest.len();
         let place = engine.place().to_owned();
         let mut items = prepare(engine, names, start, batch).map_err(|failure| failure.into_error(&place))?;
-        store(engine, &mut items, now_ms, &mut done)?;
+        store(engine, &mut items, &mut run)?;
         rest = others;
     }
-    done.deferred.sort_unstable();
-    Ok(done)
+    run.done.deferred.sort_unstable();
+    Ok(run.done)
 }
 
 fn batch_length(readings: &[Reading]) -> usize {
@@ -119,37 +132,41 @@ fn item<'a>(
 
 /// Stores items in one transaction. If the database refuses something in them, halves are tried, down to the one that
 /// it refuses, which is then rejected.
-fn store(engine: &mut dyn Engine, items: &mut [Item<'_>], now_ms: i64, done: &mut Ingested) -> Result<(), Error> {
-    match (attempt(engine, items, now_ms), items) {
+fn store(engine: &mut dyn Engine, items: &mut [Item<'_>], run: &mut Run<'_>) -> Result<(), Error> {
+    match (attempt(engine, items, run), items) {
         (Ok(stored), _) => {
-            done.add(stored);
+            run.done.add(stored);
             Ok(())
         }
         (Err(Failure::Poison(reason)), [item]) if item.content.is_ok() => {
             item.content = Err(reason);
-            store(engine, std::slice::from_mut(item), now_ms, done)
+            store(engine, std::slice::from_mut(item), run)
         }
         (Err(Failure::Poison(_)), items) if items.len() > 1 => {
             let (lower, upper) = items.split_at_mut(items.len() / 2);
-            store(engine, lower, now_ms, done)?;
-            store(engine, upper, now_ms, done)
+            store(engine, lower, run)?;
+            store(engine, upper, run)
         }
         (Err(failure), _) => Err(failure.into_error(engine.place())),
     }
 }
 
-fn attempt(engine: &mut dyn Engine, items: &[Item<'_>], now_ms: i64) -> Result<Ingested, Failure> {
+fn attempt(engine: &mut dyn Engine, items: &[Item<'_>], run: &mut Run<'_>) -> Result<Ingested, Failure> {
+    let now_ms = run.telling.next_ms(run.now_ms);
     let mut transaction = engine.begin(now_ms)?;
     let mut marks = lock_marks(&mut *transaction, items)?;
     let mut done = Ingested::default();
     let mut rows = Vec::with_capacity(items.len());
-    let mut refusals = Vec::new();
+    let (mut new, mut refusals) = (Vec::new(), Vec::new());
     for item in items {
         let mark = marks.entry(item.key).or_default();
         match (mark.take(item.sequence()), &item.content) {
             (Taken::Duplicate, _) => done.duplicates += 1,
             (Taken::Deferred, _) => done.deferred.push(item.index),
-            (Taken::New, Ok(decoded)) => rows.extend(rows_of(item, decoded, now_ms)),
+            (Taken::New, Ok(decoded)) => {
+                rows.extend(rows_of(item, decoded, now_ms));
+                new.push((item, decoded));
+            }
             (Taken::New, Err(reason)) => refusals.push(Refusal {
                 reading: item.reading,
                 origin: item.key,
@@ -167,6 +184,11 @@ fn attempt(engine: &mut dyn Engine, items: &[Item<'_>], now_ms: i64) -> Result<I
     transaction.refuse(&refusals)?;
     transaction.change_marks(&changes(&marks))?;
     transaction.commit()?;
+    run.telling.tell(new.into_iter().flat_map(|(item, decoded)| {
+        let streams = decoded.streams.iter().map(|(stream, _)| &**stream);
+        let rows = streams.zip(rows_of(item, decoded, now_ms));
+        rows.map(|(stream, row)| (item.reading, stream, row))
+    }));
     Ok(done)
 }
 

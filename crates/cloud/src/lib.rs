@@ -9,11 +9,14 @@
 //! again later is [`Error::Away`] or [`Error::Full`], and then nothing of the transaction was stored, or (a connection
 //! lost in COMMIT) all of it: offering it again is right either way.
 
+mod clock;
 mod database;
 mod decode;
 mod engine;
 mod error;
+pub mod history;
 mod ingest;
+mod live;
 mod location;
 mod mark;
 mod names;
@@ -23,13 +26,16 @@ mod query;
 mod reading;
 mod source_time;
 mod sqlite;
+mod told;
+pub mod upkeep;
 mod value;
 
 pub use database::{Database, Gap, Ingested, Mark};
 pub use decode::{MAX_DEPTH, MAX_QUALITY_BYTES, MAX_STREAMS};
 pub use error::Error;
+pub use live::{Feed, Filter, MAX_WATCHERS, MAX_WATCHERS_OF_TENANT, Seen, TooMany, Watch};
 pub use mark::MAX_RANGES;
 pub use names::MAX_STREAMS_PER_DEVICE;
-pub use query::{Bucket, Cursor, NoCursor, Page, Point, Queries, Rejected};
+pub use query::{Bucket, Cursor, NoCursor, Page, Point, Queries, Rejected, StoredPoint};
 pub use reading::{MAX_NAME_BYTES, MAX_NUMBER, Origin, OriginError, Reading};
 pub use value::Value;

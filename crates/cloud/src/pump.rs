@@ -8,6 +8,7 @@ use hub::{Allowance, Fate, Outbox, Outgoing, Parcel, Settled, Settler};
 use rangemap::RangeSet;
 use tokio::time::sleep;
 
+use crate::clock::unix_now_ms;
 use crate::{Database, Error, Gap, Ingested, Origin, Reading};
 
 /// Name of the edge that messages of the cloud's own clients come from; no edge can be called so.
@@ -29,6 +30,20 @@ struct Batch {
     messages: Vec<Outgoing>,
     /// Messages that no row can be made of.
     refused: Vec<Outgoing>,
+}
+
+/// Opens a database, however long it is away. Until then nothing is taken out of the hub's log.
+pub async fn open_at_last(open: impl Fn() -> Result<Database, Error> + Clone + Send + 'static) -> Database {
+    let (mut pause, longest) = PAUSES;
+    loop {
+        match tokio::task::spawn_blocking(open.clone()).await {
+            Ok(Ok(database)) => return database,
+            Ok(Err(error)) => tracing::warn!(%error, "telemetry waits"),
+            Err(error) => tracing::error!(%error, "telemetry waits"),
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(longest);
+    }
 }
 
 /// Carries messages into the database until the hub ends. While the database is away or full nothing is lost: the hub's
@@ -152,14 +167,4 @@ fn reading(message: &Outgoing) -> Option<(Reading, u64)> {
         origin: Origin::new(edge.into(), epoch, sequence).ok()?,
     };
     Some((reading, after))
-}
-
-fn unix_now_ms() -> i64 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "retention goes by the date on which a row was stored"
-    )]
-    let now = std::time::SystemTime::now();
-    now.duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as i64)
 }

@@ -9,11 +9,12 @@ use std::ops::{ControlFlow, Range};
 
 use crate::decode::MAX_TIME_MS;
 use crate::error::{Error, Failure};
+use crate::live::Filter;
 use crate::location::Location;
 use crate::postgres::PostgresReader;
 use crate::sqlite::SqliteReader;
 
-pub use answer::{Bucket, Page, Point, Rejected};
+pub use answer::{Bucket, Page, Point, Rejected, StoredPoint};
 pub use cursor::{Cursor, NoCursor};
 pub(crate) use row::Cell;
 use row::RowCells;
@@ -126,6 +127,30 @@ impl Queries {
         let next = rows.last().filter(|_| is_full).map(|(_, cursor)| cursor.clone());
         let items = rows.into_iter().map(|(point, _)| point).collect();
         Ok(Page { items, next })
+    }
+
+    /// Rows that were stored behind `after`, in the order in which they were, as [`Feed`](crate::Feed) tells them.
+    ///
+    /// # Errors
+    /// As [`Queries::streams`].
+    pub fn stored_behind(&mut self, filter: &Filter, after: &Cursor, limit: u64) -> Result<Vec<StoredPoint>, Error> {
+        let optional = |name: &Option<String>| name.as_deref().map_or(Cell::Null, text);
+        let mut parameters = after.cells().to_vec();
+        parameters.extend([
+            text(&filter.tenant),
+            optional(&filter.device),
+            optional(&filter.stream),
+            rows(limit)?,
+        ]);
+        let stored = self.collect(sql::STORED, &parameters, |mut row| {
+            Some(StoredPoint {
+                point: row.point()?,
+                cursor: Some(row.cursor()?),
+                device: row.text()?,
+                stream: row.text()?,
+            })
+        })?;
+        Ok(stored.0)
     }
 
     /// A stream's numbers with a source time in `span_ms`, in buckets of `width_ms` that count from its beginning.

@@ -84,6 +84,21 @@ impl<'a> Value<'a> {
     }
 }
 
+impl Value<'_> {
+    /// The value by itself.
+    pub(crate) fn to_static(&self) -> Value<'static> {
+        let text = |text: &str| Cow::Owned(text.to_owned());
+        match self {
+            Value::Number(number) => Value::Number(*number),
+            Value::Decimal(literal) => Value::Decimal(text(literal)),
+            Value::Boolean(is_true) => Value::Boolean(*is_true),
+            Value::Text(said) => Value::Text(text(said)),
+            Value::Json(json) => Value::Json(text(json)),
+            Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.to_vec())),
+        }
+    }
+}
+
 impl Value<'static> {
     /// A value from its columns; none if they do not belong together, as in a database that somebody else wrote to.
     pub(crate) fn from_columns(kind: i64, number: Option<f64>, body: Option<Vec<u8>>) -> Option<Self> {

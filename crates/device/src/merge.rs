@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::document::{Document, Leaf, Side};
+use crate::document::{Document, Leaf, Side, Stamp};
 use crate::twin::Twin;
 
 /// Two edits of one leaf of which neither side knew the other's.
@@ -18,6 +18,8 @@ use crate::twin::Twin;
 pub struct Conflict {
     /// JSON pointer of the leaf (RFC 6901).
     pub pointer: String,
+    /// The edit that was given up.
+    pub edit: Stamp,
     /// The value that stays; `None`: it stays removed, or something above or below it stays.
     pub kept: Option<Value>,
     /// The value that was given up; `None`: its removal was.
@@ -116,17 +118,18 @@ impl Merge<'_> {
             return cloud.clone();
         }
         if !replaced_by_cloud && !replaced_by_edge {
-            self.report(pointer, edge.value.as_ref(), cloud.value.as_ref());
+            self.report(pointer, edge.value.as_ref(), cloud);
         }
         edge.clone()
     }
 
-    fn report(&mut self, pointer: &str, kept: Option<&Value>, lost: Option<&Value>) {
-        if kept != lost {
+    fn report(&mut self, pointer: &str, kept: Option<&Value>, lost: &Leaf) {
+        if kept != lost.value.as_ref() {
             let conflict = Conflict {
                 pointer: pointer.to_owned(),
+                edit: lost.stamp,
                 kept: kept.cloned(),
-                lost: lost.cloned(),
+                lost: lost.value.clone(),
             };
             self.conflicts.push(conflict);
         }
@@ -161,7 +164,7 @@ impl Merge<'_> {
         let lost = if upper_wins { below } else { above };
         let lost = self.leaves.remove_entry(lost).expect("both are there");
         if !marks_empty_object {
-            self.report(&lost.0, None, lost.1.value.as_ref());
+            self.report(&lost.0, None, &lost.1);
         }
     }
 

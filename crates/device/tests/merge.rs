@@ -33,7 +33,11 @@ fn check(case: [Value; 4], conflicts: &[(&str, Value, Value)]) {
     let found: Vec<_> = merged
         .conflicts
         .iter()
-        .map(|Conflict { pointer, kept, lost }| (pointer.as_str(), removed_is_null(kept), removed_is_null(lost)))
+        .map(
+            |Conflict {
+                 pointer, kept, lost, ..
+             }| (pointer.as_str(), removed_is_null(kept), removed_is_null(lost)),
+        )
         .collect();
     assert_eq!(found, conflicts, "{edge_patch} at the edge, {cloud_patch} in the cloud");
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::config::{Address, Limits};
 use crate::descriptors;
 use crate::door::{Bound, Doorman, EdgeConnection, place_of, serve};
 use crate::outbox::{EpochNumbers, Outbox, OutboxOptions, Queues};
+use crate::overheard::{self, Overhearing};
 use crate::posted::Posted;
 use crate::refused::DoorFigures;
 use crate::routing::LabelSource;
@@ -43,12 +44,18 @@ pub struct Options {
     pub low_latency: bool,
     /// Bounds of what clients can take.
     pub limits: Limits,
-    /// How messages wait that routes send upstream; `None`: nothing leaves, and such targets do nothing.
+    /// How messages wait that routes send upstream; `None`: nothing ever leaves, and such targets do nothing.
     pub outbox: Option<OutboxOptions>,
+    /// There is somewhere upstream. Until there is ([`Hub::open_upstream`]), it is as if there were no outbox and nobody
+    /// to share twins with.
+    pub has_upstream: bool,
     /// Edges may connect: somebody takes what they bring, and what devices behind them are asked ([`Hub::take_edges`]).
     pub has_edges: bool,
     /// There is another side of the twins' edits, which is told of changes ([`Hub::take_twin_changes`]).
     pub shares_twins: bool,
+    /// While this is true, accepted telemetry is copied for the one who looks on ([`Hub::take_overhearing`]); `None`: nobody
+    /// does.
+    pub overhears: Option<Arc<AtomicBool>>,
 }
 
 impl Options {
@@ -64,8 +71,10 @@ impl Options {
             low_latency: false,
             limits: Limits::default(),
             outbox: None,
+            has_upstream: false,
             has_edges: false,
             shares_twins: false,
+            overhears: None,
         }
     }
 }
@@ -143,6 +152,8 @@ pub struct Hub {
     call_keeper: tokio::sync::Mutex<JoinHandle<()>>,
     /// Until somebody carries away what leaves.
     outbox: Mutex<Option<Outbox>>,
+    /// Until somebody takes it.
+    overhearing: Mutex<Option<Overhearing>>,
     /// Until somebody takes them.
     edges: Mutex<Option<Edges>>,
     /// Where is told which twins are new; `None`: nobody asks.
@@ -172,6 +183,7 @@ impl Hub {
             limits: options.limits.clone(),
             is_open: options.allow_anonymous,
             low_latency: options.low_latency,
+            has_upstream: options.has_upstream,
             side: if options.has_edges { Side::Cloud } else { Side::Edge },
         };
         let labels = LabelSource::new(&identity)?;
@@ -184,6 +196,7 @@ impl Hub {
         let asked = options.has_edges.then_some(asked);
         let (changing, changes) = mpsc::channel(TWIN_CHANGES_MAX);
         let changing = options.shares_twins.then_some(changing);
+        let (ear, overhearing) = options.overhears.clone().map(overheard::channel).unzip();
         let numbers = Arc::new(EpochNumbers::new(unix_now_s() as u64, random_u32()));
         for number in 0..options.shards {
             let (inbox, orders) = inbox()?;
@@ -195,6 +208,7 @@ impl Hub {
                 queues,
                 calls: asked.clone(),
                 twin_changes: changing.clone(),
+                ear: ear.clone(),
             };
             let shard = Shard::open(&dir, log, settings.clone(), orders, labels.clone(), calls, departures)?;
             opened.push((inbox, shard));
@@ -227,6 +241,7 @@ impl Hub {
             call_keeper: tokio::sync::Mutex::new(call_keeper),
             calls: AtomicU64::new(0),
             outbox: Mutex::new(outbox),
+            overhearing: Mutex::new(overhearing),
             changing,
             twin_changes: Mutex::new(options.shares_twins.then_some(changes)),
             edges: Mutex::new(options.has_edges.then_some(Edges {
@@ -268,6 +283,19 @@ impl Hub {
     /// What leaves the hub, for the one who carries it away; `None` if nothing does, or somebody has it.
     pub fn take_outbox(&self) -> Option<Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// From now on there is somewhere upstream; routes that are set after this send there.
+    pub async fn open_upstream(&self) {
+        for shard in &self.shards {
+            // One that has ended sends nothing anywhere.
+            let _ = shard.send(Order::OpenUpstream).await;
+        }
+    }
+
+    /// Copies of telemetry, for the one who looks on; `None` if nobody is to, or somebody does.
+    pub fn take_overhearing(&self) -> Option<Overhearing> {
+        self.overhearing.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Edges as they connect and what devices behind them are asked, for the one who serves them; `None` if there are to
@@ -366,6 +394,13 @@ impl Hub {
             answer,
         })
         .await
+    }
+
+    /// Edits of a device's desired state that were given up for others on the other side of a link, the newest 32 at most:
+    /// a JSON array of [`LostEdit`](crate::LostEdit)s; `None` if the hub cannot answer.
+    pub async fn lost_edits(&self, tenant: &str, device: &str) -> Option<Vec<u8>> {
+        let device = device.into();
+        self.ask(tenant, |answer| Ask::LostEdits { device, answer }).await
     }
 
     /// Applies a merge patch to a device's desired state; the answer as on its result topic, once it is durable.

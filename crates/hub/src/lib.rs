@@ -14,7 +14,9 @@ mod counters;
 mod descriptors;
 mod door;
 mod hub;
+mod lost_edits;
 mod outbox;
+mod overheard;
 mod pace;
 mod pipeline;
 mod posted;
@@ -34,10 +36,12 @@ pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;
 pub use door::{Bound, EdgeConnection};
 pub use hub::{Edges, Hub, Options, StartError, shards_in};
+pub use lost_edits::LostEdit;
 pub use outbox::{
     Allowance, Discarded, Fate, Lane, Ledger, Ordering, Origin, Outbox, OutboxOptions, Outgoing, Parcel, QueueFigures,
     Settled, Settler, Ticket,
 };
+pub use overheard::{Overheard, Overhearing};
 pub use posted::Posted;
 pub use refused::{DoorFigures, Refused, RefusedCounts};
 pub use shard::control::{RouteInfo, SessionInfo};

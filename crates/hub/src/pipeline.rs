@@ -9,7 +9,7 @@ use mqtt::{Publish, QoS, ReasonCode};
 use crate::acl;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
-use crate::{calls, twins};
+use crate::{calls, overheard, twins};
 
 /// What the sender of a message is told, and what must be durable before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,8 @@ fn dispatch(
         return forward(tenant, turn, from, publish);
     };
     match topic.channel {
-        Channel::Telemetry | Channel::Other => forward(tenant, turn, from, publish),
+        Channel::Telemetry => telemetry(tenant, turn, from, &topic, publish),
+        Channel::Other => forward(tenant, turn, from, publish),
         Channel::TwinReported => twins::report(tenant, turn, from, topic.device, publish),
         Channel::TwinGet => twins::get(tenant, turn, from, topic.device, publish),
         Channel::TwinDesiredSet => twins::set_desired(tenant, turn, from, topic.device, publish),
@@ -123,6 +124,21 @@ fn dispatch(
             Outcome::now(ReasonCode::NotAuthorized)
         }
     }
+}
+
+/// Delivers readings, and shows what was accepted to who looks on.
+pub(crate) fn telemetry(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    from: Option<ConnId>,
+    topic: &DeviceTopic<'_>,
+    publish: &Publish<'_>,
+) -> Outcome {
+    let outcome = forward(tenant, turn, from, publish);
+    if !outcome.reason.is_error() {
+        overheard::copy(tenant, turn, topic, publish);
+    }
+    outcome
 }
 
 /// Delivers a message to its subscribers and to where the routes send a copy.

@@ -1,5 +1,6 @@
 //! Telemetry that a device sends by another way than MQTT.
 
+use device::topic::{Channel, DeviceTopic};
 use mqtt::{PacketId, Publish, PublishProperties, QoS};
 
 use crate::pipeline::{self, Outcome};
@@ -20,14 +21,18 @@ pub enum Posted {
 /// Takes a message for `devices/{id}/telemetry` of a device that may send it.
 pub(crate) fn take(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, payload: &[u8]) -> Outcome {
     turn.counters.messages_received += 1;
+    let topic = DeviceTopic {
+        device,
+        channel: Channel::Telemetry,
+    };
     let publish = Publish {
         dup: false,
         qos: QoS::AtLeastOnce,
         retain: false,
-        topic: &format!("devices/{device}/telemetry"),
+        topic: &topic.to_string(),
         packet_id: Some(PacketId::MIN),
         properties: PublishProperties::default(),
         payload,
     };
-    pipeline::forward(tenant, turn, None, &publish)
+    pipeline::telemetry(tenant, turn, None, &topic, &publish)
 }

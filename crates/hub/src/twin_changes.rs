@@ -1,7 +1,6 @@
 //! Changes of twins: in place, once the log has them, and taken back where it cannot.
 
 use broker::Position;
-use device::Twin;
 use mqtt::ReasonCode;
 use serde_json::json;
 use store::Kind;
@@ -69,22 +68,22 @@ impl Refusal {
 
 /// Changes a twin and has the log keep it; what `change` returned and the position that makes it safe. `change` says how
 /// to take back what it did; `None`: nothing was changed.
-pub(crate) fn update<R, U: FnOnce(&mut Twin)>(
+pub(crate) fn update<R, U: FnOnce(&mut StoredTwin)>(
     tenant: &mut Tenant,
     turn: &mut Turn<'_>,
     device: &str,
-    change: impl FnOnce(&mut Twin) -> (R, Option<U>),
+    change: impl FnOnce(&mut StoredTwin) -> (R, Option<U>),
 ) -> Result<(R, Position), Refusal> {
     let updated = try_update(tenant, turn, device, change);
     turn.counters.refused_twins += u64::from(updated.is_err());
     updated
 }
 
-fn try_update<R, U: FnOnce(&mut Twin)>(
+fn try_update<R, U: FnOnce(&mut StoredTwin)>(
     tenant: &mut Tenant,
     turn: &mut Turn<'_>,
     device: &str,
-    change: impl FnOnce(&mut Twin) -> (R, Option<U>),
+    change: impl FnOnce(&mut StoredTwin) -> (R, Option<U>),
 ) -> Result<(R, Position), Refusal> {
     let room_bytes = tenant.room_bytes();
     let mut new = StoredTwin::default();
@@ -95,12 +94,12 @@ fn try_update<R, U: FnOnce(&mut Twin)>(
             &mut new
         }
     };
-    let (result, undo) = change(&mut stored.twin);
+    let (result, undo) = change(stored);
     let Some(undo) = undo else {
         return Ok((result, stored.position));
     };
     let (old_position, old_bytes) = (stored.position, stored.bytes);
-    keep(turn, device, stored, room_bytes).inspect_err(|_| undo(&mut stored.twin))?;
+    keep(turn, device, stored, room_bytes).inspect_err(|_| undo(stored))?;
     let (position, bytes) = (stored.position, stored.bytes);
     if old_position == Position::default() {
         tenant.twins.insert(device.into(), new);
@@ -111,11 +110,11 @@ fn try_update<R, U: FnOnce(&mut Twin)>(
 
 /// Has the log keep a twin that was changed, in place of what it has of it. It may count as `room_bytes` more than before.
 fn keep(turn: &mut Turn<'_>, device: &str, stored: &mut StoredTwin, room_bytes: u64) -> Result<(), Refusal> {
-    let bytes = stored.twin.memory_bytes();
+    let bytes = stored.memory_bytes();
     if bytes > stored.bytes.saturating_add(room_bytes) {
         return Err(Refusal::Bytes);
     }
-    let body = stored.twin.encode();
+    let body = stored.encode();
     let position = turn
         .journal
         .append(turn.tenant, Kind::Value, Entry::Twin(device), &body)

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use broker::Position;
 use device::topic::{Channel, DeviceTopic};
-use device::{Conflict, DecodeError, Twin};
+use device::{DecodeError, Side, Twin};
 use mqtt::QoS;
-use serde_json::{Value, json};
 
+use crate::lost_edits::{self, LostEdit};
 use crate::pipeline;
-use crate::shard::tenant::Tenant;
+use crate::shard::tenant::{StoredTwin, Tenant, split};
 use crate::shard::turn::Turn;
 use crate::twin_changes::update;
 use crate::twins;
@@ -56,7 +56,7 @@ pub(crate) fn digests(tenant: &Tenant, turn: &Turn<'_>) -> Vec<TwinDigest> {
         .iter()
         .map(|(device, stored)| TwinDigest {
             device: device.to_string(),
-            digest: digest(&stored.twin),
+            digest: digest(stored),
         })
         .collect();
     let unknown = turn
@@ -68,32 +68,29 @@ pub(crate) fn digests(tenant: &Tenant, turn: &Turn<'_>) -> Vec<TwinDigest> {
     digests
 }
 
-/// A twin, whole, with the edits of both sides; it holds once the position is durable.
+/// A twin, whole, with the edits of both sides and those that were given up; it holds once the position is durable.
 pub(crate) fn read(tenant: &Tenant, device: &str) -> (Vec<u8>, Position) {
     match tenant.twins.get(device) {
-        Some(stored) => (stored.twin.encode(), stored.position),
+        Some(stored) => (stored.encode(), stored.position),
         None => (Twin::default().encode(), Position::default()),
     }
 }
 
-/// A twin as the other side tells it, and the edits that were given up there: the lines of [`Twin::encode`], and behind
-/// them a line of JSON where there are such.
+/// A twin as the other side tells it, and the edits that it knows to be given up.
 #[derive(Debug)]
 pub(crate) struct Told {
     twin: Twin,
-    given_up: Vec<Value>,
+    given_up: Vec<LostEdit>,
 }
 
 impl Told {
     /// # Errors
     /// The bytes are no twin.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-        let end = ends.map(|(at, _)| at).nth(1);
-        let (twin, given_up) = bytes.split_at(end.unwrap_or(bytes.len()));
+        let (twin, given_up) = split(bytes);
         Ok(Self {
             twin: Twin::decode(twin)?,
-            given_up: serde_json::from_slice(given_up).unwrap_or_default(),
+            given_up: lost_edits::listed(given_up),
         })
     }
 }
@@ -101,22 +98,8 @@ impl Told {
 /// Takes in what the other side has of a twin. The bytes are what it has to be told, empty where it has all; they hold
 /// once the position is durable.
 pub(crate) fn merge(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, told: &Told) -> (Vec<u8>, Position) {
-    let theirs = &told.twin;
-    let side = turn.side;
-    let change = |twin: &mut Twin| {
-        let merged = twin.merged(side, theirs);
-        let before = std::mem::replace(twin, merged.twin);
-        let what = What {
-            conflicts: merged.conflicts,
-            desired: (before.desired != twin.desired).then(|| twin.desired_payload()),
-            reported: (before.reported != twin.reported).then(|| twin.reported_payload()),
-            they_lack: *twin != *theirs,
-        };
-        let is_changed = *twin != before;
-        let undo = is_changed.then_some(|twin: &mut Twin| *twin = before);
-        (what, undo)
-    };
-    let Ok((what, after)) = update(tenant, turn, device, change) else {
+    let (side, now_ms) = (turn.side, turn.now.unix_ms);
+    let Ok((what, after)) = update(tenant, turn, device, |stored| take_in(stored, side, told, now_ms)) else {
         // The log has no room, or no such device is known here: the next comparison finds it again.
         return (Vec::new(), Position::default());
     };
@@ -126,39 +109,60 @@ pub(crate) fn merge(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, told
     if let Some(reported) = &what.reported {
         tell(tenant, turn, device, Channel::TwinReported, reported);
     }
-    let given_up: Vec<Value> = what.conflicts.iter().map(as_json).collect();
-    for conflict in given_up.iter().chain(&told.given_up) {
-        report(tenant, turn, device, conflict);
+    for edit in &what.lost {
+        report(tenant, turn, device, edit);
     }
-    let mut reply = Vec::new();
-    if what.they_lack {
-        reply = read(tenant, device).0;
-        if !given_up.is_empty() {
-            reply.push(b'\n');
-            reply.extend(Value::from(given_up).to_string().into_bytes());
-        }
-    }
-    (reply, after)
+    let reply = what.they_lack.then(|| read(tenant, device).0);
+    (reply.unwrap_or_default(), after)
 }
 
 /// What a merge brought.
 struct What {
-    conflicts: Vec<Conflict>,
+    /// Edits that are known to be given up since then, as was found here or there.
+    lost: Vec<LostEdit>,
     desired: Option<Vec<u8>>,
     reported: Option<Vec<u8>>,
     they_lack: bool,
 }
 
-fn as_json(conflict: &Conflict) -> Value {
-    json!({"pointer": conflict.pointer, "kept": conflict.kept, "lost": conflict.lost})
+fn take_in(
+    stored: &mut StoredTwin,
+    side: Side,
+    told: &Told,
+    now_ms: u64,
+) -> (What, Option<impl FnOnce(&mut StoredTwin) + use<>>) {
+    let merged = stored.twin.merged(side, &told.twin);
+    let before = std::mem::replace(&mut stored.twin, merged.twin);
+    let edits_before = stored.lost_edits.clone();
+    let found = merged.conflicts.into_iter().map(LostEdit::from);
+    let all = found.chain(told.given_up.iter().cloned());
+    let all = all.map(|edit| LostEdit { at_ms: now_ms, ..edit });
+    let lost: Vec<LostEdit> = all.filter_map(|edit| stored.lost_edits.note(edit)).collect();
+    let twin = &stored.twin;
+    let is_changed = *twin != before || !lost.is_empty();
+    let what = What {
+        lost,
+        desired: (before.desired != twin.desired).then(|| twin.desired_payload()),
+        reported: (before.reported != twin.reported).then(|| twin.reported_payload()),
+        they_lack: *twin != told.twin || !stored.lost_edits.are_among(&told.given_up),
+    };
+    let undo = is_changed.then_some(|stored: &mut StoredTwin| {
+        stored.twin = before;
+        stored.lost_edits = edits_before;
+    });
+    (what, undo)
 }
 
 /// An edit was given up: whoever watches learns it, and the log of the program has it.
-fn report(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, said: &Value) {
+fn report(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, edit: &LostEdit) {
     turn.counters.twin_conflicts += 1;
-    tracing::warn!(tenant = %tenant.name, %device, conflict = %said, "an edit of a desired state was given up for another");
-    let (topic, said) = (format!("devices/{device}/twin/desired/conflict"), said.to_string());
-    let publish = pipeline::plain(&topic, said.as_bytes(), QoS::AtLeastOnce, false);
+    let (topic, said) = (
+        format!("devices/{device}/twin/desired/conflict"),
+        lost_edits::json(edit),
+    );
+    let shown = String::from_utf8_lossy(&said);
+    tracing::warn!(tenant = %tenant.name, %device, conflict = %shown, "an edit of a desired state was given up for another");
+    let publish = pipeline::plain(&topic, &said, QoS::AtLeastOnce, false);
     pipeline::forward(tenant, turn, None, &publish);
 }
 
@@ -169,8 +173,10 @@ fn tell(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, channel: Channel
 }
 
 /// The same on every machine.
-fn digest(twin: &Twin) -> u64 {
-    let hash = crate::door::fnv(&twin.encode());
+fn digest(stored: &StoredTwin) -> u64 {
+    let mut told = stored.twin.encode();
+    stored.lost_edits.write_keys(&mut told);
+    let hash = crate::door::fnv(&told);
     // 0 stands for none.
     hash.max(1)
 }

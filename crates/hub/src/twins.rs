@@ -7,10 +7,11 @@ use mqtt::{Publish, QoS, ReasonCode};
 use store::Kind;
 
 use crate::announcements::{self, Announcement};
+use crate::lost_edits;
 use crate::pipeline::{self, Outcome};
 use crate::reply::ReplyTo;
 use crate::shard::journal::Entry;
-use crate::shard::tenant::Tenant;
+use crate::shard::tenant::{StoredTwin, Tenant};
 use crate::shard::turn::Turn;
 use crate::twin_changes::{Refusal, update};
 use crate::twin_sync;
@@ -24,8 +25,11 @@ pub(crate) fn report(
     publish: &Publish<'_>,
 ) -> Outcome {
     let side = turn.side;
-    let change = |twin: &mut Twin| match twin.report(publish.payload, side, &Limits::default()) {
-        Ok(undo) => (true, undo.map(|undo| |twin: &mut Twin| twin.reported.undo(undo))),
+    let change = |stored: &mut StoredTwin| match stored.twin.report(publish.payload, side, &Limits::default()) {
+        Ok(undo) => (
+            true,
+            undo.map(|undo| |stored: &mut StoredTwin| stored.twin.reported.undo(undo)),
+        ),
         Err(_) => (false, None),
     };
     match update(tenant, turn, device, change) {
@@ -68,6 +72,15 @@ pub(crate) fn read(tenant: &Tenant, device: &str) -> (Vec<u8>, Position) {
         Some(stored) => (stored.twin.get_payload(), stored.position),
         None => (Twin::default().get_payload(), Position::default()),
     }
+}
+
+/// Edits of a device's desired state that were given up, as a JSON array, oldest first; they hold once the position is
+/// durable.
+pub(crate) fn lost_edits(tenant: &Tenant, device: &str) -> (Vec<u8>, Position) {
+    let stored = tenant.twins.get(device);
+    let edits: Vec<_> = stored.iter().flat_map(|stored| stored.lost_edits.iter()).collect();
+    let position = stored.map_or_else(Position::default, |stored| stored.position);
+    (lost_edits::json(&edits), position)
 }
 
 /// A merge patch of the desired state, answered on `twin/desired/set/result`.
@@ -113,11 +126,12 @@ pub(crate) fn patch_desired(
         return Err(Refusal::Log);
     }
     let side = turn.side;
-    let change = |twin: &mut Twin| {
+    let change = |stored: &mut StoredTwin| {
+        let twin = &mut stored.twin;
         let (outcome, undo) = twin.set_desired(patch, side, &Limits::default());
         let result = twin.set_payload(&outcome);
         let desired = undo.is_some().then(|| twin.desired_payload());
-        let undo = undo.map(|undo| |twin: &mut Twin| twin.desired.undo(undo));
+        let undo = undo.map(|undo| |stored: &mut StoredTwin| stored.twin.desired.undo(undo));
         ((outcome, result, desired), undo)
     };
     let ((outcome, result, desired), after) = update(tenant, turn, device, change)?;

@@ -96,6 +96,24 @@ pub enum Refusal {
     /// Issued to an earlier client of that name, or by an authority that this client is not to be known by.
     #[error("certificate: serial {0} was not issued to this client")]
     CertificateNotIssued(String),
+    /// No invitation has this token: it was withdrawn, replaced by a later one, or never made here.
+    #[error("join token: it is not known here; it was withdrawn, or a later one took its place")]
+    NoInvitation,
+    /// Good until then, in seconds of Unix time.
+    #[error("join token: expired at {0} seconds of Unix time")]
+    InvitationExpired(i64),
+    /// Somebody joined with it, by another key.
+    #[error("join token: it was used before")]
+    InvitationUsed,
+    /// It is no PKCS #10 request for an ECDSA key on P-256, signed by that key.
+    #[error("certificate request: {0}")]
+    Request(&'static str),
+    /// Its renewal was asked for too long after its end.
+    #[error("certificate: expired at {0} seconds of Unix time, too long ago to be renewed")]
+    RenewalTooLate(i64),
+    /// Another authority's, or whoever shows it does not have its key, or it did not come of an invitation.
+    #[error("certificate: {0}")]
+    NotRenewable(&'static str),
     /// User name, token and certificate name different clients.
     #[error("it presents credentials of two clients, \"{0}\" and \"{1}\"")]
     TwoClients(ClientName, ClientName),

@@ -15,6 +15,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::enrol::Issued;
 use crate::files;
+use crate::fingerprint::Fingerprint;
 use crate::name::ClientName;
 use crate::registry::ClientCertificate;
 use crate::secret::{Secret, hex, random_bytes};
@@ -131,12 +132,42 @@ impl Authority {
         })
     }
 
+    /// SHA-256 of the authority's certificate in DER: what a join token carries, so that an edge knows its cloud.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.certificate)
+    }
+
+    /// Whether a certificate in DER was signed with the authority's key, whenever that was.
+    pub(crate) fn has_signed(&self, certificate: &X509Certificate<'_>) -> bool {
+        X509Certificate::from_der(&self.certificate)
+            .is_ok_and(|(_, own)| certificate.verify_signature(Some(own.public_key())).is_ok())
+    }
+
+    /// A new key for a client, and a certificate for it.
     pub(crate) fn issue_client(
         &self,
         name: &ClientName,
         now_unix_s: i64,
         valid_s: u32,
     ) -> Result<(ClientCertificate, Issued), AuthorityError> {
+        let key = KeyPair::generate()?;
+        let (row, certificate_pem) = self.certify(name, &key, now_unix_s, valid_s)?;
+        let issued = Issued::Certificate {
+            serial: row.serial.clone(),
+            certificate_pem,
+            key_pem: Secret::new(key.serialize_pem()),
+        };
+        Ok((row, issued))
+    }
+
+    /// A certificate in PEM for a client that has its key.
+    pub(crate) fn certify(
+        &self,
+        name: &ClientName,
+        key: &impl PublicKeyData,
+        now_unix_s: i64,
+        valid_s: u32,
+    ) -> Result<(ClientCertificate, String), AuthorityError> {
         let mut params = params(now_unix_s, valid_s.into());
         params.distinguished_name.push(DnType::CommonName, &**name.id());
         params
@@ -145,18 +176,12 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let serial = serial();
         params.serial_number = Some(SerialNumber::from_slice(&serial));
-        let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        let certificate = params.signed_by(key, &self.issuer)?;
         let row = ClientCertificate {
             serial: hex(&serial),
             not_after_unix_s: params.not_after.unix_timestamp(),
         };
-        let issued = Issued::Certificate {
-            serial: row.serial.clone(),
-            certificate_pem: certificate.pem(),
-            key_pem: Secret::new(key.serialize_pem()),
-        };
-        Ok((row, issued))
+        Ok((row, certificate.pem()))
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::authority::ServerKey;
@@ -28,28 +30,61 @@ pub struct ClientPair<'a> {
 /// A file cannot be read, or holds nothing of its kind; certificate and key do not go together; the system knows no
 /// authority.
 ///
-/// A certificate that is valid only later is believed: see [`SlowClock`].
+/// A certificate that is valid only later is believed: a clock may be behind.
 pub fn client_config(ca: Option<&Path>, pair: Option<ClientPair<'_>>) -> Result<Arc<ClientConfig>, TlsError> {
     let mut roots = RootCertStore::empty();
     match ca {
         Some(path) => add_authorities(&mut roots, path)?,
         None => add_those_of_system(&mut roots)?,
     }
+    let config = match (believing(roots)?, pair) {
+        (builder, Some(pair)) => shows(builder, pair)?,
+        (builder, None) => builder.with_no_client_auth(),
+    };
+    Ok(Arc::new(config))
+}
+
+/// The beginning of a client that believes these authorities, of which there is one at least.
+fn believing(
+    roots: RootCertStore,
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
     let strict = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
     let strict = strict.expect("there are authorities, and no list of revoked certificates");
-    let builder = ClientConfig::builder_with_provider(provider)
+    Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(SlowClock::new(strict)));
+        .with_custom_certificate_verifier(Arc::new(SlowClock::new(strict))))
+}
+
+/// Whom a client believes that has no files.
+pub(crate) struct Trusted<'a> {
+    pub(crate) authority_pem: &'a [u8],
+    pub(crate) and_system: bool,
+}
+
+/// As [`client_config`], of what is in memory; `pair`: certificate and key in PEM.
+pub(crate) fn config_of_pem(
+    trusted: &Trusted<'_>,
+    pair: Option<(&[u8], &[u8])>,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(trusted.authority_pem)?)?;
+    if trusted.and_system {
+        add_those_of_system(&mut roots)?;
+    }
+    let builder = believing(roots)?;
     let config = match pair {
-        Some(pair) => shows(builder, pair)?,
+        Some((certificate, key)) => builder.with_client_auth_cert(
+            vec![CertificateDer::from_pem_slice(certificate)?],
+            PrivateKeyDer::from_pem_slice(key)?,
+        )?,
         None => builder.with_no_client_auth(),
     };
     Ok(Arc::new(config))
 }
 
-fn add_those_of_system(roots: &mut RootCertStore) -> Result<(), TlsError> {
+pub(crate) fn add_those_of_system(roots: &mut RootCertStore) -> Result<(), TlsError> {
     let found = rustls_native_certs::load_native_certs();
     // Some of a system's are too old for webpki; the others are enough.
     roots.add_parsable_certificates(found.certs);

@@ -1,7 +1,8 @@
 //! Who may connect, as whom, and how much each tenant may use.
 //!
 //! A data directory holds the registry (`registry.db`), the edge's certificate authority (`ca.pem`, `ca.key`), the
-//! audit log (`audit.log`) and the lock that says whether an edge runs on it (`edge.lock`). [`Identity`] is the first
+//! audit log (`audit.log`) the lock that says whether an edge runs on it
+//! (`edge.lock`), and what an edge that joined a cloud proves itself by there (`membership.json`). [`Identity`] is the first
 //! two together: what adds clients and checks what they present. Knows no protocol, socket or clock: `now` is an
 //! argument, in seconds of Unix time.
 //!
@@ -13,15 +14,22 @@ mod authenticate;
 mod authority;
 mod certificate;
 mod client_tls;
+mod edge_key;
 mod enrol;
 mod files;
+mod fingerprint;
 mod hashing;
+mod invitation;
+mod join_token;
 mod lock;
 mod login;
+mod membership;
 mod name;
 mod password;
+mod pinned;
 mod quotas;
 mod registry;
+mod renewal;
 mod secret;
 mod slow_clock;
 mod throttle;
@@ -35,11 +43,17 @@ pub use authenticate::{Login, Presented, Principal, PrincipalKind, Refusal};
 pub use authority::{Authority, AuthorityError};
 pub use certificate::{CertificateError, CertificateIdentity};
 pub use client_tls::{ClientPair, client_config};
+pub use edge_key::{EdgeKey, EdgeKeyError};
 pub use enrol::{Credential, Identity, IdentityError, IdentityOptions, Issued, NewClient};
+pub use fingerprint::Fingerprint;
+pub use invitation::{Enrolled, EnrolmentOptions, Invitation};
+pub use join_token::{JoinToken, JoinTokenError};
 pub use lock::{EdgeLock, LockError};
 pub use login::{ACCESS_TOKEN_VALID_S, LoggedIn, REFRESH_TOKEN_VALID_S, UserTokens};
+pub use membership::{CertificateEnd, MEMBERSHIP_FILE, Membership, MembershipError, certificate_end};
 pub use name::{ClientKind, ClientName, DEFAULT_TENANT, MAX_NAME_BYTES, NameError, check_name};
 pub use password::{HASHING_MEMORY_BYTES, MAX_PASSWORD_BYTES, PasswordError};
+pub use pinned::{Pin, pinned_config};
 pub use quotas::Quotas;
 pub use registry::{
     Change, Client, ClientCertificate, HeldCredential, Labels, MAX_LABELS, MAX_PAGE, NoCredential, OpenError, Registry,

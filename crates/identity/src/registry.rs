@@ -4,6 +4,7 @@ mod certificates;
 mod changes;
 mod clients;
 mod credentials;
+mod invitations;
 mod keys;
 mod labels;
 mod schema;
@@ -25,6 +26,7 @@ pub use changes::{Change, What};
 pub use clients::Client;
 pub(crate) use clients::{NewProof, NewRow, Proofs};
 pub use credentials::{HeldCredential, NoCredential};
+pub(crate) use invitations::{InvitationRow, Redeemed};
 pub(crate) use keys::KeyRow;
 pub use labels::{Labels, MAX_LABELS};
 pub use schema::OpenError;
@@ -106,6 +108,9 @@ pub enum RegistryError {
         /// What it was to lose.
         credential: HeldCredential,
     },
+    /// The edge was not invited, or has joined.
+    #[error("\"{0}\" has no invitation that could still be used")]
+    NoInvitation(ClientName),
     /// No such user.
     #[error("no user \"{0}\"")]
     NoUser(UserName),

@@ -69,6 +69,9 @@ pub enum TlsError {
         /// Why not.
         source: rustls::Error,
     },
+    /// What should be PEM is not.
+    #[error("no certificate or key in PEM: {0}")]
+    Pem(#[from] pem::Error),
     /// This system says of no authority that it is to be believed.
     #[error("this system knows no certificate authorities (package ca-certificates?){0}")]
     NoSystemRoots(String),

@@ -22,7 +22,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run an edge gateway: MQTT hub, device twins, methods, routes; in the cloud, edges that may connect: add, list, …
+    /// Run an edge gateway: MQTT hub, device twins, methods, routes; have it join a cloud; there, edges: invite, add, list, …
     Edge(Box<node::Edge>),
     /// Run the cloud end: hub for devices and edges, database, API
     Cloud(Box<node::Cloud>),

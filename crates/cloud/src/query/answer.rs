@@ -19,6 +19,19 @@ pub struct Point {
     pub origin: Origin,
 }
 
+/// A row as it was stored, of whichever device and stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredPoint {
+    /// The device that said it.
+    pub device: String,
+    /// The stream.
+    pub stream: String,
+    /// What it said.
+    pub point: Point,
+    /// Behind it: rows that were stored later. `None`: it is not in a database.
+    pub cursor: Option<Cursor>,
+}
+
 /// A part of an answer, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {

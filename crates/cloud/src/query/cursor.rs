@@ -5,15 +5,15 @@ use std::str::FromStr;
 
 use super::Cell;
 
-/// A place between two rows of a stream, in their order. It stays right while rows come and go. As text: five numbers
-/// with dots between.
+/// A place between two rows, in the order of their times: of measurement within a stream, of storing where rows are told
+/// as they are stored. It stays right while rows come and go. As text: five numbers with dots between.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
-    pub(super) source_time_ms: i64,
-    pub(super) epoch: i64,
-    pub(super) sequence: i64,
-    pub(super) edge: i64,
-    pub(super) part: i64,
+    pub(crate) time_ms: i64,
+    pub(crate) epoch: i64,
+    pub(crate) sequence: i64,
+    pub(crate) edge: i64,
+    pub(crate) part: i64,
 }
 
 /// A text that no [`Cursor`] writes.
@@ -22,10 +22,10 @@ pub struct Cursor {
 pub struct NoCursor;
 
 impl Cursor {
-    /// Before all rows with this source time or a later one.
-    pub(super) fn before(source_time_ms: i64) -> Self {
+    /// Before all rows with this time or a later one.
+    pub(super) fn before(time_ms: i64) -> Self {
         Cursor {
-            source_time_ms,
+            time_ms,
             epoch: -1,
             sequence: -1,
             edge: -1,
@@ -34,20 +34,20 @@ impl Cursor {
     }
 
     pub(super) fn cells(&self) -> [Cell; 5] {
-        [self.source_time_ms, self.epoch, self.sequence, self.edge, self.part].map(Cell::Integer)
+        [self.time_ms, self.epoch, self.sequence, self.edge, self.part].map(Cell::Integer)
     }
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Cursor {
-            source_time_ms,
+            time_ms,
             epoch,
             sequence,
             edge,
             part,
         } = self;
-        write!(f, "{source_time_ms}.{epoch}.{sequence}.{edge}.{part}")
+        write!(f, "{time_ms}.{epoch}.{sequence}.{edge}.{part}")
     }
 }
 
@@ -56,12 +56,12 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
         let numbers: Result<Vec<i64>, _> = text.splitn(6, '.').map(str::parse).collect();
-        let [source_time_ms, epoch, sequence, edge, part] = numbers.map_err(|_| NoCursor)?[..] else {
+        let [time_ms, epoch, sequence, edge, part] = numbers.map_err(|_| NoCursor)?[..] else {
             return Err(NoCursor);
         };
         let fits = i32::try_from(edge).is_ok() && i16::try_from(part).is_ok();
         fits.then_some(Cursor {
-            source_time_ms,
+            time_ms,
             epoch,
             sequence,
             edge,
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_cursor_survives_being_text_and_other_text_is_none() {
         let cursor = Cursor {
-            source_time_ms: -1,
+            time_ms: -1,
             epoch: i64::MAX,
             sequence: 7,
             edge: 1,

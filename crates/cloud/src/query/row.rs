@@ -97,10 +97,10 @@ impl RowCells {
         })
     }
 
-    /// Source time, epoch, sequence, edge and part, as [`Cursor::cells`] gives them.
+    /// A time, epoch, sequence, edge and part, as [`Cursor::cells`] gives them.
     pub(super) fn cursor(&mut self) -> Option<Cursor> {
         Some(Cursor {
-            source_time_ms: self.integer()?,
+            time_ms: self.integer()?,
             epoch: self.integer()?,
             sequence: self.integer()?,
             edge: self.integer()?,

@@ -43,6 +43,20 @@ AND t.source_time_ms < $7
 ORDER BY t.source_time_ms, t.epoch, t.sequence, t.edge, t.part LIMIT $8"
 );
 
+/// From the rows of that time on, whatever series they are of: a device's whole history is not looked at for its end.
+pub(super) const STORED: &str = concat!(
+    "SELECT ",
+    point!(),
+    ", t.stored_at_ms, t.epoch, t.sequence, t.edge, t.part, series.device, series.stream
+FROM telemetry t CROSS JOIN series CROSS JOIN edges
+WHERE t.stored_at_ms >= $1
+AND (t.stored_at_ms, t.epoch, t.sequence, t.edge, t.part) > ($1, $2, $3, $4, $5)
+AND series.id = t.series AND edges.id = t.edge
+AND series.tenant = $6
+AND (CAST($7 AS text) IS NULL OR series.device = $7) AND (CAST($8 AS text) IS NULL OR series.stream = $8)
+ORDER BY t.stored_at_ms, t.epoch, t.sequence, t.edge, t.part LIMIT $9"
+);
+
 /// A number of a bucket's first or last source time.
 macro_rules! number_at {
     ($time:literal, $order:literal) => {

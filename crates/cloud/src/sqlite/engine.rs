@@ -21,6 +21,14 @@ impl Sqlite {
         Ok(Sqlite { connection, place })
     }
 
+    /// Commits wait for no disk: a power cut may take back the last of them, whole.
+    pub(crate) fn open_unsynced(path: &Path) -> Result<Self, Error> {
+        let (connection, place) = super::open(path)?;
+        let unsynced = connection.pragma_update(None, "synchronous", "NORMAL");
+        unsynced.map_err(|error| place.class(&error).into_error(&place.0))?;
+        Ok(Sqlite { connection, place })
+    }
+
     /// Runs `work` in a transaction that excludes other writers from its beginning: one that began by reading could not
     /// always go on to write.
     fn write<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {
@@ -111,5 +119,9 @@ impl Engine for Sqlite {
 
     fn retain(&mut self, stored_before_ms: i64) -> Result<bool, Failure> {
         self.write(|connection| retention::remove_some(connection, stored_before_ms))
+    }
+
+    fn shrink(&mut self, bytes: u64) -> Result<bool, Failure> {
+        self.write(|connection| retention::shrink_some(connection, bytes))
     }
 }

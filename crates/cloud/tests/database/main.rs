@@ -4,6 +4,7 @@ mod cluster;
 mod common;
 mod faults;
 mod file;
+mod live;
 mod model;
 mod once;
 mod opening;

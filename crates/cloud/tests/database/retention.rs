@@ -73,6 +73,31 @@ fn rows_of_a_clock_that_was_ahead_hold_up_no_others(place: &Place) {
     assert_eq!(sequences(&mut place.queries(), "x").len(), 15_000);
 }
 
+#[test]
+fn an_embedded_databases_oldest_rows_go_where_all_take_more_bytes() {
+    let place = Place::sqlite().unwrap();
+    let mut database = place.open();
+    let long = |sequence| {
+        reading(
+            sequence,
+            format!("{{\"x\": {sequence}, \"p\": \"{}\"}}", "x".repeat(200)),
+        )
+    };
+    let readings: Vec<Reading> = (0..30_000).map(long).collect();
+    for (day, batch) in readings.chunks(10_000).enumerate() {
+        database.ingest(batch, NOW_MS + day as i64 * DAY_MS).unwrap();
+    }
+    assert!(!database.shrink(1 << 30).unwrap());
+    while database.shrink(8 << 20).unwrap() {}
+    let left = sequences(&mut place.queries(), "x");
+    assert!(!left.is_empty() && left.len() < 30_000, "{}", left.len());
+    assert_eq!(*left.last().unwrap(), 29_999);
+    assert_eq!(left[0] + left.len() as u64, 30_000, "newer rows went before older ones");
+    // With nothing left to remove it ends.
+    while database.shrink(0).unwrap() {}
+    assert_eq!(database.ingest(&readings[..10], NOW_MS).unwrap().duplicates, 10);
+}
+
 fn absurd_dates_make_no_partitions(place: &Place) {
     let mut database = place.open();
     let dates = [

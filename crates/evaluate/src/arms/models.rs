@@ -166,9 +166,12 @@ impl Model<'_> {
     /// `link`: the door for edges, which is there whether or not one comes.
     fn cloud_arguments(&self, node: &Node, link: SocketAddr) -> Result<Vec<String>, String> {
         let mut arguments = self.arguments(node, "cloud");
-        // Its usual port is taken by the clouds of other arms on the same host.
-        let http = self.site.free_address(Place::Cloud)?;
-        for (door, address) in [("--http", http), ("--mqtts", link)] {
+        // Its usual ports are taken by the clouds of other arms on the same host.
+        let [http, https] = [
+            self.site.free_address(Place::Cloud)?,
+            self.site.free_address(Place::Cloud)?,
+        ];
+        for (door, address) in [("--http", http), ("--https", https), ("--mqtts", link)] {
             arguments.extend([door.to_owned(), address.to_string()]);
         }
         Ok(arguments)

@@ -149,7 +149,7 @@ fn edge_arguments(kind: &ArmKind, site: &Site, data: &Path, address: SocketAddr)
 }
 
 /// Runs a command to its end; what it printed.
-pub(super) fn output_of(program: &Path, arguments: &[&str]) -> Result<String, String> {
+pub(crate) fn output_of(program: &Path, arguments: &[&str]) -> Result<String, String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let command = format!(
         "{name} {}",

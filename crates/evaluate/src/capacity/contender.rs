@@ -41,7 +41,7 @@ impl Contender {
 
 /// What all servers of a run share.
 pub(super) struct Site {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     helper: Helper,
     cpu: Option<usize>,
     certificates: Certificates,
@@ -95,6 +95,26 @@ impl Site {
     /// Contenders that are installed.
     pub(super) fn contenders(&self) -> Vec<Contender> {
         self.programs.iter().map(|(contender, _)| *contender).collect()
+    }
+
+    fn selvedge_program(&self) -> Result<&Path, String> {
+        let found = self
+            .programs
+            .iter()
+            .find(|(contender, _)| *contender == Contender::SelvedgeDisk);
+        found
+            .map(|(_, program)| program.as_path())
+            .ok_or_else(|| "selvedge is not installed".to_owned())
+    }
+
+    /// What a command of Selvedge prints.
+    pub(super) fn selvedge(&self, arguments: &[&str]) -> Result<String, String> {
+        arms::output_of(self.selvedge_program()?, arguments)
+    }
+
+    /// Starts a role of Selvedge, its words going to a log in `directory`.
+    pub(super) fn start_selvedge(&self, arguments: &[String], directory: &Path) -> Result<ServerProcess, String> {
+        ServerProcess::start(&self.helper, self.cpu, self.selvedge_program()?, arguments, directory)
     }
 
     /// A place for a server of `contender` with an empty data directory.

@@ -12,7 +12,7 @@ use super::contender::{Contender, Site};
 use super::options::{Options, Part};
 use super::ready::Queue;
 use super::record::{CapacityRun, FORMAT, Figure, Sample};
-use super::{durable, memory, ready};
+use super::{drain, durable, memory, ready};
 use crate::arms::{self, Helper};
 use crate::environment::{self, Environment};
 use crate::privacy::without_paths;
@@ -83,7 +83,11 @@ fn measure(
     Ok(CapacityRun {
         format: FORMAT,
         experiment: "capacity".to_owned(),
-        options: options.clone(),
+        options: Options {
+            // Its URL may hold a password.
+            database: options.database.as_ref().map(|_| "postgresql".to_owned()),
+            ..options.clone()
+        },
         seed,
         programs,
         samples: bench.samples,
@@ -109,6 +113,8 @@ impl Bench<'_> {
         for part in &self.options.parts {
             for contender in self.site.contenders() {
                 let payloads: Vec<Option<u32>> = match (part, contender) {
+                    (Part::Drain, Contender::SelvedgeDisk) => vec![Some(drain::PAYLOAD_BYTES)],
+                    (Part::Drain, _) => Vec::new(),
                     (Part::Durable, _) => self.options.payload_bytes.iter().copied().map(Some).collect(),
                     (_, Contender::SelvedgeOs) => Vec::new(),
                     _ => vec![None],
@@ -177,6 +183,7 @@ impl Bench<'_> {
             (Part::Durable, payload_bytes) => {
                 return durable::measure(site, contender, &name, (options, payload_bytes.unwrap_or_default()));
             }
+            (Part::Drain, _) => return drain::measure(site, &name, options),
             (Part::Memory, _) => memory::measure(site, contender, &name, (options.connections, false))?,
             (Part::MemoryTls, _) => memory::measure(site, contender, &name, (options.connections, true))?,
             (Part::Ready, _) => ready::fresh(site, contender, &name, options)?,

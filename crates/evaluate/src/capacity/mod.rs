@@ -5,9 +5,11 @@
 
 mod client;
 mod contender;
+mod drain;
 mod durable;
 mod experiment;
 mod flood;
+mod linked;
 mod memory;
 mod options;
 mod ready;

@@ -28,7 +28,7 @@ pub struct Options {
     /// Connections whose memory is measured
     #[arg(long, default_value_t = CONNECTIONS, value_name = "N")]
     pub connections: u32,
-    /// Messages that are queued when the time until ready is measured
+    /// Messages that are queued when the time until ready is measured, and those of a backlog
     #[arg(long, default_value_t = QUEUED, value_name = "N")]
     pub queued: u32,
     /// Sizes of the payloads that are published
@@ -43,6 +43,9 @@ pub struct Options {
     /// Two blocks, and a tenth of connections, queue and duration
     #[arg(long)]
     pub quick: bool,
+    /// PostgreSQL that a backlog goes into, as postgres://user@host/name, if not the embedded database
+    #[arg(long, value_name = "URL")]
+    pub database: Option<String>,
     /// Seed of the order; drawn and recorded if absent
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -68,16 +71,19 @@ pub enum Part {
     ReadyQueued,
     /// Acknowledged QoS 1 messages to an offline session, and how many of them survive kill -9
     Durable,
+    /// A backlog at an edge goes to its cloud and into the database, while messages come that are live
+    Drain,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 5] = [
+    pub const ALL: [Part; 6] = [
         Part::Memory,
         Part::MemoryTls,
         Part::Ready,
         Part::ReadyQueued,
         Part::Durable,
+        Part::Drain,
     ];
 }
 
@@ -92,6 +98,7 @@ impl Default for Options {
             in_flight: IN_FLIGHT,
             duration_ms: DURATION_MS,
             quick: false,
+            database: None,
             seed: None,
             selvedge_program: None,
             mosquitto_program: None,

@@ -96,6 +96,16 @@ pub enum Figure {
     LostMessages,
     /// Deliveries after `kill -9` beyond the first of a message.
     DuplicateMessages,
+    /// Messages of a backlog that a cloud had a second, durable.
+    DrainedPerS,
+    /// Those that its database had.
+    StoredPerS,
+    /// 99th percentile of the time from a device at an edge to an application in the cloud, from the intended sending.
+    LiveP99Us,
+    /// The same while a backlog drains.
+    LiveDrainP99Us,
+    /// The second as a multiple of the first.
+    LiveDrainRatio,
     /// CPU time of the generator while it published, as a share of the time on the wall (rule 10).
     GeneratorCpuShare,
 }

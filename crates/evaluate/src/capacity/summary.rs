@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::contender::Contender;
+use super::drain::PAYLOAD_BYTES;
 use super::durable::PACED_PER_S;
 use super::options::Part;
 use super::record::{CapacityRun, Figure};
@@ -26,6 +27,8 @@ pub enum Unit {
     PerS,
     /// Messages of all blocks together.
     Messages,
+    /// One figure as a multiple of another.
+    Times,
 }
 
 /// A promised figure, in the unit of its row's values.
@@ -88,6 +91,7 @@ pub fn summarise(run: &CapacityRun) -> Vec<Row> {
 
 fn sources(run: &CapacityRun) -> Vec<Source> {
     let mut sources = footprint(run);
+    sources.extend(drained(run));
     for payload_bytes in &run.options.payload_bytes {
         for (selvedge, word) in [(Contender::SelvedgeOs, "os"), (Contender::SelvedgeDisk, "disk")] {
             sources.extend(durable(selvedge, word, *payload_bytes));
@@ -181,6 +185,53 @@ fn footprint(run: &CapacityRun) -> Vec<Source> {
         figure,
         selvedge: Contender::SelvedgeDisk,
         payload_bytes: None,
+        promise,
+    };
+    list.into_iter().map(source).collect()
+}
+
+/// A backlog that drains.
+fn drained(run: &CapacityRun) -> Vec<Source> {
+    use Promise::{AtLeast, AtMost};
+    let (database, stored) = match run.options.database {
+        None => ("SQLite", 20_000.0),
+        Some(_) => ("PostgreSQL", 50_000.0),
+    };
+    let backlog = words::count(u64::from(run.options.queued));
+    let list = [
+        (
+            format!("backlog of {backlog} to the cloud"),
+            Unit::PerS,
+            Figure::DrainedPerS,
+            Some(AtLeast(stored)),
+        ),
+        (
+            format!("  and into {database}"),
+            Unit::PerS,
+            Figure::StoredPerS,
+            Some(AtLeast(stored)),
+        ),
+        (
+            "  live meanwhile, p99".to_owned(),
+            Unit::Us,
+            Figure::LiveDrainP99Us,
+            None,
+        ),
+        ("  live without it, p99".to_owned(), Unit::Us, Figure::LiveP99Us, None),
+        (
+            "  the former to the latter".to_owned(),
+            Unit::Times,
+            Figure::LiveDrainRatio,
+            Some(AtMost(3.0)),
+        ),
+    ];
+    let source = |(label, unit, figure, promise)| Source {
+        label,
+        unit,
+        part: Part::Drain,
+        figure,
+        selvedge: Contender::SelvedgeDisk,
+        payload_bytes: Some(PAYLOAD_BYTES),
         promise,
     };
     list.into_iter().map(source).collect()

@@ -78,6 +78,7 @@ pub(crate) fn shown(value: f64, unit: Unit) -> String {
         Unit::Us => words::duration(value),
         Unit::PerS => format!("{}/s", count(value.round() as u64)),
         Unit::Messages => count(value.round() as u64),
+        Unit::Times => format!("{} ×", words::round(value)),
     }
 }
 

@@ -36,6 +36,11 @@ pub(crate) enum Ask {
         patch: Vec<u8>,
         answer: oneshot::Sender<Vec<u8>>,
     },
+    /// Edits of its desired state that were given up.
+    LostEdits {
+        device: String,
+        answer: oneshot::Sender<Vec<u8>>,
+    },
     /// A method call; its result, the device's or the hub's own.
     Call {
         device: String,
@@ -160,6 +165,10 @@ impl Shard {
                 let (twin, after) = self.with_tenant(now, number, |tenant, _| twins::read(tenant, &device));
                 self.answer_after(after, Answer::Bytes(twin, answer));
             }
+            Ask::LostEdits { device, answer } => {
+                let (edits, after) = twins::lost_edits(&self.tenants[number as usize], &device);
+                self.answer_after(after, Answer::Bytes(edits, answer));
+            }
             Ask::TwinSet { device, patch, answer } => {
                 let set = self.with_tenant(now, number, |tenant, turn| {
                     twins::patch_desired(tenant, turn, &device, &patch)
@@ -228,7 +237,7 @@ impl Shard {
             Ask::Sessions { answer } => drop(answer.send(self.sessions(number))),
             Ask::SetRoutes { routes, answer } => {
                 let Tenant { name, routing, .. } = &mut self.tenants[number as usize];
-                let mut queues = self.queues.as_mut();
+                let mut queues = self.queues.as_mut().filter(|_| self.settings.has_upstream);
                 routing.replace(routes, |route, upstream| {
                     let queues = queues.as_mut();
                     queues.map(|queues| queues.queue_of(number, name, route, upstream))

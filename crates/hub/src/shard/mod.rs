@@ -44,6 +44,7 @@ use crate::calls::EdgeCall;
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::outbox::{Feedback, QueueFigures, Queues};
+use crate::overheard::Ear;
 use crate::routing::LabelSource;
 use crate::twin_sync::TwinChange;
 use crate::{announcements, calls, pipeline, sys};
@@ -60,6 +61,8 @@ pub(crate) enum Order {
     Limits(Arc<Limits>),
     /// Other quotas of tenants, from now on.
     Quotas,
+    /// There is somewhere upstream, from now on.
+    OpenUpstream,
     /// What became of messages that left.
     Outbox(Feedback),
     /// Tell every client that the hub stops, make everything durable, end.
@@ -112,6 +115,8 @@ pub(crate) struct Settings {
     pub(crate) is_open: bool,
     /// Spin for a short adaptive time before sleeping.
     pub(crate) low_latency: bool,
+    /// There is somewhere upstream.
+    pub(crate) has_upstream: bool,
     /// Whose edits of twins those of this hub are.
     pub(crate) side: Side,
 }
@@ -124,6 +129,8 @@ pub(crate) struct Departures {
     pub(crate) calls: Option<mpsc::Sender<EdgeCall>>,
     /// Which twins were changed; `None`: nobody asks.
     pub(crate) twin_changes: Option<mpsc::Sender<TwinChange>>,
+    /// Copies of telemetry; `None`: nobody looks on.
+    pub(crate) ear: Option<Ear>,
 }
 
 pub(crate) struct Shard {
@@ -135,6 +142,7 @@ pub(crate) struct Shard {
     journal: Journal,
     /// What leaves the hub; `None`: nothing does.
     queues: Option<Queues>,
+    ear: Option<Ear>,
     edge_calls: Option<mpsc::Sender<EdgeCall>>,
     twin_changes: Option<mpsc::Sender<TwinChange>>,
     orders: Orders<Order>,
@@ -193,8 +201,11 @@ impl Shard {
         self.do_what_is_due(now);
         self.free_replies();
         self.flush(now);
-        if let Some(queues) = &mut self.queues {
+        if let Some(queues) = self.queues.as_mut().filter(|_| self.settings.has_upstream) {
             queues.end_turn(&mut self.journal, now);
+        }
+        if let Some(ear) = &mut self.ear {
+            ear.end_turn();
         }
         self.journal.log().submit();
     }
@@ -226,6 +237,7 @@ impl Shard {
                 Order::Observe(answer) => drop(answer.send(self.observe())),
                 Order::Limits(limits) => self.set_limits(now, &limits),
                 Order::Quotas => self.set_bounds(now),
+                Order::OpenUpstream => self.settings.has_upstream = true,
                 Order::Outbox(feedback) => {
                     if let Some(queues) = &mut self.queues {
                         queues.hear(now, feedback);
@@ -241,7 +253,12 @@ impl Shard {
             connections: self.connections.len(),
             counters: self.counters,
             tenants: self.tenants.iter().map(Tenant::figures).collect(),
-            queues: self.queues.as_ref().map(Queues::figures).unwrap_or_default(),
+            queues: self
+                .queues
+                .as_ref()
+                .filter(|_| self.settings.has_upstream)
+                .map(Queues::figures)
+                .unwrap_or_default(),
             arrivals: self.arrivals(),
             log: self.journal.usage(),
             log_has_stopped: self.log_has_stopped,
@@ -290,10 +307,11 @@ impl Shard {
             tenant: number,
             connections: &mut self.connections,
             journal: &mut self.journal,
-            queues: self.queues.as_mut(),
+            queues: self.queues.as_mut().filter(|_| self.settings.has_upstream),
+            ear: self.ear.as_mut(),
             provenance: None,
             side: self.settings.side,
-            twin_changes: self.twin_changes.as_ref(),
+            twin_changes: self.twin_changes.as_ref().filter(|_| self.settings.has_upstream),
             edge_calls: self.edge_calls.as_ref(),
             counters: &mut self.counters,
             wills: &mut self.wills,
@@ -342,7 +360,10 @@ impl Shard {
             Some(self.next_due_ms),
             self.connections.next_deadline_ms(),
             self.call_log.due_ms(),
-            self.queues.as_ref().and_then(Queues::due_ms),
+            self.queues
+                .as_ref()
+                .filter(|_| self.settings.has_upstream)
+                .and_then(Queues::due_ms),
             self.stops_at_ms,
         ];
         Until::Due {

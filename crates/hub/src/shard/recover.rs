@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use broker::{Now, Position, Record, Recovery};
-use device::Twin;
 use rustix::event::epoll;
 use store::{Event, Kind, Log};
 
@@ -66,6 +65,7 @@ impl Shard {
             tenant_numbers: HashMap::new(),
             journal,
             queues: departures.queues,
+            ear: departures.ear,
             edge_calls: departures.calls,
             twin_changes: departures.twin_changes,
             orders,
@@ -116,8 +116,7 @@ impl Shard {
         for (device, position) in tenant.twins {
             self.journal.load(number, position);
             // What it is comes with the answer.
-            let twin = StoredTwin::new(Twin::default(), position);
-            self.tenants[number as usize].put_twin(&device, twin);
+            self.tenants[number as usize].put_twin(&device, StoredTwin::unread(position));
         }
     }
 
@@ -167,16 +166,16 @@ impl Shard {
         let Some(number) = self.journal.take_reader(position) else {
             return;
         };
-        let Ok(twin) = Twin::decode(body).inspect_err(|error| tracing::error!(%device, %error, "its twin is lost"))
-        else {
+        let decoded = StoredTwin::decode(body, position);
+        let Ok(stored) = decoded.inspect_err(|error| tracing::error!(%device, %error, "its twin is lost")) else {
             return;
         };
         self.with_tenant(self.clock.now(), number, |tenant, turn| {
-            let desired = twin.desired_payload();
+            let desired = stored.twin.desired_payload();
             if !tenant.twins.contains_key(device) {
                 return;
             }
-            tenant.put_twin(device, StoredTwin::new(twin, position));
+            tenant.put_twin(device, stored);
             twins::announce_desired(tenant, turn, device, Position::default(), &desired);
         });
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{Broker, ConnId, Position};
-use device::{CallLimits, Calls, Twin};
+use device::{CallLimits, Calls, DecodeError, Twin};
 use identity::Quotas;
 use tokio::sync::oneshot;
 
@@ -12,6 +12,7 @@ use super::TenantFigures;
 use super::rate::Rate;
 use crate::announcements::Announcements;
 use crate::arrivals::Arrivals;
+use crate::lost_edits::LostEdits;
 use crate::reply::ReplyTo;
 use crate::routing::Routing;
 
@@ -59,6 +60,8 @@ pub(crate) struct Tenant {
 #[derive(Default)]
 pub(crate) struct StoredTwin {
     pub(crate) twin: Twin,
+    /// Edits of its desired state that were given up.
+    pub(crate) lost_edits: LostEdits,
     pub(crate) position: Position,
     /// Bytes of memory that it counts as.
     pub(crate) bytes: u64,
@@ -83,11 +86,50 @@ pub(crate) enum Waits {
 }
 
 impl StoredTwin {
-    /// A twin as the log has it.
-    pub(crate) fn new(twin: Twin, position: Position) -> Self {
-        let bytes = twin.memory_bytes();
-        Self { twin, position, bytes }
+    /// A twin whose content is not read yet.
+    pub(crate) fn unread(position: Position) -> Self {
+        Self {
+            position,
+            ..Self::default()
+        }
     }
+
+    /// A twin as the log has it at `position`.
+    ///
+    /// # Errors
+    /// The bytes are no twin.
+    pub(crate) fn decode(bytes: &[u8], position: Position) -> Result<Self, DecodeError> {
+        let (twin, edits) = split(bytes);
+        let mut stored = Self {
+            twin: Twin::decode(twin)?,
+            lost_edits: LostEdits::decode(edits),
+            position,
+            bytes: 0,
+        };
+        stored.bytes = stored.memory_bytes();
+        Ok(stored)
+    }
+
+    /// The lines of [`Twin::encode`] and, behind them, a line of the edits that were given up, if there are such.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (mut bytes, edits) = (self.twin.encode(), self.lost_edits.encode());
+        if !edits.is_empty() {
+            bytes.push(b'\n');
+            bytes.extend(edits);
+        }
+        bytes
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.twin.memory_bytes() + self.lost_edits.memory_bytes()
+    }
+}
+
+/// The twin and the edits in what [`StoredTwin::encode`] made.
+pub(crate) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let end = ends.map(|(at, _)| at).nth(1);
+    bytes.split_at(end.unwrap_or(bytes.len()))
 }
 
 impl Caller {

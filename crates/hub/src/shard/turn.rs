@@ -13,6 +13,7 @@ use crate::call_log::CallLog;
 use crate::calls::EdgeCall;
 use crate::counters::Counters;
 use crate::outbox::Queues;
+use crate::overheard::Ear;
 use crate::refused::Refused;
 use crate::routing::LabelSource;
 use crate::twin_sync::TwinChange;
@@ -28,6 +29,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) journal: &'a mut Journal,
     /// What leaves the hub; `None`: nothing does.
     pub(crate) queues: Option<&'a mut Queues>,
+    /// Who looks on at telemetry; `None`: nobody ever does.
+    pub(crate) ear: Option<&'a mut Ear>,
     /// Where the message comes from that is being routed; `None`: from a client.
     pub(crate) provenance: Option<Provenance>,
     /// Whose edits those of this hub are.

@@ -2,11 +2,15 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Registry, RegistryError, What, clients};
+use super::{HeldCredential, Registry, RegistryError, What, clients};
 use crate::name::ClientName;
 
 /// Most certificates of one client that are valid at one time.
 pub(super) const MAX_CERTIFICATES: i64 = 16;
+
+/// Of the certificates of an edge that are renewed, those that are remembered: an edge whose answers are lost asks again
+/// with the one that it has, and any of those that it was sent meanwhile may be the one that it kept.
+const MAX_RENEWABLE: i64 = 4;
 
 /// A certificate of the edge's own authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +42,7 @@ impl Registry {
         self.change_client(name, What::CredentialAdded, |transaction| {
             clients::require(transaction, name)?;
             transaction.execute(
-                "DELETE FROM certificates WHERE tenant = ?1 AND id = ?2 AND not_after_unix_s < ?3",
+                "DELETE FROM certificates WHERE tenant = ?1 AND id = ?2 AND not_after_unix_s < ?3 AND NOT renewable",
                 params![name.tenant(), name.id(), now_unix_s],
             )?;
             insert(transaction, name, &certificate.serial, certificate.not_after_unix_s)
@@ -62,6 +66,49 @@ impl Registry {
             })?
             .collect::<Result<_, _>>()?;
         Ok(found)
+    }
+
+    /// Adds the certificate that takes the place of `old_serial`, which stays for as long as the edge may not have got the
+    /// new one: with both the last [`MAX_RENEWABLE`] are kept, and what is older goes.
+    ///
+    /// # Errors
+    /// `old_serial` was revoked meanwhile.
+    pub(crate) fn renew_certificate(
+        &self,
+        name: &ClientName,
+        old_serial: &str,
+        new: &ClientCertificate,
+    ) -> Result<(), RegistryError> {
+        self.change_client(name, What::CredentialAdded, |transaction| {
+            let sql = "SELECT 1 FROM certificates WHERE serial = ?1 AND tenant = ?2 AND id = ?3 AND renewable";
+            if !transaction
+                .prepare_cached(sql)?
+                .exists(params![old_serial, name.tenant(), name.id()])?
+            {
+                return Err(RegistryError::NoCredential {
+                    name: name.clone(),
+                    credential: HeldCredential::Certificate(old_serial.to_owned()),
+                });
+            }
+            insert_renewable(transaction, name, new)?;
+            let sql = "DELETE FROM certificates WHERE tenant = ?1 AND id = ?2 AND renewable AND serial <> ?3
+                 AND serial NOT IN (SELECT serial FROM certificates WHERE tenant = ?1 AND id = ?2 AND renewable
+                     ORDER BY not_after_unix_s DESC, serial = ?4 DESC LIMIT ?5)";
+            transaction.execute(
+                sql,
+                params![name.tenant(), name.id(), old_serial, new.serial, MAX_RENEWABLE],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Whether a certificate came of an invitation.
+    pub(crate) fn is_renewable(&self, name: &ClientName, serial: &str) -> Result<bool, RegistryError> {
+        let sql = "SELECT 1 FROM certificates WHERE serial = ?1 AND tenant = ?2 AND id = ?3 AND renewable";
+        let reader = self.reader();
+        Ok(reader
+            .prepare_cached(sql)?
+            .exists(params![serial, name.tenant(), name.id()])?)
     }
 
     pub(crate) fn serial_state(&self, name: &ClientName, serial: &str) -> Result<SerialState, RegistryError> {
@@ -100,10 +147,32 @@ pub(super) fn revoke(connection: &Connection, name: &ClientName, serial: &str) -
 
 /// Refuses all certificates of a client that the edge's own authority issued.
 pub(super) fn revoke_all(connection: &Connection, name: &ClientName) -> rusqlite::Result<()> {
-    let of_client = "FROM certificates WHERE tenant = ?1 AND id = ?2";
+    revoke_where(connection, name, "true")
+}
+
+/// Refuses those that came of an invitation.
+pub(super) fn revoke_renewable(connection: &Connection, name: &ClientName) -> rusqlite::Result<()> {
+    revoke_where(connection, name, "renewable")
+}
+
+fn revoke_where(connection: &Connection, name: &ClientName, condition: &str) -> rusqlite::Result<()> {
+    let of_client = format!("FROM certificates WHERE tenant = ?1 AND id = ?2 AND {condition}");
     let remember = format!("INSERT OR IGNORE INTO revoked_serials (serial) SELECT serial {of_client}");
     connection.execute(&remember, [name.tenant(), name.id()])?;
     connection.execute(&format!("DELETE {of_client}"), [name.tenant(), name.id()])?;
+    Ok(())
+}
+
+/// Adds one that came of an invitation. Whoever adds it keeps their number bounded.
+pub(super) fn insert_renewable(
+    connection: &Connection,
+    name: &ClientName,
+    new: &ClientCertificate,
+) -> Result<(), RegistryError> {
+    connection.execute(
+        "INSERT INTO certificates (serial, tenant, id, not_after_unix_s, renewable) VALUES (?1, ?2, ?3, ?4, 1)",
+        params![new.serial, name.tenant(), name.id(), new.not_after_unix_s],
+    )?;
     Ok(())
 }
 

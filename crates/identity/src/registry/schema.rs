@@ -11,7 +11,7 @@ use crate::quotas::Quotas;
 
 /// Tells a registry from any other SQLite file ("Slvg").
 const APPLICATION_ID: i64 = 0x536C_7667;
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 /// How long one process waits for another that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -104,6 +104,25 @@ CREATE TABLE logins (
     FOREIGN KEY (tenant, name) REFERENCES users(tenant, name) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX logins_of_user ON logins (tenant, name, until_unix_s);
+";
+
+/// What version 3 did not have.
+const INVITATIONS: &str = "
+-- Whether it came of an invitation: such a one can be renewed by whoever has its key.
+ALTER TABLE certificates ADD COLUMN renewable INTEGER NOT NULL DEFAULT 0;
+
+CREATE TABLE invitations (
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    -- Tells its token from others; no secret.
+    number TEXT NOT NULL UNIQUE,
+    secret_sha256 BLOB NOT NULL,
+    until_unix_s INTEGER NOT NULL,
+    -- Of the public key that it was used for; null: not used yet.
+    key_sha256 BLOB,
+    PRIMARY KEY (tenant, id),
+    FOREIGN KEY (tenant, id) REFERENCES clients(tenant, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
 ";
 
 /// From version 1, which knew no edges. SQLite alters no CHECK: as its manual has it, the table is made anew.
@@ -237,8 +256,11 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if found < 2 {
         transaction.execute_batch(SECOND_VERSION)?;
     }
-    if found < VERSION {
+    if found < 3 {
         transaction.execute_batch(USERS)?;
+    }
+    if found < VERSION {
+        transaction.execute_batch(INVITATIONS)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     transaction.commit()?;
@@ -258,6 +280,7 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     }
     transaction.execute_batch(TABLES)?;
     transaction.execute_batch(USERS)?;
+    transaction.execute_batch(INVITATIONS)?;
     super::tenants::insert(&transaction, crate::DEFAULT_TENANT, &Quotas::default())?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -284,7 +307,7 @@ mod tests {
             .unwrap();
         let refusal = refusal(&path);
         assert!(
-            refusal.contains("version 4") && refusal.contains("up to 3"),
+            refusal.contains("version 5") && refusal.contains("up to 4"),
             "{refusal}"
         );
     }
@@ -341,6 +364,30 @@ mod tests {
         let count = |sql: &str| third.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(count("SELECT clients FROM tenants"), 1);
         assert_eq!(user_version(&third).unwrap(), VERSION);
+    }
+
+    #[test]
+    fn a_registry_of_the_third_version_keeps_its_certificates_and_takes_invitations() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("registry.db");
+        let third = Connection::open(&path).unwrap();
+        third.execute_batch(TABLES).unwrap();
+        third.execute_batch(USERS).unwrap();
+        super::super::tenants::insert(&third, "default", &Quotas::default()).unwrap();
+        let add = "INSERT INTO clients (tenant, id, kind, created_unix_s) VALUES ('default', 'hall-1', 'edge', 0)";
+        third.execute(add, []).unwrap();
+        let add = "INSERT INTO certificates VALUES ('5f', 'default', 'hall-1', 7)";
+        third.execute(add, []).unwrap();
+        third.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        third.pragma_update(None, "user_version", 3).unwrap();
+        drop(third);
+        let fourth = open(&path).unwrap();
+        let add = "INSERT INTO invitations VALUES ('default', 'hall-1', '00', x'00', 7, NULL)";
+        fourth.execute(add, []).unwrap();
+        let count = |sql: &str| fourth.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(count("SELECT count(*) FROM certificates WHERE NOT renewable"), 1);
+        fourth.execute("DELETE FROM clients", []).unwrap();
+        assert_eq!(count("SELECT count(*) FROM invitations"), 0);
     }
 
     #[test]

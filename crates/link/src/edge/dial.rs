@@ -9,6 +9,7 @@ mod websocket;
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,14 +19,34 @@ use tokio::time::{Instant, timeout_at};
 use self::prompt::Prompt;
 pub use self::proxy::{Proxies, WrongProxy};
 pub use self::target::{Target, WrongTarget};
-use super::Options;
 
 /// A connection, whatever lies below. What is written leaves without a flush.
-pub(super) type Stream = Box<dyn ReadWrite>;
+pub type Stream = Box<dyn ReadWrite>;
 
 /// Bytes both ways.
-pub(super) trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for T {}
+
+/// Where to, through what, and whom to believe.
+pub(super) struct Ways<'a> {
+    pub(super) target: &'a Target,
+    pub(super) proxies: &'a Proxies,
+    pub(super) tls: &'a Arc<rustls::ClientConfig>,
+}
+
+/// Connects to a server of HTTPS ([`Target::https`]), within `timeout`; the same ways as those of a link.
+///
+/// # Errors
+/// In words, why there is no connection.
+pub async fn connect(
+    target: &Target,
+    proxies: &Proxies,
+    tls: &Arc<rustls::ClientConfig>,
+    timeout: Duration,
+) -> Result<Stream, String> {
+    let ways = Ways { target, proxies, tls };
+    dial(&ways, timeout).await.map_err(|error| error.to_string())
+}
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -51,26 +72,26 @@ pub(super) enum DialError {
 }
 
 /// Connects to where the link goes, within `timeout`.
-pub(super) async fn dial(options: &Options, timeout: Duration) -> Result<Stream, DialError> {
-    let target = &options.target;
+pub(super) async fn dial(ways: &Ways<'_>, timeout: Duration) -> Result<Stream, DialError> {
+    let target = ways.target;
     let limit = Limit {
         timeout,
         deadline: Instant::now() + timeout,
     };
-    let socket = reach(options, &limit).await?;
+    let socket = reach(ways, &limit).await?;
     let place = target.place();
     if !target.is_secure() {
         return open(socket, target, &limit).await;
     }
-    let shaking_hands = tls::secure(socket, target, &options.tls);
+    let shaking_hands = tls::secure(socket, target, ways.tls);
     let stream = limit.hold(&place, "no end of the TLS handshake", shaking_hands).await?;
     open(stream, target, &limit).await
 }
 
 /// A socket whose other end is the target: straight, or through a proxy.
-async fn reach(options: &Options, limit: &Limit) -> Result<TcpStream, DialError> {
-    let target = &options.target;
-    let proxy = options.proxies.between(target)?;
+async fn reach(ways: &Ways<'_>, limit: &Limit) -> Result<TcpStream, DialError> {
+    let target = ways.target;
+    let proxy = ways.proxies.between(target)?;
     let (host, port) = proxy
         .as_ref()
         .map_or((target.host(), target.port()), |proxy| (proxy.host(), proxy.port()));

@@ -46,8 +46,7 @@ pub(super) async fn answer_to_connect(reader: &mut ReadHalf<Stream>, packets: &m
                 });
             }
             Some(Packet::ConnAck(answer)) => {
-                let why = answer.reason_string.unwrap_or_default();
-                return Err(format!("the cloud refused the edge: {:?} {why}", answer.reason));
+                return Err(refusal(answer.reason, answer.reason_string.unwrap_or_default()));
             }
             Some(_) => return Err("the cloud answered CONNECT with another packet than CONNACK".to_owned()),
             None => {}
@@ -59,4 +58,15 @@ pub(super) async fn answer_to_connect(reader: &mut ReadHalf<Stream>, packets: &m
             Err(error) => return Err(error.to_string()),
         }
     }
+}
+
+/// Why the cloud refused the edge. Who has no right credential is told no more, so what it may be is said here.
+fn refusal(reason: ReasonCode, why: &str) -> String {
+    let hint = match reason {
+        ReasonCode::BadUserNameOrPassword | ReasonCode::NotAuthorized if why.is_empty() => {
+            "its credential is wrong or was revoked, or the edge is disabled or removed there"
+        }
+        _ => why,
+    };
+    format!("the cloud refused the edge: {reason:?} {hint}")
 }

@@ -25,6 +25,8 @@ pub(crate) struct Sent {
     pub(crate) messages: Vec<Outgoing>,
     /// Bytes of the packet.
     pub(crate) bytes: usize,
+    /// Bytes that were on the way when it was sent, its own among them.
+    pub(crate) ahead_bytes: usize,
     pub(crate) at: tokio::time::Instant,
 }
 

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use hub::{Allowance, Fate, Hub, Outbox, Outgoing, Settled, Settler, TwinChange};
 use rand::Rng;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use self::dial::dial;
-pub use self::dial::{Proxies, Target, WrongProxy, WrongTarget};
+pub use self::dial::{Proxies, ReadWrite, Stream, Target, WrongProxy, WrongTarget, connect};
+use self::dial::{Ways, dial};
 use self::load::Load;
 use self::session::{Ended, Session};
 pub use self::status::{LinkStatus, State};
@@ -29,11 +29,15 @@ pub use self::status::{LinkStatus, State};
 /// The first pause before another try, at most; each one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause before another try.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// A connection that lasted as long makes the next pause the first again.
 const PROVEN: Duration = Duration::from_secs(30);
 /// Time for a connection to be made: name, TCP, proxy, TLS and WebSocket; and then for the answer to CONNECT.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Says where the link goes and as whom, or in words why that is not known. It is asked before each connection, so that
+/// what has changed on disk since the one before is used: a password that was replaced, a certificate that was renewed.
+pub type Way = Box<dyn Fn() -> Result<Options, String> + Send>;
 
 /// Where an edge's link goes, and as whom.
 #[derive(Clone)]
@@ -59,13 +63,13 @@ pub struct Login {
     pub password: Vec<u8>,
 }
 
-/// Runs the link until the hub ends.
-pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<LinkStatus>) {
+/// Runs the link until the hub ends. `redial` ends the connection or the pause of the moment: there is another way.
+pub async fn run(way: Way, hub: Arc<Hub>, outbox: Outbox, status: Arc<LinkStatus>, redial: Arc<Notify>) {
     let settler = outbox.settler();
     let twin_changes = hub.take_twin_changes();
     let mut link = Link {
         instance: format!("{:016x}", rand::random::<u64>()),
-        options,
+        way,
         hub,
         twin_changes,
         outbox,
@@ -74,6 +78,7 @@ pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<Li
         term: 0,
         allowed: Allowance::default(),
         status,
+        redial,
     };
     let mut pause = FIRST_PAUSE;
     loop {
@@ -98,7 +103,7 @@ pub async fn run(options: Options, hub: Arc<Hub>, outbox: Outbox, status: Arc<Li
 struct Link {
     /// Tells this start of the edge from all others, and from its copies.
     instance: String,
-    options: Options,
+    way: Way,
     hub: Arc<Hub>,
     outbox: Outbox,
     /// Which twins are changed here; `None`: nobody is told.
@@ -110,16 +115,27 @@ struct Link {
     /// What the hub was told.
     allowed: Allowance,
     status: Arc<LinkStatus>,
+    redial: Arc<Notify>,
 }
 
 impl Link {
     async fn connect_and_serve(&mut self) -> Ended {
         self.status.set(State::Connecting);
-        let stream = match dial(&self.options, DIAL_TIMEOUT).await {
+        let options = match (self.way)() {
+            Ok(options) => options,
+            Err(reason) => return Ended::Broken(reason),
+        };
+        self.status.goes_to(&options.target);
+        let ways = Ways {
+            target: &options.target,
+            proxies: &options.proxies,
+            tls: &options.tls,
+        };
+        let stream = match dial(&ways, DIAL_TIMEOUT).await {
             Ok(stream) => stream,
             Err(error) => return Ended::Broken(error.to_string()),
         };
-        match Session::begin(stream, &self.options, &self.instance, DIAL_TIMEOUT).await {
+        match Session::begin(stream, &options, &self.instance, DIAL_TIMEOUT).await {
             Ok(session) => {
                 self.status.set(State::Connected);
                 session.serve(self).await
@@ -161,14 +177,17 @@ impl Link {
         }
     }
 
-    /// Waits; ends early with the hub.
+    /// Waits; ends early with the hub, and where there is another way.
     async fn rest(&mut self, pause: Duration) -> ControlFlow<()> {
         let over = Instant::now() + pause;
         loop {
-            match tokio::time::timeout_at(over, self.outbox.next()).await {
-                Ok(Some(messages)) => self.give_back(messages).await,
-                Ok(None) => return ControlFlow::Break(()),
-                Err(_) => return ControlFlow::Continue(()),
+            tokio::select! {
+                messages = self.outbox.next() => match messages {
+                    Some(messages) => self.give_back(messages).await,
+                    None => return ControlFlow::Break(()),
+                },
+                () = self.redial.notified() => return ControlFlow::Continue(()),
+                () = tokio::time::sleep_until(over) => return ControlFlow::Continue(()),
             }
         }
     }

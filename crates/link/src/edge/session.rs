@@ -15,7 +15,7 @@ use super::greeting::{answer_to_connect, connect_packet};
 use super::load::{Load, Sent};
 use super::packing::{put_batch, put_one};
 use super::verdict::{Verdict, fates};
-use super::window::Window;
+use super::window::{Acknowledged, Window};
 use super::{Link, Options, settled, twins};
 use crate::batch::Encoder;
 use crate::packets::Packets;
@@ -54,6 +54,8 @@ pub(super) struct Session {
     packets: Packets,
     dialect: Dialect,
     window: Window,
+    /// When the line is free again, for all that is known.
+    line_free_at: Instant,
     /// Packets that the other end lets be on the way.
     packets_max: usize,
     /// Bytes of a packet that it takes.
@@ -113,6 +115,7 @@ impl Session {
             packets,
             dialect,
             window: Window::new(),
+            line_free_at: Instant::now(),
             packets_max: told.receive_maximum,
             packet_bytes_max: told.packet_bytes_max,
             next_packet_id: 0,
@@ -149,6 +152,8 @@ impl Session {
                 );
             }
             let is_writing = self.written < self.out.len();
+            let refills_at = Window::refills_at(self.line_free_at);
+            let waits_for_line = link.load.has_next() && refills_at > Instant::now();
             tokio::select! {
                 biased;
                 written = self.writer.write(&self.out[self.written..]), if is_writing => match written {
@@ -168,12 +173,14 @@ impl Session {
                     let (tenant, device) = (change.tenant.to_string(), change.device.into_string());
                     tokio::spawn(twins::tell(Arc::clone(&link.hub), tenant, device, say.clone()));
                 },
+                () = tokio::time::sleep_until(refills_at), if waits_for_line => {}
                 _ = beats.tick() => {
                     link.status.saw_line(self.window.rate_bytes_per_s(), self.window.round_trip());
                     if let Err(reason) = self.beat() {
                         return Ended::Broken(reason);
                     }
                 }
+                () = link.redial.notified() => return Ended::Broken("there is another way to the cloud now".to_owned()),
             }
         }
     }
@@ -206,10 +213,8 @@ impl Session {
 
     /// Sends what may be on the way.
     fn fill(&mut self, load: &mut Load) {
-        if self.is_spent {
-            return;
-        }
-        while load.on_the_way_bytes() < self.window.bytes() && load.packets_on_the_way() < self.packets_max {
+        // What waits for the socket is past all turns: no more than one packet at a time.
+        while !self.is_spent && self.out.is_empty() && self.may_send(load) {
             let Some(lane) = load.next_lane() else { return };
             let too_long = |next: &hub::Outgoing| next.body.len() + OVERHEAD_BYTES_MAX > self.packet_bytes_max;
             if load.front(lane).is_some_and(too_long) {
@@ -221,6 +226,14 @@ impl Session {
                 return;
             }
         }
+    }
+
+    fn may_send(&self, load: &Load) -> bool {
+        let has_number = load.packets_on_the_way() < self.packets_max;
+        has_number
+            && self
+                .window
+                .has_room(Instant::now(), load.on_the_way_bytes(), self.line_free_at)
     }
 
     /// Sends a packet with the next messages of a lane; false if nothing new can be told of in this connection.
@@ -242,11 +255,14 @@ impl Session {
             }
             Dialect::Plain => put_one(load, lane, packet_id, &mut self.out),
         };
+        let bytes = self.out.len() - before;
         let sent = Sent {
             messages,
-            bytes: self.out.len() - before,
+            bytes,
+            ahead_bytes: load.on_the_way_bytes() + bytes,
             at: Instant::now(),
         };
+        self.line_free_at = self.line_free_at.max(sent.at) + self.window.takes(bytes);
         load.sent(packet_id.get(), lane, sent);
         true
     }
@@ -272,10 +288,15 @@ impl Session {
                     let Some(sent) = link.load.acknowledged(ack.packet_id.get()) else {
                         continue;
                     };
-                    let is_busy = link.load.has_next();
                     let now = Instant::now();
-                    self.window
-                        .acknowledged(now, sent.bytes, now.duration_since(sent.at), is_busy);
+                    let packet = Acknowledged {
+                        bytes: sent.bytes,
+                        ahead_bytes: sent.ahead_bytes,
+                        took: now.duration_since(sent.at),
+                        is_busy: link.load.has_next() || link.load.packets_on_the_way() > 0,
+                    };
+                    self.window.acknowledged(now, packet);
+                    self.line_free_at = self.window.free_at(now, link.load.on_the_way_bytes());
                     done.extend(fates(&sent, &verdict).map(|(message, fate)| settled(message, fate)));
                 }
                 Packet::Publish(publish) => act(link, &publish, say),

@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::dial::Target;
+
 /// Whether there is a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -15,6 +17,8 @@ pub enum State {
 /// How a link is at one instant.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// Where it goes; `None`: nowhere yet.
+    pub target: Option<String>,
     /// Whether there is a connection.
     pub state: State,
     /// For how long it has been so.
@@ -33,6 +37,7 @@ pub struct LinkStatus(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    target: Option<String>,
     state: State,
     since: Instant,
     last_error: Option<String>,
@@ -43,6 +48,7 @@ struct Inner {
 impl Default for LinkStatus {
     fn default() -> Self {
         Self(Mutex::new(Inner {
+            target: None,
             state: State::Connecting,
             since: Instant::now(),
             last_error: None,
@@ -57,12 +63,18 @@ impl LinkStatus {
     pub fn snapshot(&self) -> Snapshot {
         let inner = self.lock();
         Snapshot {
+            target: inner.target.clone(),
             state: inner.state,
             since: inner.since.elapsed(),
             last_error: inner.last_error.clone(),
             rate_bytes_per_s: inner.rate_bytes_per_s,
             round_trip: inner.round_trip,
         }
+    }
+
+    /// Another connection is made, to this place.
+    pub(super) fn goes_to(&self, target: &Target) {
+        self.lock().target = Some(target.to_string());
     }
 
     pub(super) fn set(&self, state: State) {

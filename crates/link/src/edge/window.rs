@@ -1,5 +1,13 @@
 //! How much may be on the way: what the line carries in a round trip and a quarter of a second, so that what is sent
 //! next never waits long behind what was sent before, and the kernel is never the queue.
+//!
+//! A batch more may go when the line has little left to do: on a thin line a batch takes it longer than that quarter of a
+//! second, and it would stand idle for each round trip.
+//!
+//! Rate and round trip are measured by acknowledgements: behind a proxy the kernel knows only half of the way. A packet
+//! that was sent while nothing was on the way shows the round trip without a queue. Where none was for a while, the
+//! line is left to run empty for a moment ([`Window::is_probing`]), else what the window itself has queued would count
+//! as the line's own delay, and let it grow for ever.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,30 +18,50 @@ use tokio::time::Instant;
 const SLACK: Duration = Duration::from_millis(250);
 /// A batch takes the line for no longer.
 const BATCH: Duration = Duration::from_millis(500);
-/// On the way at first, in bytes: what a line of 64 kbit/s carries in half a second.
-const FIRST_BYTES: f64 = 4_096.0;
+/// On the way at first, in bytes; twice as many with each round trip until a queue is seen.
+const FIRST_BYTES: f64 = 2_048.0;
 /// On the way at most, in bytes: 300 ms of a line of 100 Mbit/s.
 const MOST_BYTES: f64 = (4 << 20) as f64;
-/// Rates and round trips of so long ago still count.
-const MEMORY: Duration = Duration::from_secs(10);
-/// A batch has no fewer bytes, however thin the line is: else headers are most of what it carries.
-const BATCH_LEAST_BYTES: usize = 640;
+/// A rate of so long ago still counts.
+const RATE_MEMORY: Duration = Duration::from_secs(10);
+/// A round trip of so long ago still counts.
+const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(30);
+/// A rate is that of as long at least, and of as many packets.
+const RATE_SPAN: (Duration, usize) = (Duration::from_secs(1), 4);
+/// A batch has no fewer bytes, however thin the line is: what is fixed for each, some 160 bytes of TCP, TLS and
+/// acknowledgement, shall not be a fifth of what the line carries. It fits a packet of Ethernet.
+const BATCH_LEAST_BYTES: usize = 1_280;
+/// A line may turn out as many times faster as it was seen to be; but for one that has to carry batches of the least
+/// size, where a queue of two of them would be felt.
+const HOPE: f64 = 1.25;
 /// A batch has no more.
 const BATCH_MOST_BYTES: usize = 128 << 10;
+
+/// A packet that was acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Acknowledged {
+    pub(crate) bytes: usize,
+    /// Bytes that were on the way when it was sent, its own among them.
+    pub(crate) ahead_bytes: usize,
+    pub(crate) took: Duration,
+    /// More was on the way or waited all the time, so that the line showed what it can carry.
+    pub(crate) is_busy: bool,
+}
 
 /// What was seen of the line.
 #[derive(Debug)]
 pub(crate) struct Window {
     /// Bytes acknowledged so far.
     acknowledged_bytes: u64,
-    /// When, and how many bytes by then: the last second of them.
+    /// When, and how many bytes by then: the last of them, while the line was busy.
     recent: VecDeque<(Instant, u64)>,
     /// Rates in bytes a second, and when they were seen; falling.
     rates: VecDeque<(Instant, f64)>,
     /// Round trips, and when they were seen; rising.
     round_trips: VecDeque<(Instant, Duration)>,
-    /// Bytes that may be on the way until the rate is known.
+    /// Bytes that may be on the way until a queue is seen.
     opening_bytes: f64,
+    is_opening: bool,
 }
 
 impl Window {
@@ -44,46 +72,67 @@ impl Window {
             rates: VecDeque::new(),
             round_trips: VecDeque::new(),
             opening_bytes: FIRST_BYTES,
+            is_opening: true,
         }
     }
 
-    /// A packet was acknowledged; `is_busy`: more waited all the time, so that the line showed what it can carry.
-    pub(crate) fn acknowledged(&mut self, now: Instant, bytes: usize, took: Duration, is_busy: bool) {
-        self.acknowledged_bytes += bytes as u64;
-        let forget = |at: &Instant| now.duration_since(*at) > MEMORY;
-        while self.round_trips.back().is_some_and(|(_, longer)| *longer >= took) {
-            self.round_trips.pop_back();
+    /// A packet was acknowledged.
+    pub(crate) fn acknowledged(&mut self, now: Instant, packet: Acknowledged) {
+        self.acknowledged_bytes += packet.bytes as u64;
+        self.note_round_trip(now, packet);
+        if self.is_opening {
+            self.open(packet);
         }
-        self.round_trips.push_back((now, took));
-        while self.round_trips.len() > 1 && self.round_trips.front().is_some_and(|(at, _)| forget(at)) {
-            self.round_trips.pop_front();
-        }
-        // Doubles each round trip, until the line shows its rate.
-        self.opening_bytes = (self.opening_bytes + bytes as f64).min(MOST_BYTES);
-        if !is_busy {
+        if !packet.is_busy {
             self.recent.clear();
         }
         self.recent.push_back((now, self.acknowledged_bytes));
-        self.note_rate(now, forget);
+        self.note_rate(now);
     }
 
-    fn note_rate(&mut self, now: Instant, forget: impl Fn(&Instant) -> bool) {
-        while self.recent.len() > 2 && now.duration_since(self.recent[1].0) > Duration::from_secs(1) {
+    fn note_round_trip(&mut self, now: Instant, packet: Acknowledged) {
+        let is_clean = packet.ahead_bytes == packet.bytes;
+        // Without the time that the line took for the packet itself.
+        let own_s = self.rate_bytes_per_s().map_or(0.0, |rate| packet.bytes as f64 / rate);
+        let took = packet.took.saturating_sub(Duration::from_secs_f64(own_s));
+        if is_clean && self.is_probing(now) {
+            self.round_trips.clear();
+        }
+        let shortest = self.round_trip();
+        if !is_clean && shortest.is_some_and(|shortest| shortest <= took) {
+            return;
+        }
+        while self.round_trips.pop_back_if(|(_, longer)| *longer >= took).is_some() {}
+        self.round_trips.push_back((now, took));
+        while self.round_trips.len() > 1 && now.duration_since(self.round_trips[0].0) > ROUND_TRIP_MEMORY {
+            self.round_trips.pop_front();
+        }
+    }
+
+    /// Doubles each round trip while all of the window is used, until a queue shows that the line is full.
+    fn open(&mut self, packet: Acknowledged) {
+        let shortest = self.round_trip().unwrap_or(packet.took);
+        if packet.took > shortest + SLACK {
+            self.is_opening = false;
+        } else if packet.ahead_bytes as f64 * 2.0 >= self.opening_bytes {
+            self.opening_bytes = (self.opening_bytes + packet.bytes as f64).min(MOST_BYTES);
+        }
+    }
+
+    fn note_rate(&mut self, now: Instant) {
+        let (span, packets) = RATE_SPAN;
+        while self.recent.len() > packets && now.duration_since(self.recent[1].0) > span {
             self.recent.pop_front();
         }
-        let Some((since, before)) = self.recent.front().copied() else {
-            return;
-        };
+        let (since, before) = self.recent[0];
         let took_s = now.duration_since(since).as_secs_f64();
         if took_s < 0.05 {
             return;
         }
         let rate = (self.acknowledged_bytes - before) as f64 / took_s;
-        while self.rates.back().is_some_and(|(_, lower)| *lower <= rate) {
-            self.rates.pop_back();
-        }
+        while self.rates.pop_back_if(|(_, lower)| *lower <= rate).is_some() {}
         self.rates.push_back((now, rate));
-        while self.rates.len() > 1 && self.rates.front().is_some_and(|(at, _)| forget(at)) {
+        while self.rates.len() > 1 && now.duration_since(self.rates[0].0) > RATE_MEMORY {
             self.rates.pop_front();
         }
     }
@@ -98,14 +147,49 @@ impl Window {
         self.round_trips.front().map(|(_, took)| *took)
     }
 
-    /// Bytes that may be on the way.
+    /// Whether the next packet is to be sent alone, so that its round trip has no queue in it.
+    pub(crate) fn is_probing(&self, now: Instant) -> bool {
+        let newest = self.round_trips.back();
+        newest.is_some_and(|(seen, _)| now.duration_since(*seen) > ROUND_TRIP_MEMORY)
+    }
+
+    /// The time that the line takes for so many bytes; none where that is not known.
+    pub(crate) fn takes(&self, bytes: usize) -> Duration {
+        let hope = if self.batch_bytes() > BATCH_LEAST_BYTES {
+            HOPE
+        } else {
+            1.0
+        };
+        let rate = self.rate_bytes_per_s().map(|rate| rate * hope);
+        rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate))
+    }
+
+    /// When the line is free that now has acknowledged a packet and left others on the way: what it acknowledges has left
+    /// it a round trip ago.
+    pub(crate) fn free_at(&self, now: Instant, on_the_way_bytes: usize) -> Instant {
+        let left_at = now.checked_sub(self.round_trip().unwrap_or_default()).unwrap_or(now);
+        left_at + self.takes(on_the_way_bytes)
+    }
+
+    /// Until when a line that is free at `free_at` is left to do what it has.
+    pub(crate) fn refills_at(free_at: Instant) -> Instant {
+        free_at.checked_sub(SLACK).unwrap_or(free_at)
+    }
+
+    /// Whether a packet more may go, where so many bytes are on the way and the line is free at `free_at`.
+    pub(crate) fn has_room(&self, now: Instant, on_the_way_bytes: usize, free_at: Instant) -> bool {
+        let is_probing = self.is_probing(now) && on_the_way_bytes > 0;
+        let bytes = match now >= Self::refills_at(free_at) {
+            true => self.bytes() + self.batch_bytes(),
+            false => self.bytes(),
+        };
+        !is_probing && on_the_way_bytes < bytes
+    }
+
+    /// Bytes that may be on the way; the last packet may exceed them.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = match (self.rate_bytes_per_s(), self.round_trip()) {
-            (Some(rate), Some(round_trip)) => {
-                let carried = rate * (round_trip + SLACK).as_secs_f64();
-                // What was carried in a window that was too small says little: it may open further.
-                carried.max(self.opening_bytes.min(carried * 2.0))
-            }
+            (Some(rate), Some(round_trip)) if !self.is_opening => rate * (round_trip + SLACK).as_secs_f64(),
             _ => self.opening_bytes,
         };
         bytes.clamp(1.0, MOST_BYTES) as usize
@@ -115,8 +199,140 @@ impl Window {
     pub(crate) fn batch_bytes(&self) -> usize {
         let bytes = match self.rate_bytes_per_s() {
             Some(rate) => (rate * BATCH.as_secs_f64()) as usize,
-            None => self.opening_bytes as usize,
+            None => self.opening_bytes as usize / 2,
         };
         bytes.clamp(BATCH_LEAST_BYTES, BATCH_MOST_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line and a sender who always has more: packets queue before the line, then take a round trip.
+    struct Line {
+        window: Window,
+        bytes_per_s: f64,
+        round_trip: Duration,
+        now: Instant,
+        is_free_at: Instant,
+        /// When it is free for all that the sender knows.
+        free_at: Instant,
+        /// When each is acknowledged, when it was sent, and what it is.
+        on_the_way: VecDeque<(Instant, Instant, Acknowledged)>,
+        carried_bytes: usize,
+        longest: Duration,
+    }
+
+    impl Line {
+        fn new(bytes_per_s: f64, round_trip_ms: u64) -> Self {
+            let now = Instant::now();
+            Self {
+                window: Window::new(),
+                bytes_per_s,
+                round_trip: Duration::from_millis(round_trip_ms),
+                now,
+                is_free_at: now,
+                free_at: now,
+                on_the_way: VecDeque::new(),
+                carried_bytes: 0,
+                longest: Duration::ZERO,
+            }
+        }
+
+        fn on_the_way_bytes(&self) -> usize {
+            self.on_the_way.iter().map(|(_, _, packet)| packet.bytes).sum()
+        }
+
+        fn send(&mut self) {
+            let bytes = self.window.batch_bytes();
+            let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_s);
+            self.is_free_at = self.is_free_at.max(self.now) + takes;
+            let packet = Acknowledged {
+                bytes,
+                ahead_bytes: self.on_the_way_bytes() + bytes,
+                took: Duration::ZERO,
+                is_busy: true,
+            };
+            self.free_at = self.free_at.max(self.now) + self.window.takes(bytes);
+            let back = self.is_free_at + self.round_trip;
+            self.on_the_way.push_back((back, self.now, packet));
+        }
+
+        /// The share of what the line could have carried, and the longest way of a packet, both after the first fifth.
+        fn run(&mut self, time: Duration) -> (f64, Duration) {
+            let (start, end) = (self.now + time / 5, self.now + time);
+            while self.now < end {
+                while self.window.has_room(self.now, self.on_the_way_bytes(), self.free_at) {
+                    self.send();
+                }
+                let (back, sent, packet) = self.on_the_way.pop_front().expect("something is on the way");
+                let refills_at = Window::refills_at(self.free_at);
+                if self.now < refills_at && refills_at < back {
+                    self.on_the_way.push_front((back, sent, packet));
+                    self.now = refills_at;
+                    continue;
+                }
+                self.now = back;
+                let took = back - sent;
+                self.window.acknowledged(back, Acknowledged { took, ..packet });
+                self.free_at = self.window.free_at(self.now, self.on_the_way_bytes());
+                if back > start {
+                    self.carried_bytes += packet.bytes;
+                    self.longest = self.longest.max(took);
+                }
+            }
+            let share = self.carried_bytes as f64 / (self.bytes_per_s * (time * 4 / 5).as_secs_f64());
+            (share, self.longest)
+        }
+    }
+
+    #[test]
+    fn a_line_is_kept_busy_and_what_is_sent_waits_for_little_more_than_a_batch_whatever_rate_and_round_trip() {
+        for bytes_per_s in [1_000.0, 4_000.0, 16_000.0, 1_250_000.0, 8_000_000.0] {
+            for round_trip_ms in [1, 30, 300] {
+                let mut line = Line::new(bytes_per_s, round_trip_ms);
+                let (share, longest) = line.run(Duration::from_secs(200));
+                let least_batch = Duration::from_secs_f64(BATCH_LEAST_BYTES as f64 / bytes_per_s);
+                let bound = line.round_trip + SLACK + 3 * BATCH.max(least_batch);
+                assert!(share > 0.9, "{bytes_per_s} B/s, {round_trip_ms} ms: {share}");
+                assert!(
+                    longest < bound,
+                    "{bytes_per_s} B/s, {round_trip_ms} ms: {longest:?} of {bound:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_gets_thinner_or_faster_is_found_out() {
+        let mut line = Line::new(1_250_000.0, 30);
+        line.run(Duration::from_secs(20));
+        line.bytes_per_s = 10_000.0;
+        line.run(Duration::from_secs(100));
+        let rate = line.window.rate_bytes_per_s().unwrap();
+        assert!((9_000.0..12_000.0).contains(&rate), "{rate}");
+        line.bytes_per_s = 1_250_000.0;
+        line.run(Duration::from_secs(60));
+        assert!(line.window.rate_bytes_per_s().unwrap() > 1_000_000.0);
+    }
+
+    #[test]
+    fn little_traffic_says_nothing_of_the_line() {
+        let mut window = Window::new();
+        let start = Instant::now();
+        for second in 0..100 {
+            let packet = Acknowledged {
+                bytes: 100,
+                ahead_bytes: 100,
+                took: Duration::from_millis(30),
+                is_busy: false,
+            };
+            window.acknowledged(start + Duration::from_secs(second), packet);
+        }
+        assert_eq!(
+            (window.rate_bytes_per_s(), window.bytes()),
+            (None, FIRST_BYTES as usize)
+        );
     }
 }

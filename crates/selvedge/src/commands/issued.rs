@@ -68,6 +68,12 @@ pub(crate) fn text(what_happened: &str, added: &Added, is_chosen: bool, edge: &E
 
 /// A command that proves that it works, as far as that can be known from here.
 fn try_line(added: &Added, is_chosen: bool, edge: &EdgeInfo, data: &Path) -> String {
+    if added.kind == "edge" {
+        return format!(
+            "  use        in [link] of its configuration; or let it join: selvedge edge invite {}\n",
+            added.id
+        );
+    }
     let login = match &added.issued {
         IssuedCredential::Password(secret) | IssuedCredential::Token(secret) => {
             format!("-u {} -P {}", added.user_name, quoted(secret))

@@ -40,7 +40,16 @@ fn state(link: &LinkInfo) -> String {
         (None, Some(round_trip)) => format!("   round trip {round_trip:.1} ms"),
         _ => String::new(),
     };
-    format!("{cloud}   {state}{line}\n")
+    format!("{cloud}   {state}{line}\n{}", certificate(link))
+}
+
+/// How long an edge that has joined is let in, and what keeps it from being so for longer.
+fn certificate(link: &LinkInfo) -> String {
+    match (&link.certificate_until, &link.renewal_error) {
+        (Some(until), None) => format!("certificate good until {until}\n"),
+        (Some(until), Some(why)) => format!("certificate good until {until}, and not renewed: {why}\n"),
+        (None, _) => String::new(),
+    }
 }
 
 fn row(ledger: &LedgerInfo) -> [String; 6] {

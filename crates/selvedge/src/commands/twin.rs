@@ -1,24 +1,35 @@
 //! `selvedge twin get` and `selvedge twin set`.
 
 use anyhow::{Context, bail};
-use api::{Client, Page, SessionInfo, paths};
+use api::{Client, Page, SessionInfo, TwinConflict, paths};
 use clap::{Args, Subcommand};
 use hyper::Method;
 use identity::ClientName;
 use serde_json::Value;
 
 use super::Target;
+use crate::output::table;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Both states with their versions, as JSON
     Get(Get),
+    /// Edits of the desired state that were given up for others, made on the other side of a link
+    History(History),
     /// Change the desired state by a merge patch (RFC 7396), such as '{"interval_s": 10}'; null removes a member
     Set(Set),
 }
 
 #[derive(Args)]
 pub(crate) struct Get {
+    /// Id of the device
+    device: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Args)]
+pub(crate) struct History {
     /// Id of the device
     device: String,
     #[command(flatten)]
@@ -39,6 +50,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Command::Get(get) => get.run(),
+            Command::History(history) => history.run(),
             Command::Set(set) => set.run(),
         }
     }
@@ -55,6 +67,35 @@ impl Get {
         self.target.output.show(&twin, pretty);
         Ok(())
     }
+}
+
+impl History {
+    fn run(self) -> anyhow::Result<()> {
+        let device = ClientName::new(&self.target.tenant, &self.device)?;
+        let path = paths::twin_conflicts(&device);
+        let lost: Page<TwinConflict> = self
+            .target
+            .edge
+            .ask(false, async |client| Ok(client.get(&path).await?))?;
+        self.target.output.show(&lost.items, |lost| match lost.is_empty() {
+            true => format!("no edit of {device} was given up\n"),
+            false => table(
+                ["FOUND", "EDIT", "VALUE", "KEPT", "LOST"],
+                &lost.iter().map(lost_row).collect::<Vec<_>>(),
+            ),
+        });
+        Ok(())
+    }
+}
+
+fn lost_row(edit: &TwinConflict) -> [String; 5] {
+    [
+        edit.at.clone(),
+        format!("{} {}", edit.side, edit.number),
+        edit.pointer.clone(),
+        edit.kept.to_string(),
+        edit.lost.to_string(),
+    ]
 }
 
 impl Set {

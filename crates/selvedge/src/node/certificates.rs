@@ -26,7 +26,7 @@ impl Certificates {
     /// `None` if no door speaks TLS.
     pub(crate) fn open(config: &Config, identity: &Arc<Identity>) -> Result<Option<Self>, TlsError> {
         let listen = &config.listen;
-        if listen.mqtts.is_empty() && listen.mqtt_wss.is_empty() {
+        if listen.mqtts.is_empty() && listen.mqtt_wss.is_empty() && listen.https.is_empty() {
             return Ok(None);
         }
         let tls = build(config, identity)?;
@@ -105,7 +105,7 @@ fn build(config: &Config, identity: &Identity) -> Result<identity::Tls, TlsError
 fn own_names(listen: &Listen) -> Vec<String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut names = vec![host, "localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    for address in listen.mqtts.iter().chain(&listen.mqtt_wss) {
+    for address in listen.mqtts.iter().chain(&listen.mqtt_wss).chain(&listen.https) {
         let ip = match address.ip() {
             ip if ip.is_unspecified() => outward_address(),
             ip => Some(ip),
@@ -116,7 +116,7 @@ fn own_names(listen: &Listen) -> Vec<String> {
 }
 
 /// The address by which this machine speaks to others. No packet is sent: the kernel only picks the route.
-fn outward_address() -> Option<IpAddr> {
+pub(super) fn outward_address() -> Option<IpAddr> {
     const SOMEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect(SOMEWHERE).ok()?;

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::DEFAULT_DATA;
 use super::config_error::explain;
+use super::enrolment::Enrolment;
 use super::origin::Origin;
+use super::retention::Retention;
 use super::role::Role;
 
 /// All of it.
@@ -27,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) store: Store,
     pub(crate) link: Link,
     pub(crate) database: Database,
+    pub(crate) enrolment: Enrolment,
+    pub(crate) history: History,
     pub(crate) limits: Limits,
     pub(crate) log: Log,
     pub(crate) audit: Audit,
@@ -43,6 +47,7 @@ pub(crate) struct Listen {
     pub(crate) websocket_origins: Vec<Origin>,
     pub(crate) mqtt_unix: Vec<PathBuf>,
     pub(crate) http: Vec<SocketAddr>,
+    pub(crate) https: Vec<SocketAddr>,
     pub(crate) proxy_protocol: bool,
 }
 
@@ -87,6 +92,16 @@ pub(crate) struct Link {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Database {
     pub(crate) url: String,
+    pub(crate) retention: Retention,
+}
+
+/// What an edge keeps of its devices' telemetry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct History {
+    pub(crate) enabled: bool,
+    pub(crate) retention: Retention,
+    pub(crate) bytes: u64,
 }
 
 /// Which of two messages of a device goes first.
@@ -186,6 +201,8 @@ impl Default for Config {
             store: Store::default(),
             link: Link::default(),
             database: Database::default(),
+            enrolment: Enrolment::default(),
+            history: History::default(),
             limits: Limits::default(),
             log: Log::default(),
             audit: Audit::default(),
@@ -203,6 +220,7 @@ impl Default for Listen {
             websocket_origins: Vec::new(),
             mqtt_unix: Vec::new(),
             http: Vec::new(),
+            https: Vec::new(),
             proxy_protocol: false,
         }
     }
@@ -233,6 +251,16 @@ impl Default for Link {
             proxy: String::new(),
             bytes: hub::OutboxOptions::default().bytes,
             order: LinkOrder::LiveFirst,
+        }
+    }
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            retention: "7d".parse().expect("is a time"),
+            bytes: 256 << 20,
         }
     }
 }
@@ -318,17 +346,16 @@ impl Config {
         toml::to_string(&shown).expect("a configuration is TOML")
     }
 
-    /// How the hub is run.
-    pub(crate) fn hub_options(&self, role: Role) -> hub::Options {
+    /// How the hub is run; `has_cloud`: an edge that has one from the start, and not once it joins.
+    pub(crate) fn hub_options(&self, role: Role, has_cloud: bool) -> hub::Options {
         let options = hub::Options::new(&self.data);
         let outbox = match role {
-            Role::Edge if !self.link.url.is_empty() => Some(self.link.outbox()),
-            Role::Edge => None,
+            Role::Edge => self.link.outbox(),
             // Rows go by the order in which an edge sent them.
-            Role::Cloud => Some(hub::OutboxOptions {
+            Role::Cloud => hub::OutboxOptions {
                 ordering: hub::Ordering::Strict,
                 ..self.link.outbox()
-            }),
+            },
         };
         hub::Options {
             shards: match self.shards {
@@ -339,9 +366,10 @@ impl Config {
             allow_anonymous: self.allow_anonymous,
             low_latency: self.low_latency,
             limits: self.limits.hub(),
-            outbox,
+            outbox: Some(outbox),
+            has_upstream: role == Role::Cloud || has_cloud,
             has_edges: role == Role::Cloud,
-            shares_twins: outbox.is_some(),
+            shares_twins: true,
             ..options
         }
     }

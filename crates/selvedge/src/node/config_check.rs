@@ -21,9 +21,13 @@ pub(super) struct Mistake {
 const ANY: i64 = i64::MAX;
 
 /// What numbers may be.
-const RANGES: [(&str, RangeInclusive<i64>); 11] = [
+const RANGES: [(&str, RangeInclusive<i64>); 14] = [
     // 0: as many as the logs say. Each takes a thread, and two segment files of its own.
     ("shards", 0..=SHARDS_MAX as i64),
+    ("enrolment.certificate_days", 1..=3_650),
+    ("enrolment.renewal_grace_days", 0..=3_650),
+    // Rows go in steps of some 10,000.
+    ("history.bytes", 16 << 20..=ANY),
     ("limits.connections", 1..=ANY),
     ("limits.connects_per_s", 1..=ANY),
     ("limits.pending_connects", 1..=ANY),
@@ -44,6 +48,7 @@ impl Config {
         self.out_of_range()
             .or_else(|| self.of_store())
             .or_else(|| self.of_link())
+            .or_else(|| self.of_enrolment())
             .or_else(|| self.of_log())
     }
 
@@ -99,6 +104,19 @@ impl Config {
         }
     }
 
+    fn of_enrolment(&self) -> Option<Mistake> {
+        let mistake = |key, message: String| Some(Mistake::new(key, format!("{key}: {message}")));
+        let (url, link_url) = (&self.enrolment.url, &self.enrolment.link_url);
+        if let Some(error) = (!url.is_empty()).then(|| Target::https(url).err()).flatten() {
+            return mistake("enrolment.url", error.to_string());
+        }
+        let link_url = link_url.replace("{host}", "cloud.example");
+        let error = (!link_url.is_empty())
+            .then(|| link_url.parse::<Target>().err())
+            .flatten()?;
+        mistake("enrolment.link_url", error.to_string())
+    }
+
     fn of_log(&self) -> Option<Mistake> {
         let message = check_level(&self.log.level).err()?;
         Some(Mistake::new("log.level", format!("log.level: {message}")))
@@ -152,15 +170,15 @@ mod tests {
     #[test]
     fn a_number_that_would_lock_everybody_out_is_named_with_its_line_and_what_it_must_be() {
         for (key, range) in &RANGES[1..] {
-            let name = key.strip_prefix("limits.").unwrap();
+            let (table, name) = key.split_once('.').unwrap();
             let (wrong, right) = (range.start() - 1, range.start());
             let end = match *range.end() {
                 ANY => format!("at least {right}"),
                 most => format!("from {right} to {most}"),
             };
             let expected = format!("edge.toml:3: {key} is {wrong}; it must be {end}");
-            check(&format!("[limits]\n# low\n{name} = {wrong}\n"), &expected);
-            Config::parse("edge.toml", &format!("[limits]\n{name} = {right}\n")).unwrap();
+            check(&format!("[{table}]\n# low\n{name} = {wrong}\n"), &expected);
+            Config::parse("edge.toml", &format!("[{table}]\n{name} = {right}\n")).unwrap();
         }
         check(
             "limits.packet_bytes = 300_000_000",
@@ -216,6 +234,23 @@ mod tests {
             "link.key = \"hall-1.key\"\n",
             "edge.toml:1: link.key: it goes with its certificate in link.certificate",
         );
+    }
+
+    #[test]
+    fn a_way_to_join_that_leads_nowhere_is_named_with_its_line_and_what_would_be_right() {
+        check(
+            "[enrolment]\nurl = \"cloud.example:8443\"\n",
+            "edge.toml:2: enrolment.url: \"cloud.example:8443\" is no URL of HTTPS; one is \"https://cloud.example:8443\"",
+        );
+        check(
+            "[enrolment]\nlink_url = \"https://{host}\"\n",
+            "edge.toml:2: enrolment.link_url: the scheme \"https\" is none of mqtts, wss, mqtt and ws",
+        );
+        check(
+            "[enrolment]\ncertificate_days = 0\n",
+            "edge.toml:2: enrolment.certificate_days is 0; it must be from 1 to 3650",
+        );
+        Config::parse("edge.toml", "enrolment.link_url = \"wss://{host}/mqtt\"\n").unwrap();
     }
 
     #[test]

@@ -1,24 +1,179 @@
-//! The cloud's database, as the configuration names it.
+//! Where telemetry is kept: the cloud's database, or an edge's history.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::Context;
-use cloud::Database;
+use cloud::history::{self, History, Keeper};
+use cloud::upkeep::{self, Keep};
+use cloud::{Database, Feed};
+use hub::{Hub, Outbox, Overhearing};
+use tokio::time::timeout;
 
 use super::config::Config;
+use super::role::Role;
 
-/// The file of the embedded database, in the data directory.
+/// The file of the embedded database of a cloud, in the data directory, and that of an edge's history.
 const FILE: &str = "telemetry.db";
+const HISTORY_FILE: &str = "history.db";
 
-/// Where the database is: the embedded one in the data directory, unless another is named.
-pub(super) fn url(config: &Config) -> String {
+/// How long a start waits for its database. All else that it does needs none.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is kept here of telemetry, and who is told of it.
+pub(super) struct Telemetry {
+    kept: Kept,
+    pub(super) feed: Feed,
+}
+
+enum Kept {
+    /// All, in a cloud's database.
+    All {
+        url: String,
+        age: Option<Duration>,
+    },
+    /// An edge's history.
+    Last {
+        path: PathBuf,
+        keep: Keep,
+        history: History,
+        keeper: Keeper,
+    },
+    Nothing,
+}
+
+impl Telemetry {
+    /// As the configuration says.
+    pub(super) fn of(config: &Config, role: Role) -> Self {
+        let kept = match role {
+            Role::Cloud => Kept::All {
+                url: url(config),
+                age: config.database.retention.age(),
+            },
+            Role::Edge if config.history.enabled => {
+                let (history, keeper) = History::new();
+                Kept::Last {
+                    path: config.data.join(HISTORY_FILE),
+                    keep: Keep {
+                        age: config.history.retention.age(),
+                        bytes: Some(config.history.bytes),
+                    },
+                    history,
+                    keeper,
+                }
+            }
+            Role::Edge => Kept::Nothing,
+        };
+        let feed = Feed::default();
+        Self { kept, feed }
+    }
+
+    /// Where questions are asked.
+    pub(super) fn url(&self) -> Option<String> {
+        match &self.kept {
+            Kept::All { url, .. } => Some(url.clone()),
+            Kept::Last { path, .. } => Some(format!("sqlite:{}", path.display())),
+            Kept::Nothing => None,
+        }
+    }
+
+    /// What an edge keeps.
+    pub(super) fn history(&self) -> Option<History> {
+        match &self.kept {
+            Kept::Last { history, .. } => Some(history.clone()),
+            _ => None,
+        }
+    }
+
+    /// While it is true, a hub's telemetry is copied; `None`: it comes by the outbox.
+    pub(super) fn overhears(&self) -> Option<Arc<AtomicBool>> {
+        match &self.kept {
+            Kept::All { .. } => None,
+            Kept::Last { .. } => Some(Arc::new(AtomicBool::new(true))),
+            Kept::Nothing => Some(self.feed.watched_flag()),
+        }
+    }
+
+    /// Takes in what the hub has, until the program ends.
+    pub(super) async fn start(self, hub: &Hub) -> anyhow::Result<()> {
+        let feed = self.feed;
+        match self.kept {
+            Kept::All { url, age } => {
+                let open = move || Database::open(&url);
+                let first = opened(open.clone()).await.context("database.url")?;
+                let outbox = hub.take_outbox().expect("a cloud's hub has one");
+                tokio::spawn(pump(outbox, first, open.clone(), feed));
+                if age.is_some() {
+                    tokio::spawn(upkeep::run(open, Keep { age, bytes: None }));
+                }
+            }
+            Kept::Last { path, keep, keeper, .. } => {
+                let open = move || Database::open_history(&path);
+                let first = opened(open.clone()).await.context("history")?;
+                let overhearing = hub.take_overhearing().expect("an edge's hub has it");
+                tokio::spawn(keep_history(keeper, overhearing, first, open.clone(), feed));
+                tokio::spawn(upkeep::run(open, keep));
+            }
+            Kept::Nothing => {
+                let overhearing = hub.take_overhearing().expect("an edge's hub has it");
+                tokio::spawn(history::tell(overhearing, feed));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a cloud's database is: the embedded one in the data directory, unless another is named.
+fn url(config: &Config) -> String {
     match config.database.url.as_str() {
         "" => format!("sqlite:{}", config.data.join(FILE).display()),
         url => url.to_owned(),
     }
 }
 
-/// Opens the database, which blocks, on a thread for that.
-pub(super) async fn open(config: &Config) -> anyhow::Result<Database> {
-    let url = url(config);
-    let opening = tokio::task::spawn_blocking(move || Database::open(&url));
-    opening.await.context("opening the database")?.context("database.url")
+/// Whatever opens a database.
+trait Opens: Fn() -> Result<Database, cloud::Error> + Clone + Send + 'static {}
+
+impl<T: Fn() -> Result<Database, cloud::Error> + Clone + Send + 'static> Opens for T {}
+
+/// Opens a database, which blocks, on a thread for that; `None`: it is away now, and may be there later.
+async fn opened(open: impl Opens) -> anyhow::Result<Option<Database>> {
+    let opening = tokio::task::spawn_blocking(open);
+    let Ok(opened) = timeout(PATIENCE, opening).await else {
+        tracing::warn!(
+            waited_s = PATIENCE.as_secs(),
+            "telemetry waits: its database does not answer"
+        );
+        return Ok(None);
+    };
+    match opened.context("opening the database")? {
+        Ok(database) => Ok(Some(database)),
+        Err(error) if error.may_pass() => {
+            tracing::warn!(%error, "telemetry waits");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn at_last(first: Option<Database>, open: impl Opens) -> Database {
+    match first {
+        Some(database) => database,
+        None => cloud::pump::open_at_last(open).await,
+    }
+}
+
+async fn pump(outbox: Outbox, first: Option<Database>, open: impl Opens, feed: Feed) {
+    let mut database = at_last(first, open).await;
+    database.tell(feed);
+    cloud::pump::run(outbox, database).await;
+}
+
+async fn keep_history(keeper: Keeper, overhearing: Overhearing, first: Option<Database>, open: impl Opens, feed: Feed) {
+    let database = at_last(first, open).await;
+    if let Err(error) = keeper.run(overhearing, database, feed).await {
+        tracing::error!(%error, "no history of telemetry is kept");
+    }
 }

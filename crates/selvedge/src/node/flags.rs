@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
 use super::config::{Config, Durability, LogFormat};
+use super::retention::Retention;
 use super::role::Role;
 
 /// Most threads that serve clients: beyond the cores of the largest machines.
@@ -39,9 +40,12 @@ pub(crate) struct Flags {
     /// Each connection of every door but the Unix sockets begins with a PROXY protocol header that says where it is from
     #[arg(long)]
     proxy_protocol: bool,
-    /// Address for /healthz, /readyz and /metrics; may be repeated
+    /// Address for the API, /healthz, /readyz and /metrics; may be repeated
     #[arg(long, value_name = "ADDR")]
     http: Vec<SocketAddr>,
+    /// Address for the same with TLS, by which edges join a cloud; may be repeated [default of a cloud: 127.0.0.1:8443]
+    #[arg(long, value_name = "ADDR")]
+    https: Vec<SocketAddr>,
     /// Certificate chain of the server in PEM [default: one of the edge's own authority, renewed in time]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
@@ -54,6 +58,9 @@ pub(crate) struct Flags {
     /// Database of a cloud, such as postgres://user@host/name [default: one in the data directory]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
+    /// How long a cloud keeps telemetry, such as 90d or 12h [default: for ever]
+    #[arg(long, value_name = "TIME")]
+    retention: Option<Retention>,
     /// Let clients in without credentials; they have the whole tree of the default tenant
     #[arg(long)]
     allow_anonymous: bool,
@@ -85,6 +92,7 @@ impl Flags {
         put(&mut config.tls.client_ca, &self.tls_client_ca);
         put(&mut config.shards, &self.shards);
         put(&mut config.database.url, &self.database);
+        put(&mut config.database.retention, &self.retention);
         put(&mut config.store.durability, &self.durability);
         put(&mut config.log.format, &self.log_format);
         config.allow_anonymous |= self.allow_anonymous;
@@ -110,6 +118,7 @@ impl Flags {
         put_all(&mut listen.mqtt_wss, &self.mqtt_wss);
         put_all(&mut listen.mqtt_unix, &self.mqtt_unix);
         put_all(&mut listen.http, &self.http);
+        put_all(&mut listen.https, &self.https);
         listen.proxy_protocol |= self.proxy_protocol;
     }
 }

@@ -1,37 +1,122 @@
-//! The edge's link to its cloud, as the configuration asks for it.
+//! The edge's link to its cloud, as the configuration asks for it, or as the edge joined.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use api::Member;
 use hub::Hub;
-use identity::ClientPair;
-use link::edge::{LinkStatus, Login, Options, Proxies};
+use identity::{ClientPair, Membership};
+use link::edge::{LinkStatus, Login, Options, Proxies, State};
+use tokio::sync::Notify;
 
 use super::config::Link;
+use super::unix_now_s;
+use crate::output::message;
 
-/// Runs the link on a thread of its own: what it does never waits for a door.
-pub(super) fn start(link: &Link, hub: &Arc<Hub>, status: Arc<LinkStatus>) -> anyhow::Result<()> {
-    let options = options(link)?;
-    let outbox = hub.take_outbox().expect("the hub has one where there is a link");
-    let hub = Arc::clone(hub);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("starting tokio")?;
-    let run = move || runtime.block_on(link::edge::run(options, hub, outbox, status));
-    std::thread::Builder::new().name("link".to_owned()).spawn(run)?;
-    Ok(())
+/// The edge's end of the link.
+pub(super) struct EdgeLink {
+    config: Link,
+    data: PathBuf,
+    pub(super) member: Arc<Member>,
+    pub(super) status: Arc<LinkStatus>,
+    redial: Arc<Notify>,
+    is_running: bool,
 }
 
-fn options(link: &Link) -> anyhow::Result<Options> {
+impl EdgeLink {
+    /// Looks where the cloud is, if there is one.
+    pub(super) fn new(config: &Link, data: &Path) -> anyhow::Result<Self> {
+        let is_configured = !config.url.is_empty();
+        Ok(Self {
+            member: Arc::new(Member::new(data, proxies(config)?, is_configured)),
+            config: config.clone(),
+            data: data.to_owned(),
+            status: Arc::default(),
+            redial: Arc::default(),
+            is_running: false,
+        })
+    }
+
+    /// Whether there is a cloud. A membership that cannot be read counts: the edge serves all the same, and says so.
+    pub(super) fn has_cloud(&self) -> bool {
+        let has_joined = !matches!(Membership::read(&self.data), Ok(None));
+        if has_joined && self.is_configured() {
+            tracing::warn!("the edge has joined a cloud, and its configuration names one (link.url), which wins");
+        }
+        has_joined || self.is_configured()
+    }
+
+    fn is_configured(&self) -> bool {
+        !self.config.url.is_empty()
+    }
+
+    /// Runs the link on a thread of its own: what it does never waits for a door.
+    pub(super) fn start(&mut self, hub: &Arc<Hub>) -> anyhow::Result<()> {
+        let way = self.way()?;
+        let outbox = hub
+            .take_outbox()
+            .expect("the hub of an edge has one, and nobody else takes it");
+        let (hub, status, redial) = (Arc::clone(hub), Arc::clone(&self.status), Arc::clone(&self.redial));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("starting tokio")?;
+        let run = move || runtime.block_on(link::edge::run(way, hub, outbox, status, redial));
+        std::thread::Builder::new().name("link".to_owned()).spawn(run)?;
+        self.is_running = true;
+        Ok(())
+    }
+
+    /// The edge has joined a cloud, or another one.
+    pub(super) fn follow(&mut self, hub: &Arc<Hub>) -> anyhow::Result<()> {
+        if self.is_running {
+            self.redial.notify_one();
+            return Ok(());
+        }
+        self.start(hub)
+    }
+
+    /// Renews the certificate of an edge that has joined, until the program ends.
+    pub(super) fn keep_renewed(&self) {
+        if self.is_configured() {
+            return;
+        }
+        let (status, redial) = (Arc::clone(&self.status), Arc::clone(&self.redial));
+        let member = Arc::clone(&self.member);
+        tokio::spawn(async move {
+            let is_linked = || status.snapshot().state == State::Connected;
+            let dial_now = || {
+                // A connection that there is goes on: what it was made with has not become worse.
+                if !is_linked() {
+                    redial.notify_one();
+                }
+            };
+            member.keep_renewed(is_linked, dial_now).await;
+        });
+    }
+
+    fn way(&self) -> anyhow::Result<link::edge::Way> {
+        if self.is_configured() {
+            let config = self.config.clone();
+            // What is wrong with it from the start is said at the start.
+            configured(&config)?;
+            return Ok(Box::new(move || configured(&config).map_err(|error| message(&error))));
+        }
+        let (data, proxies) = (self.data.clone(), proxies(&self.config)?);
+        let member = Arc::clone(&self.member);
+        Ok(Box::new(move || {
+            joined(&data, &proxies, &member).map_err(|error| message(&error))
+        }))
+    }
+}
+
+/// The way that the configuration says.
+fn configured(link: &Link) -> anyhow::Result<Options> {
     let password = given(&link.password_file).map(read).transpose()?;
     let login = password.map(|password| Login {
         user_name: link.user_name.clone(),
         password: password.trim_ascii_end().to_vec(),
     });
-    let proxies = match &*link.proxy {
-        "" => Proxies::of_environment(),
-        url => Proxies::always(url).context("link.proxy")?,
-    };
     let pair = given(&link.certificate).map(|certificate| ClientPair {
         certificate,
         key: &link.key,
@@ -39,11 +124,44 @@ fn options(link: &Link) -> anyhow::Result<Options> {
     let tls = identity::client_config(given(&link.ca), pair);
     Ok(Options {
         target: link.url.parse().context("link.url")?,
-        proxies,
+        proxies: proxies(link)?,
         edge: link.user_name.as_str().into(),
         login,
         tls: tls.map_err(|error| anyhow!("TLS of the link: {error}"))?,
     })
+}
+
+/// The way to the cloud that the edge has joined.
+fn joined(data: &Path, proxies: &Proxies, member: &Member) -> anyhow::Result<Options> {
+    let membership =
+        Membership::read(data)?.context("the edge has joined no cloud; selvedge edge join has it do so")?;
+    let expired_s = unix_now_s() - membership.not_after_unix_s;
+    if expired_s > 0 {
+        let trouble = member.trouble().unwrap_or_else(|| "it is being renewed".to_owned());
+        let expired = Duration::from_secs(expired_s.unsigned_abs());
+        return Err(anyhow!(
+            "the edge's certificate expired {} s ago: {trouble}",
+            expired.as_secs()
+        ));
+    }
+    Ok(Options {
+        target: membership
+            .link_url
+            .parse()
+            .context("the link's URL that the cloud gave")?,
+        proxies: proxies.clone(),
+        edge: membership.edge.as_str().into(),
+        login: None,
+        tls: membership.link_config()?,
+    })
+}
+
+/// What stands between.
+fn proxies(link: &Link) -> anyhow::Result<Proxies> {
+    match &*link.proxy {
+        "" => Ok(Proxies::of_environment()),
+        url => Proxies::always(url).context("link.proxy"),
+    }
 }
 
 /// Unless it is empty.

@@ -1,7 +1,6 @@
 //! The doors that a configuration asks for.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 
 use anyhow::anyhow;
 use hub::{Address, Bound, Hub, Listener, StartError, TlsSource, WebDoor};
@@ -70,11 +69,13 @@ fn bind_one(listener: Listener, scheme: &str) -> anyhow::Result<Opened> {
     Ok(Opened { door, url })
 }
 
-/// Binds the doors of HTTP.
-pub(crate) async fn bind_http(addresses: &[SocketAddr]) -> anyhow::Result<Vec<api::Door>> {
+/// Binds the doors of HTTP, without TLS and with it.
+pub(crate) async fn bind_http(listen: &Listen, tls: Option<&TlsSource>) -> anyhow::Result<Vec<api::Door>> {
+    let plain = listen.http.iter().map(|address| (address, None));
+    let secure = listen.https.iter().map(|address| (address, tls.cloned()));
     let mut doors = Vec::new();
-    for address in addresses {
-        let door = api::Door::tcp(*address).await;
+    for (address, tls) in plain.chain(secure) {
+        let door = api::Door::tcp(*address, tls).await;
         doors.push(door.map_err(|error| anyhow!("{}", refusal(&address.to_string(), &error)))?);
     }
     Ok(doors)

@@ -5,25 +5,30 @@ mod config;
 mod config_check;
 mod config_error;
 mod database;
+mod enrolment;
 mod flags;
 mod link;
 mod listeners;
 mod logging;
 mod origin;
 mod reload;
+mod retention;
 mod role;
 mod running;
 
 use std::time::Instant;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, Subcommand};
 use identity::ClientKind;
 
 use self::flags::Flags;
 use self::logging::Logging;
+pub(crate) use self::role::CLOUD_DATA;
 use self::role::Role;
 use crate::commands::clients;
+use crate::commands::invite::Invite;
+use crate::commands::join::Join;
 
 /// Where an edge keeps what survives a restart, unless told otherwise.
 pub(crate) const DEFAULT_DATA: &str = "./selvedge-data/edge";
@@ -32,9 +37,19 @@ pub(crate) const DEFAULT_DATA: &str = "./selvedge-data/edge";
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Edge {
     #[command(subcommand)]
-    command: Option<clients::Command>,
+    command: Option<EdgeCommand>,
     #[command(flatten)]
     flags: Flags,
+}
+
+#[derive(Subcommand)]
+enum EdgeCommand {
+    /// Join a cloud, with the token that its operator gave: the edge gets a certificate, links, and renews it by itself
+    Join(Join),
+    /// At a cloud: invite an edge, which is added if it is not there; prints the one command for its machine
+    Invite(Invite),
+    #[command(flatten)]
+    Clients(clients::Command),
 }
 
 #[derive(Args)]
@@ -46,7 +61,9 @@ pub(crate) struct Cloud {
 impl Edge {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.command {
-            Some(command) => command.run(ClientKind::Edge),
+            Some(EdgeCommand::Join(join)) => join.run(),
+            Some(EdgeCommand::Invite(invite)) => invite.run(),
+            Some(EdgeCommand::Clients(command)) => command.run(ClientKind::Edge),
             None => run(Role::Edge, &self.flags),
         }
     }

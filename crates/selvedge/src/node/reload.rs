@@ -7,7 +7,7 @@ use super::running::Running;
 use crate::output::message;
 
 /// What takes effect at the next start only: the beginnings of keys.
-const AT_START: [&str; 9] = [
+const AT_START: [&str; 11] = [
     "data",
     "shards",
     "low_latency",
@@ -16,6 +16,8 @@ const AT_START: [&str; 9] = [
     "store.",
     "link.",
     "database.",
+    "enrolment.",
+    "history.",
     "log.format",
 ];
 

@@ -15,7 +15,7 @@ pub(crate) enum Role {
 }
 
 /// Where a cloud keeps what survives a restart, unless told otherwise.
-const CLOUD_DATA: &str = "./selvedge-data/cloud";
+pub(crate) const CLOUD_DATA: &str = "./selvedge-data/cloud";
 
 impl Role {
     /// As commands name it.
@@ -37,6 +37,7 @@ impl Role {
                     mqtt: Vec::new(),
                     mqtts: here(8883),
                     http: here(8080),
+                    https: here(8443),
                     ..Listen::default()
                 },
                 ..Config::default()

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::link::cloud::Connected;
-use ::link::edge::LinkStatus;
 use anyhow::{Context, anyhow};
 use api::{About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, Parts, control_router, public_router, serve};
 use hub::Hub;
@@ -18,13 +17,14 @@ use tokio::time::MissedTickBehavior;
 
 use super::certificates::Certificates;
 use super::config::Config;
-use super::database;
+use super::database::Telemetry;
 use super::flags::Flags;
-use super::link;
+use super::link::EdgeLink;
 use super::listeners::{Opened, bind, bind_http, open};
 use super::logging::Logging;
 use super::role::Role;
 use super::unix_now_s;
+use crate::output::message;
 
 /// Time that a good stop may take; then the process ends all the same.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,6 +46,8 @@ pub(super) struct Running<'a> {
     pub(super) audit: Arc<Audit>,
     pub(super) desk: Arc<Desk>,
     pub(super) certificates: Option<Certificates>,
+    /// The way to the cloud; `None`: this is one.
+    link: Option<EdgeLink>,
 }
 
 /// Runs an edge or a cloud until SIGTERM or SIGINT.
@@ -66,15 +68,17 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     let audit = Arc::new(audit.with_context(|| config.data.join("audit.log").display().to_string())?);
     let certificates = Certificates::open(&config, &identity)?;
     let opened = bind(&config.listen, certificates.as_ref().map(Certificates::source))?;
-    let http = bind_http(&config.listen.http).await?;
+    let http = bind_http(&config.listen, certificates.as_ref().map(Certificates::source)).await?;
     let addresses = addresses(&opened, &http);
-    let hub = Arc::new(Hub::start(
-        &config.hub_options(role),
-        Arc::clone(&identity),
-        Arc::clone(&audit),
-    )?);
-    let has_cloud = !config.link.url.is_empty();
-    let status = has_cloud.then(Arc::<LinkStatus>::default);
+    let link = (role == Role::Edge).then(|| EdgeLink::new(&config.link, &config.data));
+    let mut link = link.transpose()?;
+    let has_cloud = link.as_ref().is_some_and(EdgeLink::has_cloud);
+    let telemetry = Telemetry::of(&config, role);
+    let hub_options = hub::Options {
+        overhears: telemetry.overhears(),
+        ..config.hub_options(role, has_cloud)
+    };
+    let hub = Arc::new(Hub::start(&hub_options, Arc::clone(&identity), Arc::clone(&audit))?);
     let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
     let members = Arc::clone(&identity);
     let desk = Arc::new(Desk::new(Parts {
@@ -82,23 +86,26 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         identity,
         audit: Arc::clone(&audit),
         hub: Some(Arc::clone(&hub)),
-        hub_options: config.hub_options(role),
+        hub_options,
         about: about(&config, &addresses, &log),
-        link: status.clone(),
+        link: link.as_ref().map(|link| Arc::clone(&link.status)),
+        member: link.as_ref().map(|link| Arc::clone(&link.member)),
+        enrolment: (role == Role::Cloud).then(|| config.enrolment(&opened, &http)),
         connected: connected.clone(),
-        database: (role == Role::Cloud).then(|| database::url(&config)),
+        database: telemetry.url(),
+        history: telemetry.history(),
+        feed: Some(telemetry.feed.clone()),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
     let _tasks = serve_http(control, http, &desk);
-    if let Some(status) = status {
-        link::start(&config.link, &hub, status)?;
+    if let Some(link) = &mut link {
+        if has_cloud {
+            link.start(&hub)?;
+        }
+        link.keep_renewed();
     }
-    if role == Role::Cloud {
-        let database = database::open(&config).await?;
-        let outbox = hub.take_outbox().expect("a cloud's hub has one");
-        tokio::spawn(cloud::pump::run(outbox, database));
-    }
+    telemetry.start(&hub).await?;
     if let (Some(edges), Some(connected)) = (hub.take_edges(), connected) {
         tokio::spawn(::link::cloud::run(Arc::clone(&hub), members, edges, connected));
     }
@@ -120,6 +127,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         audit,
         desk: Arc::clone(&desk),
         certificates,
+        link,
     };
     running.until_stopped(&mut signals).await;
     tracing::info!("stopping");
@@ -145,7 +153,15 @@ impl Running<'_> {
                 },
                 _ = audits.tick() => self.write_audit().await,
                 _ = renewals.tick() => self.renew(),
+                () = joined(self.link.as_ref()) => self.follow_cloud(),
             }
+        }
+    }
+
+    fn follow_cloud(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        if let Err(error) = link.follow(&self.hub) {
+            tracing::error!("the edge has joined a cloud and does not link: {}", message(&error));
         }
     }
 
@@ -161,6 +177,14 @@ impl Running<'_> {
         if let Ok(Err(error)) = written {
             tracing::error!(%error, "the audit log could not be written");
         }
+    }
+}
+
+/// Waits until the edge joins a cloud.
+async fn joined(link: Option<&EdgeLink>) {
+    match link {
+        Some(link) => link.member.joined().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -182,8 +206,7 @@ fn serve_http(control: Door, http: Vec<Door>, desk: &Arc<Desk>) -> JoinSet<()> {
 
 fn addresses(opened: &[Opened], http: &[Door]) -> Vec<String> {
     let mqtt = opened.iter().map(|opened| opened.url.clone());
-    let http = http.iter().filter_map(Door::local_address);
-    mqtt.chain(http.map(|address| format!("http://{address}"))).collect()
+    mqtt.chain(http.iter().filter_map(Door::url)).collect()
 }
 
 fn about(config: &Config, addresses: &[String], log: &Logging) -> About {
@@ -193,7 +216,6 @@ fn about(config: &Config, addresses: &[String], log: &Logging) -> About {
             addresses: addresses.to_vec(),
             allow_anonymous: config.allow_anonymous,
         },
-        cloud: Some(config.link.url.clone()).filter(|url| !url.is_empty()),
         log: log.tail.clone(),
         log_losses: Some(log.losses.clone()),
     }

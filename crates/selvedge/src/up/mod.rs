@@ -105,6 +105,8 @@ impl Up {
             ("--mqtt", here(self.cloud_mqtt)),
             ("--mqtts", here(link_port)),
             ("--http", here(self.http)),
+            // Any: nobody is to know it.
+            ("--https", here(0)),
         ];
         let words = words.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
         ["cloud".to_owned()].into_iter().chain(words).collect()
@@ -120,7 +122,7 @@ impl Up {
         let quoted = |path: &Path| toml::Value::from(path.display().to_string()).to_string();
         let text = format!(
             "data = {data}\n[listen]\nmqtt = [\"127.0.0.1:{mqtt}\"]\n[link]\nurl = \"mqtts://127.0.0.1:{port}\"\n\
-             user_name = \"{EDGE}\"\npassword_file = {password}\nca = {ca}\n",
+             user_name = \"{EDGE}\"\npassword_file = {password}\nca = {ca}\n[history]\nenabled = true\n",
             data = quoted(data),
             mqtt = self.mqtt,
             password = quoted(&password),
@@ -176,6 +178,8 @@ impl Up {
              \x20       selvedge call pump-1 blink '{{\"times\": 3}}' --data {cloud}\n\
              \x20       selvedge twin set pump-1 '{{\"interval_s\": 5}}' --data {cloud}\n\
              \x20       selvedge twin get pump-1 --data {cloud}\n\
+             \x20       curl -N --unix-socket {cloud}/control.sock http://cloud/v1/tenants/default/telemetry/live\n\
+             \x20       curl --unix-socket {edge}/control.sock http://edge/v1/tenants/default/devices/pump-1/telemetry\n\
              Stop with Ctrl-C; nothing keeps running, the state stays in {data}\n",
             cloud_mqtt = self.cloud_mqtt,
             http = self.http,

@@ -1,5 +1,6 @@
 //! Where a link goes, as its URL says.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -24,6 +25,8 @@ const SCHEMES: [Scheme; 4] = [
     scheme("ws", 80, false, true),
     scheme("wss", 443, true, true),
 ];
+
+const HTTPS: [Scheme; 1] = [scheme("https", 443, true, false)];
 
 const fn scheme(name: &'static str, port: u16, is_secure: bool, is_websocket: bool) -> Scheme {
     Scheme {
@@ -57,6 +60,9 @@ pub enum WrongTarget {
     /// Its scheme is another.
     #[error("the scheme {0:?} is none of mqtts, wss, mqtt and ws")]
     Scheme(String),
+    /// It does not say "https".
+    #[error("{0:?} is no URL of HTTPS; one is \"https://cloud.example:8443\"")]
+    NoHttps(String),
     /// It names no host.
     #[error("{0:?} names no host")]
     NoHost(String),
@@ -72,9 +78,23 @@ impl FromStr for Target {
     type Err = WrongTarget;
 
     fn from_str(text: &str) -> Result<Self, WrongTarget> {
+        Self::of(text, &SCHEMES)
+    }
+}
+
+impl Target {
+    /// A server of HTTPS, such as `https://cloud.example:8443`.
+    ///
+    /// # Errors
+    /// It is no such URL.
+    pub fn https(text: &str) -> Result<Self, WrongTarget> {
+        Self::of(text, &HTTPS).map_err(|_| WrongTarget::NoHttps(text.to_owned()))
+    }
+
+    fn of(text: &str, schemes: &[Scheme]) -> Result<Self, WrongTarget> {
         let url = Url::parse(text).map_err(|error| WrongTarget::NoUrl(text.to_owned(), error))?;
-        let scheme = SCHEMES.into_iter().find(|scheme| scheme.name == url.scheme());
-        let scheme = scheme.ok_or_else(|| WrongTarget::Scheme(url.scheme().to_owned()))?;
+        let scheme = schemes.iter().find(|scheme| scheme.name == url.scheme());
+        let scheme = *scheme.ok_or_else(|| WrongTarget::Scheme(url.scheme().to_owned()))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(WrongTarget::Login);
         }
@@ -98,6 +118,14 @@ impl FromStr for Target {
 }
 
 impl Target {
+    /// Its host as a URL has it: an IPv6 address in brackets.
+    pub fn url_host(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        }
+    }
+
     pub(super) fn host(&self) -> &str {
         &self.host
     }
@@ -107,8 +135,16 @@ impl Target {
     }
 
     /// Host and port.
-    pub(super) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         place(&self.host, self.port)
+    }
+
+    /// What a person finds it in.
+    pub(super) fn said_by(&self) -> &'static str {
+        match self.scheme.name {
+            "https" => "the URL",
+            _ => "link.url",
+        }
     }
 
     /// Whether it is reached over TLS.
@@ -125,6 +161,13 @@ impl Target {
     pub(super) fn is_loopback(&self) -> bool {
         let address: Option<IpAddr> = self.host.parse().ok();
         address.map_or(self.host == "localhost", |address| address.is_loopback())
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.websocket_path().unwrap_or_default();
+        write!(f, "{}://{}{path}", self.scheme.name, self.place())
     }
 }
 
@@ -172,6 +215,27 @@ mod tests {
             let error = url.parse::<Target>().unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains("secret"), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn a_server_of_https_is_a_host_and_a_port() {
+        let target = Target::https("https://[::1]:8443/").unwrap();
+        assert_eq!((&*target.place(), &*target.url_host()), ("[::1]:8443", "[::1]"));
+        assert_eq!(
+            Target::https("https://cloud.example").unwrap().place(),
+            "cloud.example:443"
+        );
+        for bad in [
+            "cloud.example",
+            "http://cloud.example",
+            "https://a:b@cloud",
+            "https://cloud/path",
+            "mqtts://cloud",
+        ] {
+            let error = Target::https(bad).unwrap_err().to_string();
+            assert!(error.contains("is no URL of HTTPS"), "{bad}: {error}");
+        }
+        assert!("https://cloud".parse::<Target>().is_err());
     }
 
     #[test]

@@ -20,8 +20,13 @@ pub(in crate::edge) enum TlsError {
         host: String,
         source: InvalidDnsNameError,
     },
-    #[error("TLS: {place}: {}", explain(.source))]
-    Handshake { place: String, source: io::Error },
+    #[error("TLS: {place}: {}", explain(.source, .url))]
+    Handshake {
+        place: String,
+        /// What says where to go.
+        url: &'static str,
+        source: io::Error,
+    },
 }
 
 pub(super) async fn secure(
@@ -38,17 +43,18 @@ pub(super) async fn secure(
     let connecting = TlsConnector::from(Arc::clone(config)).connect(name, socket);
     connecting.await.map(Box::new).map_err(|source| TlsError::Handshake {
         place: target.place(),
+        url: target.said_by(),
         source,
     })
 }
 
 /// What is wrong and what would be right.
-fn explain(error: &io::Error) -> String {
+fn explain(error: &io::Error, url: &str) -> String {
     let of_tls = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
     match of_tls {
-        Some(Error::InvalidCertificate(why)) => explain_certificate(why),
+        Some(Error::InvalidCertificate(why)) => explain_certificate(why, url),
         Some(Error::InvalidMessage(_)) => {
-            "what answers there does not speak TLS; are scheme and port of link.url right?".to_owned()
+            format!("what answers there does not speak TLS; are scheme and port of {url} right?")
         }
         Some(Error::AlertReceived(alert)) => {
             format!("the other end broke off the handshake ({alert:?}); does it take link.certificate?")
@@ -61,7 +67,7 @@ fn explain(error: &io::Error) -> String {
     }
 }
 
-fn explain_certificate(why: &CertificateError) -> String {
+fn explain_certificate(why: &CertificateError, url: &str) -> String {
     match why {
         // A bad signature is that of another authority of the same name: of a cloud that was made anew.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
@@ -73,8 +79,10 @@ fn explain_certificate(why: &CertificateError) -> String {
             format!("its certificate has expired, or the clock here is wrong: {why}")
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            format!("its certificate is for another host than link.url names: {why}")
+            format!("its certificate is for another host than {url} names: {why}")
         }
+        // Of a verifier of ours, which says all of it.
+        CertificateError::Other(why) => why.to_string(),
         other => format!("its certificate is not believed: {other}"),
     }
 }
