@@ -15,6 +15,11 @@ use crate::{Database, Error, Gap, Ingested, Origin, Reading};
 const HERE: &str = "@cloud";
 /// Messages of a batch, at most.
 const BATCH_MESSAGES_MAX: usize = 10_000;
+/// Fewer wait for others to come: a transaction costs as much as the rows of some twenty messages, and nobody is told later
+/// for it that a message is kept.
+const BATCH_MESSAGES_FEW: usize = 1_000;
+/// How long they wait.
+const GATHERING: Duration = Duration::from_millis(20);
 /// Bytes of messages that are here, in memory, of all shards together.
 const LOAD_BYTES: u64 = 16 << 20;
 /// The first pause before the database is tried again, and the longest.
@@ -59,6 +64,9 @@ pub async fn run(mut outbox: Outbox, database: Database) {
     while let Some(messages) = outbox.next().await {
         let mut batch = Batch::default();
         messages.into_iter().for_each(|message| batch.add(message));
+        if batch.messages.len() < BATCH_MESSAGES_FEW {
+            sleep(GATHERING).await;
+        }
         while batch.messages.len() < BATCH_MESSAGES_MAX
             && let Some(more) = outbox.try_next()
         {
