@@ -11,9 +11,9 @@ import time
 import pytest
 
 from brokers import PORTS, Settings
+from clocks import Clock
 from paho_client import Client
 from sites import PASSWORD, TELEMETRY, Edge, Pump, numbers, wait_until
-from test_clock import Clock
 from test_disk import SMALL_SEGMENTS
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
