@@ -24,8 +24,8 @@ const ANY: i64 = i64::MAX;
 const RANGES: [(&str, RangeInclusive<i64>); 14] = [
     // 0: as many as the logs say. Each takes a thread, and two segment files of its own.
     ("shards", 0..=SHARDS_MAX as i64),
-    ("enrolment.certificate_days", 1..=3_650),
     ("enrolment.renewal_grace_days", 0..=3_650),
+    ("enrolment.certificate_days", 1..=3_650),
     // Rows go in steps of some 10,000.
     ("history.bytes", 16 << 20..=ANY),
     ("limits.connections", 1..=ANY),
@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_number_that_would_lock_everybody_out_is_named_with_its_line_and_what_it_must_be() {
-        for (key, range) in &RANGES[1..] {
+        // Below zero nothing is a number of its kind.
+        for (key, range) in RANGES.iter().filter(|(_, range)| *range.start() > 0) {
             let (table, name) = key.split_once('.').unwrap();
             let (wrong, right) = (range.start() - 1, range.start());
             let end = match *range.end() {
