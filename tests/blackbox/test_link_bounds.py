@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -48,11 +49,25 @@ def filled(site: Site, client: Client, qos: int) -> int:
     raise AssertionError("it takes everything")
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-def test_a_full_route_that_refuses_tells_the_sender_and_takes_again_once_there_is_room(site, qos):
+def listener(site: Site) -> Client:
+    """An app at the edge that hears the device."""
+    site.edge.run("app", "add", "dash", "--password", PASSWORD)
+    dash = Client(site.edge.port, "dash", user="dash", password=PASSWORD).opened()
+    dash.subscribe(TELEMETRY)
+    return dash
+
+
+def refusing(site: Callable[..., Site]) -> Site:
+    """A site whose cloud is away and whose route has little room and refuses."""
     one = site()
     apply(one.edge, route("telemetry", "devices/+/telemetry/#", limit="256Ki", full="refuse"))
     one.cloud.stop()
+    return one
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_full_route_that_refuses_tells_the_sender_and_takes_again_once_there_is_room(site, qos):
+    one = refusing(site)
     client = Pump(one).client()
     taken = filled(one, client, qos)
     assert 20 < taken < 40
@@ -64,13 +79,8 @@ def test_a_full_route_that_refuses_tells_the_sender_and_takes_again_once_there_i
 
 
 def test_what_is_refused_at_qos_2_reaches_nobody_so_that_it_may_be_sent_again(site):
-    one = site()
-    apply(one.edge, route("telemetry", "devices/+/telemetry/#", limit="256Ki", full="refuse"))
-    one.edge.run("app", "add", "dash", "--password", PASSWORD)
-    one.cloud.stop()
-    dash = Client(one.edge.port, "dash", user="dash", password=PASSWORD).opened()
-    dash.subscribe(TELEMETRY)
-    client = Pump(one).client()
+    one = refusing(site)
+    dash, client = listener(one), Pump(one).client()
     taken = filled(one, client, 2)
     assert len(dash.payloads(taken)) == taken
     dash.nothing_arrives()
@@ -79,13 +89,8 @@ def test_what_is_refused_at_qos_2_reaches_nobody_so_that_it_may_be_sent_again(si
 
 
 def test_at_qos_1_a_full_route_that_refuses_stops_no_local_delivery(site):
-    one = site()
-    apply(one.edge, route("telemetry", "devices/+/telemetry/#", limit="256Ki", full="refuse"))
-    one.edge.run("app", "add", "dash", "--password", PASSWORD)
-    one.cloud.stop()
-    dash = Client(one.edge.port, "dash", user="dash", password=PASSWORD).opened()
-    dash.subscribe(TELEMETRY)
-    client = Pump(one).client()
+    one = refusing(site)
+    dash, client = listener(one), Pump(one).client()
     taken = filled(one, client, 1)
     assert len(dash.payloads(taken + 1)) == taken + 1
     for each in (dash, client):

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Allowance, Fate, Outbox, Outgoing, Parcel, Settled, Settler};
+use hub::{Allowance, Fate, Outbox, Outgoing, Parcel, Settler};
 use rangemap::RangeSet;
 use tokio::time::sleep;
 
@@ -139,19 +139,10 @@ impl Batch {
     async fn settle(&self, deferred: &[usize], settler: &Settler) {
         let stored = self.messages.iter().enumerate().map(|(at, message)| {
             let is_deferred = deferred.binary_search(&at).is_ok();
-            settled(message, if is_deferred { Fate::Returned } else { Fate::Delivered })
+            message.settled(if is_deferred { Fate::Returned } else { Fate::Delivered })
         });
-        let refused = self.refused.iter().map(|message| settled(message, Fate::Refused));
+        let refused = self.refused.iter().map(|message| message.settled(Fate::Refused));
         settler.settle(stored.chain(refused)).await;
-    }
-}
-
-fn settled(message: &Outgoing, fate: Fate) -> Settled {
-    Settled {
-        ticket: message.ticket,
-        fate,
-        lane: message.lane,
-        bytes: message.cost_bytes(),
     }
 }
 

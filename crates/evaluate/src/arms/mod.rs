@@ -22,7 +22,7 @@ pub(crate) use launch::{Cpus, launch, pin_to, raise_file_limit};
 pub(crate) use mosquitto::find as find_mosquitto;
 use mqtt::Version;
 pub(crate) use process::ServerProcess;
-pub(crate) use selvedge::{find as find_selvedge, output_of};
+pub(crate) use selvedge::{add, find as find_selvedge, output_of};
 
 /// What all arms of a run share.
 pub(crate) struct Site {

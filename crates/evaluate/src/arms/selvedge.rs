@@ -104,7 +104,7 @@ struct Issued {
 
 /// Adds devices, apps or edges; their passwords in the order of `ids`. They are made by Selvedge: such are checked fast
 /// enough for 10,000 devices that come back at once.
-pub(super) fn add(program: &Path, kind: &str, ids: &[String], data: &Path) -> Result<Vec<Secret>, String> {
+pub(crate) fn add(program: &Path, kind: &str, ids: &[String], data: &Path) -> Result<Vec<Secret>, String> {
     let mut passwords = Vec::with_capacity(ids.len());
     for some in ids.chunks(DEVICES_AT_ONCE) {
         passwords.extend(add_some(program, kind, some, data)?);

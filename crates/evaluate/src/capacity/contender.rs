@@ -10,6 +10,7 @@ use super::client::Client;
 use super::options::Options;
 use super::record::About;
 use crate::arms::{self, Certificates, Helper, ServerProcess};
+use crate::generator::login::Secret;
 use crate::generator::socket::Endpoint;
 
 /// How long a server may take until it is ready, or to stop: with a million messages some take long.
@@ -110,6 +111,13 @@ impl Site {
     /// What a command of Selvedge prints.
     pub(super) fn selvedge(&self, arguments: &[&str]) -> Result<String, String> {
         arms::output_of(self.selvedge_program()?, arguments)
+    }
+
+    /// Adds a client of a kind to Selvedge; its password.
+    pub(super) fn add(&self, kind: &str, id: &str, data: &Path) -> Result<Secret, String> {
+        let added = arms::add(self.selvedge_program()?, kind, &[id.to_owned()], data)?;
+        let first = added.into_iter().next();
+        first.ok_or_else(|| format!("no password was made for {id}"))
     }
 
     /// Starts a role of Selvedge, its words going to a log in `directory`.

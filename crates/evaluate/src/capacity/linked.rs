@@ -5,8 +5,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-
 use super::contender::Site;
 use crate::arms::{self, ServerProcess};
 use crate::generator::socket::Endpoint;
@@ -34,16 +32,6 @@ pub(super) struct Linked<'a> {
 pub(super) enum Side {
     Cloud,
     Edge,
-}
-
-#[derive(Deserialize)]
-struct Added {
-    issued: Issued,
-}
-
-#[derive(Deserialize)]
-struct Issued {
-    password: String,
 }
 
 impl<'a> Linked<'a> {
@@ -88,14 +76,7 @@ impl<'a> Linked<'a> {
     }
 
     fn let_in(&self) -> Result<(), String> {
-        let data = self.data(Side::Cloud).display().to_string();
-        let printed = self
-            .site
-            .selvedge(&["edge", "add", EDGE, "--output", "json", "--data", &data])?;
-        // What was printed holds a password, so that an error must not repeat it.
-        let added: Vec<Added> =
-            serde_json::from_str(&printed).map_err(|_| "`selvedge edge add --output json` printed no list")?;
-        let added = added.first().ok_or("no password was made for the edge")?;
+        let added = self.site.add("edge", EDGE, &self.data(Side::Cloud))?;
         let (password, file) = (self.directory.join("password"), self.configuration());
         let quoted = |path: &Path| format!("'{}'", path.display());
         let text = format!(
@@ -109,7 +90,7 @@ impl<'a> Linked<'a> {
             password = quoted(&password),
             ca = quoted(&self.data(Side::Cloud).join("ca.pem")),
         );
-        for (path, text) in [(&password, &added.issued.password), (&file, &text)] {
+        for (path, text) in [(&password, &added.0), (&file, &text)] {
             std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         let data = self.data(Side::Edge).display().to_string();

@@ -112,6 +112,16 @@ impl Outgoing {
     pub fn cost_bytes(&self) -> u64 {
         self.body.len() as u64 + FIXED_BYTES
     }
+
+    /// What its hub is told of it.
+    pub fn settled(&self, fate: Fate) -> Settled {
+        Settled {
+            ticket: self.ticket,
+            fate,
+            lane: self.lane,
+            bytes: self.cost_bytes(),
+        }
+    }
 }
 
 /// Which message, to its outbox. Those of a queue are in the order in which they came.

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Allowance, Fate, Hub, Outbox, Outgoing, Settled, Settler, TwinChange};
+use hub::{Allowance, Fate, Hub, Outbox, Outgoing, Settler, TwinChange};
 use rand::Rng;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -172,7 +172,7 @@ impl Link {
 
     async fn give_back(&self, messages: Vec<Outgoing>) {
         if !messages.is_empty() {
-            let unsent = messages.iter().map(|message| settled(message, Fate::Unsent));
+            let unsent = messages.iter().map(|message| message.settled(Fate::Unsent));
             self.settler.settle(unsent).await;
         }
     }
@@ -190,15 +190,5 @@ impl Link {
                 () = tokio::time::sleep_until(over) => return ControlFlow::Continue(()),
             }
         }
-    }
-}
-
-/// What became of a message, for the hub.
-fn settled(message: &Outgoing, fate: Fate) -> Settled {
-    Settled {
-        ticket: message.ticket,
-        fate,
-        lane: message.lane,
-        bytes: message.cost_bytes(),
     }
 }

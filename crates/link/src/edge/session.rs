@@ -16,7 +16,7 @@ use super::load::{Load, Sent};
 use super::packing::{put_batch, put_one};
 use super::verdict::{Verdict, fates};
 use super::window::{Acknowledged, Window};
-use super::{Link, Options, settled, twins};
+use super::{Link, Options, twins};
 use crate::batch::Encoder;
 use crate::packets::Packets;
 use crate::topics::{self, CallTopic, Devices, TwinTopic};
@@ -219,7 +219,7 @@ impl Session {
             let too_long = |next: &hub::Outgoing| next.body.len() + OVERHEAD_BYTES_MAX > self.packet_bytes_max;
             if load.front(lane).is_some_and(too_long) {
                 let message = load.pop(lane).expect("looked at just now");
-                let refused = settled(&message, Fate::Refused);
+                let refused = message.settled(Fate::Refused);
                 self.refused.push(refused);
             } else if !self.send_packet(load, lane) {
                 self.is_spent = true;
@@ -297,7 +297,7 @@ impl Session {
                     };
                     self.window.acknowledged(now, packet);
                     self.line_free_at = self.window.free_at(now, link.load.on_the_way_bytes());
-                    done.extend(fates(&sent, &verdict).map(|(message, fate)| settled(message, fate)));
+                    done.extend(fates(&sent, &verdict).map(|(message, fate)| message.settled(fate)));
                 }
                 Packet::Publish(publish) => act(link, &publish, say),
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
