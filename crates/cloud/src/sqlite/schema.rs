@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::Place;
@@ -52,6 +53,8 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     // 16 MiB of pages: the index's newest leaves of some thousand streams.
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.set_prepared_statement_cache_capacity(32);
+    // A statement is not planned anew for each value that is bound to it: that was two thirds of a small transaction.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
