@@ -36,27 +36,15 @@ impl LabelSource {
         })
     }
 
-    /// Reads the registry anew; the devices that are new, each with its tenant.
-    pub(crate) fn refresh(&self) -> Result<Vec<(String, String)>, identity::RegistryError> {
-        let new = self.identity.registry().snapshot()?;
-        let old = self.snapshot.swap(Arc::clone(&new));
-        let devices = new
-            .tenants()
-            .flat_map(|tenant| new.devices(tenant).map(move |device| (tenant, device)));
-        let added = devices.filter(|(tenant, device)| !old.has_device(tenant, device));
-        Ok(added
-            .map(|(tenant, device)| (tenant.to_owned(), device.to_owned()))
-            .collect())
+    /// Reads the registry anew.
+    pub(crate) fn refresh(&self) -> Result<(), identity::RegistryError> {
+        self.snapshot.store(self.identity.registry().snapshot()?);
+        Ok(())
     }
 
     /// What a tenant may use.
     pub(crate) fn quotas(&self, tenant: &str) -> Quotas {
         self.snapshot.load().quotas(tenant).copied().unwrap_or_default()
-    }
-
-    /// Ids of the registered devices of a tenant.
-    pub(crate) fn devices(&self, tenant: &str) -> Vec<String> {
-        self.snapshot.load().devices(tenant).map(str::to_owned).collect()
     }
 
     /// Names of the tenants.
@@ -403,6 +391,7 @@ mod tests {
                 kind: ClientKind::Device,
                 labels: Labels::new(),
                 credential: Credential::TrustedSubject,
+                edge: None,
             };
             identity.add(&new, 0).unwrap();
             let principal = Principal {

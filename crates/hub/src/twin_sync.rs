@@ -27,15 +27,6 @@ pub struct TwinChange {
     pub edge: Option<Arc<str>>,
 }
 
-/// A device, and what its twin is, in short: two that are equal have equal digests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TwinDigest {
-    /// The device.
-    pub device: String,
-    /// Of its twin; 0: it has none.
-    pub digest: u64,
-}
-
 /// Says that a twin was changed here. What finds no room is found when the two sides compare their digests.
 pub(crate) fn changed(tenant: &Tenant, turn: &Turn<'_>, device: &str) {
     if let Some(changes) = turn.twin_changes {
@@ -49,23 +40,10 @@ pub(crate) fn changed(tenant: &Tenant, turn: &Turn<'_>, device: &str) {
     }
 }
 
-/// The twins of all devices of a tenant, registered or not, in short.
-pub(crate) fn digests(tenant: &Tenant, turn: &Turn<'_>) -> Vec<TwinDigest> {
-    let mut digests: Vec<TwinDigest> = tenant
-        .twins
-        .iter()
-        .map(|(device, stored)| TwinDigest {
-            device: device.to_string(),
-            digest: digest(stored),
-        })
-        .collect();
-    let unknown = turn
-        .labels
-        .devices(&tenant.name)
-        .into_iter()
-        .filter(|id| !tenant.twins.contains_key(&**id));
-    digests.extend(unknown.map(|device| TwinDigest { device, digest: 0 }));
-    digests
+/// The twins of these devices in short; 0 for one that has none.
+pub(crate) fn digests(tenant: &Tenant, devices: &[String]) -> Vec<u64> {
+    let twins = devices.iter().map(|device| tenant.twins.get(&**device));
+    twins.map(|stored| stored.map_or(0, digest)).collect()
 }
 
 /// A twin, whole, with the edits of both sides and those that were given up; it holds once the position is durable.

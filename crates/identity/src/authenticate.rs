@@ -120,6 +120,9 @@ pub enum Refusal {
     /// Right, but kept out.
     #[error("disabled")]
     Disabled,
+    /// Right, but it logs in at an edge, which is named, and nowhere else.
+    #[error("it logs in at the edge \"{0}\"")]
+    AtEdge(String),
     /// The registry cannot be read; the client may try again.
     #[error("{0}")]
     Unavailable(#[from] RegistryError),
@@ -140,6 +143,8 @@ struct Proven {
     name: ClientName,
     kind: ClientKind,
     disabled: bool,
+    /// Name of the edge that it logs in at; empty: here.
+    edge: String,
     by: Vec<HeldCredential>,
 }
 
@@ -171,10 +176,10 @@ impl Identity {
         if let Some(named) = named {
             same(&named, &proven.name)?;
         }
-        if proven.disabled {
-            Err(Refusal::Disabled)
-        } else {
-            Ok(proven.into())
+        match (proven.disabled, &*proven.edge) {
+            (true, _) => Err(Refusal::Disabled),
+            (false, "") => Ok(proven.into()),
+            (false, edge) => Err(Refusal::AtEdge(edge.to_owned())),
         }
     }
 
@@ -262,6 +267,7 @@ impl Proven {
             name,
             kind: proofs.kind,
             disabled: proofs.disabled,
+            edge: proofs.edge.clone(),
             by,
         }
     }

@@ -39,6 +39,8 @@ pub struct NewClient {
     pub labels: Labels,
     /// What it proves itself by.
     pub credential: Credential,
+    /// Name of the edge that it logs in at, and nowhere else; `None`: here.
+    pub edge: Option<String>,
 }
 
 /// What a client shall prove itself by.
@@ -60,7 +62,7 @@ pub enum Credential {
     },
     /// Any certificate with the client's name as its subject, of an authority that the operator trusts.
     TrustedSubject,
-    /// None here: it proves itself at the edge that it is behind.
+    /// None yet.
     Elsewhere,
 }
 
@@ -275,6 +277,8 @@ impl Prepared {
             kind: new.kind,
             created_unix_s: now_unix_s,
             labels: &new.labels,
+            edge: new.edge.as_deref().unwrap_or_default(),
+            life: None,
             proof: self.proof(),
         }
     }

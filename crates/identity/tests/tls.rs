@@ -47,6 +47,7 @@ fn device(edge: &Edge, id: &str, valid_s: u32, now_unix_s: i64) -> (String, Stri
         kind: ClientKind::Device,
         labels: Default::default(),
         credential,
+        edge: None,
     };
     certificate(edge.identity.add(&new, now_unix_s).unwrap())
 }

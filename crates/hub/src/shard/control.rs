@@ -14,7 +14,7 @@ use super::tenant::Tenant;
 use crate::arrivals::{self, Arrived, Arriving};
 use crate::calls::EdgeCall;
 use crate::posted::{self, Posted};
-use crate::twin_sync::{self, Told, TwinDigest};
+use crate::twin_sync::{self, Told};
 use crate::{calls, twins};
 
 /// A question to one tenant.
@@ -63,8 +63,11 @@ pub(crate) enum Ask {
         edge: Option<Arc<str>>,
         answer: oneshot::Sender<Vec<u8>>,
     },
-    /// All twins in short.
-    TwinDigests { answer: oneshot::Sender<Vec<TwinDigest>> },
+    /// The twins of these devices in short.
+    TwinDigests {
+        devices: Vec<String>,
+        answer: oneshot::Sender<Vec<u64>>,
+    },
     /// Devices are behind this edge.
     Behind { edge: Arc<str>, devices: Vec<String> },
     /// What came of a call of a device behind an edge.
@@ -211,8 +214,8 @@ impl Shard {
                 });
                 self.answer_after(after, Answer::Bytes(reply, answer));
             }
-            Ask::TwinDigests { answer } => {
-                let digests = self.with_tenant(now, number, |tenant, turn| twin_sync::digests(tenant, turn));
+            Ask::TwinDigests { devices, answer } => {
+                let digests = twin_sync::digests(&self.tenants[number as usize], &devices);
                 drop(answer.send(digests));
             }
             Ask::Behind { edge, devices } => {
