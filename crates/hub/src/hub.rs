@@ -316,8 +316,7 @@ impl Hub {
         self.ask(tenant, |answer| Ask::TwinRead { device, answer }).await
     }
 
-    /// Takes in what the other side of a link has of a twin; what it has to be told, empty where it has all. `edge`: the
-    /// one that the device is behind, if that is the other side.
+    /// Takes in what the other side of a link has of a twin; what it has to be told, empty where it has all.
     ///
     /// # Errors
     /// The bytes are no twin.
@@ -326,16 +325,10 @@ impl Hub {
         tenant: &str,
         device: &str,
         theirs: &[u8],
-        edge: Option<Arc<str>>,
     ) -> Result<Option<Vec<u8>>, device::DecodeError> {
         let theirs = Box::new(Told::decode(theirs)?);
         let device = device.into();
-        let ask = |answer| Ask::TwinMerge {
-            device,
-            theirs,
-            edge,
-            answer,
-        };
+        let ask = |answer| Ask::TwinMerge { device, theirs, answer };
         Ok(self.ask(tenant, ask).await)
     }
 
@@ -349,9 +342,9 @@ impl Hub {
         self.labels.tenants()
     }
 
-    /// Devices of a tenant are behind this edge.
-    pub async fn note_behind(&self, tenant: &str, edge: Arc<str>, devices: Vec<String>) {
-        self.tell(tenant, Ask::Behind { edge, devices }).await;
+    /// The edge that a registered device logs in at, as of the last refresh; `None`: it logs in here, or is not registered.
+    pub fn edge_of(&self, tenant: &str, device: &str) -> Option<Arc<str>> {
+        self.labels.home(tenant, device).flatten()
     }
 
     /// The result of a call of a device behind an edge: of the device, or of the edge or the cloud in its place.

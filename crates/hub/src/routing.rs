@@ -57,6 +57,12 @@ impl LabelSource {
         self.snapshot.load().labels(tenant, id)?.get(name).cloned()
     }
 
+    /// The edge that a device logs in at, `Some(None)`: here; `None` if it is not registered.
+    pub(crate) fn home(&self, tenant: &str, device: &str) -> Option<Option<Arc<str>>> {
+        let snapshot = self.snapshot.load();
+        snapshot.home(tenant, device).map(Option::<&Arc<str>>::cloned)
+    }
+
     /// Whether a device is registered.
     pub(crate) fn has_device(&self, tenant: &str, device: &str) -> bool {
         self.snapshot.load().has_device(tenant, device)

@@ -9,6 +9,7 @@ use device::topic::{Channel, DeviceTopic};
 use device::{DecodeError, Side, Twin};
 use mqtt::QoS;
 
+use crate::arrivals;
 use crate::lost_edits::{self, LostEdit};
 use crate::pipeline;
 use crate::shard::tenant::{StoredTwin, Tenant, split};
@@ -33,7 +34,7 @@ pub(crate) fn changed(tenant: &Tenant, turn: &Turn<'_>, device: &str) {
         let change = TwinChange {
             tenant: Arc::clone(&tenant.name),
             device: device.into(),
-            edge: tenant.arrivals.edge_of(device).cloned(),
+            edge: arrivals::edge_of(tenant, turn, device),
         };
         // One that finds no room is told when the sides compare their digests.
         let _ = changes.try_send(change);

@@ -6,11 +6,14 @@
 //! told whole ([`records`]). What changes later is told by itself. Nothing of it is acknowledged: what is lost with a
 //! connection is found by the next one.
 
+mod comparing;
 mod figures;
 mod ranges;
 mod records;
+mod telling;
+mod twins;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use device::Side;
@@ -18,19 +21,14 @@ use futures_util::future::BoxFuture;
 use hub::Hub;
 use identity::{ClientName, Identity, RegistryError, What};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 pub use self::figures::DeviceFigures;
-use self::ranges::{Answer, Digests, Listed, Part, Ranges};
-use self::records::{Read, Records, Taken, WrongRecord, names};
+use self::ranges::Ranges;
+use self::records::{Records, WrongRecord};
 use crate::topics::{self, TwinTopic};
 
-/// Parts or tenants of one packet, at most.
-const PARTS_MAX: usize = 128;
-/// Records of one packet: as many as make up so many bytes. On a thin line others wait for no more.
-const RECORDS_BYTES: usize = 4 << 10;
-/// Records of one packet that are read, at most.
+/// Devices of one packet that are looked at, at most.
 const RECORDS_MAX: usize = 1_024;
 /// Tenants that are compared, at most.
 const TENANTS_MAX: usize = 10_000;
@@ -67,9 +65,6 @@ struct Greeting {
     #[serde(default)]
     tenants: Vec<String>,
 }
-
-/// Records of a tenant: device, what the record is (nothing: what is it there?), and the digest of the twin.
-type RecordsOf<'a> = (String, Vec<(String, &'a RawValue, u64)>);
 
 /// What all connections of a side need.
 #[derive(Clone)]
@@ -147,27 +142,19 @@ impl Devices {
         if let Some(TwinTopic { tenant, device }) = TwinTopic::parse(&topic) {
             return self.take_twin(tenant, device, &payload).await;
         }
-        let taken = match &*topic {
-            topics::REGISTRY => match serde_json::from_slice(&payload) {
-                Ok(greeting) => Ok(self.meet(greeting).await),
-                Err(error) => Err(error),
-            },
-            topics::PARTS => match serde_json::from_slice(&payload) {
-                Ok(parts) => Ok(self.take_parts(parts).await),
-                Err(error) => Err(error),
-            },
-            topics::DEVICES => match serde_json::from_slice(&payload) {
-                Ok(listed) => Ok(self.take_listed(listed).await),
-                Err(error) => Err(error),
-            },
-            _ => match serde_json::from_slice::<RecordsOf<'_>>(&payload) {
-                Ok(records) => Ok(self.take_records(records).await),
-                Err(error) => Err(error),
-            },
-        };
-        if let Err(error) = taken {
+        if let Err(error) = self.understand(&topic, &payload).await {
             tracing::warn!(edge = %self.records.edge, %topic, %error, "the other side of the link said what nobody understands");
         }
+    }
+
+    async fn understand(self: &Arc<Self>, topic: &str, payload: &[u8]) -> Result<(), serde_json::Error> {
+        match topic {
+            topics::REGISTRY => self.meet(serde_json::from_slice(payload)?).await,
+            topics::PARTS => self.take_parts(serde_json::from_slice(payload)?).await,
+            topics::DEVICES => self.take_listed(serde_json::from_slice(payload)?).await,
+            _ => self.take_records(serde_json::from_slice(payload)?).await,
+        }
+        Ok(())
     }
 
     /// The other side has said which registry it has. With another one than before nothing is shared yet.
@@ -181,318 +168,10 @@ impl Devices {
             return self.complain(&error);
         }
         if self.records.side == Side::Cloud {
-            self.note_all_behind().await;
             return Arc::clone(self).greet().await;
         }
         *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) = tenants;
         self.compare().await;
-    }
-
-    /// Says what all devices are in short.
-    pub(crate) async fn compare(&self) {
-        let mut parts = Vec::new();
-        for tenant in self.tenants() {
-            if let Some(ranges) = self.look(&tenant).await {
-                parts.push(ranges.whole());
-            }
-        }
-        self.tell_parts(parts).await;
-    }
-
-    async fn tell_parts(&self, parts: Vec<Part>) {
-        self.common.figures.told_parts(parts.len());
-        for some in parts.chunks(PARTS_MAX) {
-            self.say(topics::PARTS, &some).await;
-        }
-    }
-
-    async fn take_parts(&self, parts: Vec<Part>) {
-        let mut answers = Vec::new();
-        let tenants: BTreeSet<String> = self.tenants().into_iter().collect();
-        for part in parts
-            .into_iter()
-            .take(PARTS_MAX)
-            .filter(|part| tenants.contains(&part.tenant))
-        {
-            let ranges = match part.digits.is_empty() {
-                true => self.look(&part.tenant).await,
-                false => self.looked(&part.tenant),
-            };
-            match ranges.and_then(|ranges| ranges.answer(&part)) {
-                Some(Answer::Parts(parts)) => answers.extend(parts),
-                Some(Answer::Listed(listed)) => {
-                    self.common.figures.told_devices(listed.devices.len());
-                    self.say(topics::DEVICES, &listed).await;
-                }
-                None => {}
-            }
-        }
-        self.tell_parts(answers).await;
-    }
-
-    /// Devices as they are now.
-    async fn look(&self, tenant: &str) -> Option<Arc<Ranges>> {
-        let of_tenant = tenant.to_owned();
-        let records = self
-            .blocking(move |records| records.digests(&of_tenant, unix_now_s()))
-            .await;
-        let records = records.inspect_err(|error| self.complain(error)).ok()?;
-        let ids: Vec<String> = records.iter().map(|(id, _)| id.clone()).collect();
-        let twins = self.common.hub.twin_digests(tenant, ids).await?;
-        let devices = records.into_iter().zip(twins);
-        let devices = devices.map(|((id, record), twin)| (id, Digests { record, twin }));
-        let ranges = Arc::new(Ranges::new(tenant, devices));
-        let mut known = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(tenant.to_owned(), Arc::clone(&ranges));
-        Some(ranges)
-    }
-
-    fn looked(&self, tenant: &str) -> Option<Arc<Ranges>> {
-        let known = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(tenant).cloned()
-    }
-
-    /// The other side has these devices of a part: those that differ are told.
-    async fn take_listed(&self, theirs: Listed) {
-        let Listed {
-            tenant,
-            digits,
-            devices,
-        } = theirs;
-        let Some(ranges) = self.looked(&tenant).filter(|_| self.speaks_for(&tenant)) else {
-            return;
-        };
-        let ours = ranges.listed(&digits).devices;
-        let all: BTreeSet<&String> = ours.keys().chain(devices.keys()).take(RECORDS_MAX).collect();
-        let record_of =
-            |devices: &BTreeMap<String, Digests>, id: &String| devices.get(id).map(|digests| digests.record);
-        let (same, others): (Vec<&String>, Vec<&String>) = all
-            .into_iter()
-            .partition(|id| record_of(&ours, id) == record_of(&devices, id));
-        let others: Vec<String> = others.into_iter().cloned().collect();
-        self.tell_records(&tenant, &others, |_| true).await;
-        for id in same {
-            if ours[id].twin != devices[id].twin {
-                self.tell_twin(&tenant, id).await;
-            }
-        }
-    }
-
-    /// Tells what devices are here, of those that are to be told.
-    async fn tell_records(&self, tenant: &str, ids: &[String], is_told: impl Fn(&Read) -> bool) {
-        let names = names(tenant, ids);
-        let asked = names.clone();
-        let read = self.blocking(move |records| records.read(&asked, unix_now_s())).await;
-        match read {
-            Ok(read) => {
-                let told = names.iter().zip(read).filter(|(_, read)| is_told(read));
-                let told = told.map(|(name, read)| (name.id().to_string(), read.document));
-                self.tell_documents(tenant, told.collect()).await;
-            }
-            Err(error) => self.complain(&error),
-        }
-    }
-
-    async fn tell_documents(&self, tenant: &str, documents: Vec<(String, Vec<u8>)>) {
-        let ids = documents.iter().map(|(id, _)| id.clone()).collect();
-        let Some(twins) = self.common.hub.twin_digests(tenant, ids).await else {
-            return;
-        };
-        self.common.figures.told_records(documents.len());
-        let (mut some, mut bytes) = (Vec::new(), 0);
-        let mut all = documents.iter().zip(twins).peekable();
-        while let Some(((id, document), twin)) = all.next() {
-            let text = std::str::from_utf8(document).expect("a document is JSON");
-            let document: &RawValue = serde_json::from_str(text).expect("a document is JSON");
-            bytes += text.len();
-            some.push((id.clone(), document, twin));
-            if bytes >= RECORDS_BYTES || all.peek().is_none() {
-                self.say(topics::RECORDS, &(tenant, &some)).await;
-                (some, bytes) = (Vec::new(), 0);
-            }
-        }
-    }
-
-    /// The other side has these records, or asks for them.
-    async fn take_records(&self, (tenant, records): RecordsOf<'_>) {
-        if self.tenants().is_empty() {
-            // Told before the two have met: it is told again.
-            return;
-        }
-        if !self.speaks_for(&tenant) {
-            return self.refuse(&tenant, "an edge speaks for a tenant that it may not speak for");
-        }
-        let (mut names, mut documents, mut twins) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, document, twin) in records.into_iter().take(RECORDS_MAX) {
-            // Its id is a level of its topics.
-            if let (Ok(name), Ok(())) = (ClientName::new(&tenant, &id), device::topic::validate_id(&id)) {
-                names.push(name);
-                documents.push(document.get().as_bytes().to_vec());
-                twins.push(twin);
-            }
-        }
-        let (asked, side) = (names.clone(), self.records.side);
-        let taken = self.blocking(move |records| {
-            if side == Side::Edge {
-                add_tenant(&records.identity, &tenant)?;
-            }
-            records.take(&asked, &documents, unix_now_s())
-        });
-        match taken.await {
-            Ok(taken) => self.act_on(&names, taken, &twins).await,
-            Err(error) => self.complain(&error),
-        }
-    }
-
-    async fn act_on(&self, names: &[ClientName], taken: Vec<Result<Taken, String>>, twins: &[u64]) {
-        let Some(tenant) = names.first().map(|name| Arc::clone(name.tenant())) else {
-            return;
-        };
-        let (mut followed, mut replies, mut equal) = (Vec::new(), Vec::new(), Vec::new());
-        for ((name, taken), twin) in names.iter().zip(taken).zip(twins) {
-            let Taken {
-                reply,
-                is_there,
-                lost,
-                changes,
-            } = match taken {
-                Ok(taken) => taken,
-                Err(error) => {
-                    self.refuse(&name.to_string(), &error);
-                    continue;
-                }
-            };
-            self.common.figures.lost_edits(lost.len());
-            if !changes.is_empty() || !lost.is_empty() {
-                followed.push(DeviceChange {
-                    name: name.clone(),
-                    changes,
-                    lost,
-                    edge: Arc::clone(&self.records.edge),
-                });
-            }
-            match reply {
-                Some(document) => replies.push((name.id().to_string(), document)),
-                None if is_there => equal.push((name.id().to_string(), *twin)),
-                None => {}
-            }
-        }
-        self.common.figures.taken_records(followed.len());
-        if !followed.is_empty() {
-            // Before anything of it is told: a twin that went with its device is not.
-            (self.common.follow)(followed).await;
-        }
-        if self.records.side == Side::Cloud {
-            let ids = equal.iter().map(|(id, _)| id.clone()).collect();
-            self.common
-                .hub
-                .note_behind(&tenant, Arc::clone(&self.records.edge), ids)
-                .await;
-        }
-        self.tell_documents(&tenant, replies).await;
-        let ids: Vec<String> = equal.iter().map(|(id, _)| id.clone()).collect();
-        let ours = self.common.hub.twin_digests(&tenant, ids).await.unwrap_or_default();
-        for ((id, theirs), ours) in equal.into_iter().zip(ours) {
-            if ours != theirs {
-                self.tell_twin(&tenant, &id).await;
-            }
-        }
-    }
-
-    /// Something was changed in the registry: the other side is told, unless it knows.
-    pub(crate) async fn tell_changes(self: Arc<Self>) {
-        let changes = {
-            let registry = self.common.identity.registry();
-            let mut seen = self.seen_change.lock().unwrap_or_else(PoisonError::into_inner);
-            let since = std::mem::replace(&mut *seen, registry.last_change());
-            registry.changes_since(since)
-        };
-        let is_of_many = |change: &identity::Change| change.id.is_none() && change.what == What::Added;
-        let Some(changes) = changes.filter(|changes| !changes.iter().any(is_of_many)) else {
-            return self.compare().await;
-        };
-        let changed: BTreeSet<_> = changes
-            .into_iter()
-            .filter_map(|change| Some((change.tenant, change.id?)))
-            .collect();
-        for (tenant, id) in changed {
-            self.tell_changed(&tenant, &id).await;
-        }
-    }
-
-    /// A device was changed in the registry: the other side is told, unless it knows.
-    pub(crate) async fn tell_changed(&self, tenant: &str, id: &str) {
-        if self.speaks_for(tenant) {
-            self.tell_records(tenant, &[id.to_owned()], |read| read.is_changed)
-                .await;
-        }
-    }
-
-    /// Tells what a twin is here, or asks what it is there.
-    pub(crate) async fn tell_twin(&self, tenant: &str, device: &str) {
-        let hub = &self.common.hub;
-        let digests = hub.twin_digests(tenant, vec![device.to_owned()]).await;
-        let twin = match digests.as_deref() {
-            Some([0]) => Vec::new(),
-            Some(_) => hub.read_twin(tenant, device).await.unwrap_or_default(),
-            None => return,
-        };
-        self.send_twin(tenant, device, twin).await;
-    }
-
-    /// Takes in what the other side has of a twin, and tells it what it lacks.
-    async fn take_twin(&self, tenant: &str, device: &str, theirs: &[u8]) {
-        if !self.speaks_for(tenant) || !self.is_behind(tenant, device).await {
-            return;
-        }
-        let hub = &self.common.hub;
-        if theirs.is_empty() {
-            let twin = hub.read_twin(tenant, device).await.unwrap_or_default();
-            return self.send_twin(tenant, device, twin).await;
-        }
-        let edge = Some(Arc::clone(&self.records.edge)).filter(|edge| !edge.is_empty());
-        match hub.merge_twin(tenant, device, theirs, edge).await {
-            Ok(Some(twin)) if !twin.is_empty() => self.send_twin(tenant, device, twin).await,
-            Ok(_) => {}
-            Err(error) => self.refuse(device, &error.to_string()),
-        }
-    }
-
-    async fn send_twin(&self, tenant: &str, device: &str, payload: Vec<u8>) {
-        let topic = TwinTopic { tenant, device }.to_string();
-        // Without a connection nobody is told.
-        let _ = self.tell.send(Told { topic, payload }).await;
-    }
-
-    /// Whether a device is of the edge at the other side; at the edge, all are.
-    async fn is_behind(&self, tenant: &str, device: &str) -> bool {
-        if self.records.side == Side::Edge {
-            return true;
-        }
-        let Ok(name) = ClientName::new(tenant, device) else {
-            return false;
-        };
-        let edge = Arc::clone(&self.records.edge);
-        let found = self.blocking(move |records| {
-            let client = records.identity.registry().client(&name)?;
-            Ok(client.is_some_and(|client| client.edge.as_deref() == Some(&*edge)))
-        });
-        found.await.unwrap_or(false)
-    }
-
-    /// Has the hub know that the devices of the edge are behind it.
-    async fn note_all_behind(&self) {
-        for tenant in self.tenants() {
-            let of_tenant = tenant.clone();
-            let ids = self.blocking(move |records| records.identity.registry().shared_ids(&records.edge, &of_tenant));
-            match ids.await {
-                Ok(ids) => {
-                    let edge = Arc::clone(&self.records.edge);
-                    self.common.hub.note_behind(&tenant, edge, ids).await;
-                }
-                Err(error) => self.complain(&error),
-            }
-        }
     }
 
     fn tenants(&self) -> Vec<String> {
@@ -529,14 +208,6 @@ impl Devices {
     fn complain(&self, error: &RegistryError) {
         tracing::error!(edge = %self.records.edge, %error, "devices are not shared over the link");
     }
-}
-
-/// The cloud has devices of a tenant that may be new at the edge.
-fn add_tenant(identity: &Identity, tenant: &str) -> Result<(), RegistryError> {
-    if identity.registry().tenant(tenant)?.is_some() {
-        return Ok(());
-    }
-    identity.registry().add_tenant(tenant, &identity::Quotas::default())
 }
 
 fn unix_now_s() -> i64 {

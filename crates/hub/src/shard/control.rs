@@ -59,8 +59,6 @@ pub(crate) enum Ask {
     TwinMerge {
         device: String,
         theirs: Box<Told>,
-        /// The edge that it is behind, if that is the other side.
-        edge: Option<Arc<str>>,
         answer: oneshot::Sender<Vec<u8>>,
     },
     /// The twins of these devices in short.
@@ -68,8 +66,6 @@ pub(crate) enum Ask {
         devices: Vec<String>,
         answer: oneshot::Sender<Vec<u64>>,
     },
-    /// Devices are behind this edge.
-    Behind { edge: Arc<str>, devices: Vec<String> },
     /// What came of a call of a device behind an edge.
     CallResult { call: EdgeCall, result: Vec<u8> },
     /// Telemetry of a device that came by another way than MQTT; what became of it, once that is durable.
@@ -200,16 +196,8 @@ impl Shard {
                 let (twin, after) = twin_sync::read(&self.tenants[number as usize], &device);
                 self.answer_after(after, Answer::Bytes(twin, answer));
             }
-            Ask::TwinMerge {
-                device,
-                theirs,
-                edge,
-                answer,
-            } => {
+            Ask::TwinMerge { device, theirs, answer } => {
                 let (reply, after) = self.with_tenant(now, number, |tenant, turn| {
-                    if let Some(edge) = edge {
-                        tenant.arrivals.heard(&device, &edge);
-                    }
                     twin_sync::merge(tenant, turn, &device, &theirs)
                 });
                 self.answer_after(after, Answer::Bytes(reply, answer));
@@ -217,10 +205,6 @@ impl Shard {
             Ask::TwinDigests { devices, answer } => {
                 let digests = twin_sync::digests(&self.tenants[number as usize], &devices);
                 drop(answer.send(digests));
-            }
-            Ask::Behind { edge, devices } => {
-                let arrivals = &mut self.tenants[number as usize].arrivals;
-                devices.iter().for_each(|device| arrivals.heard(device, &edge));
             }
             Ask::CallResult { call, result } => {
                 self.with_tenant(now, number, |tenant, turn| {

@@ -128,15 +128,18 @@ impl Registry {
                 document: document(&transaction, edge, name)?,
             };
             let (after, made) = work(number, &before);
-            let savepoint = transaction.savepoint()?;
             let changes = match after.filter(|after| *after != before) {
-                Some(after) => keep(&savepoint, edge, name, &before, &after, now_unix_s),
+                Some(after) => {
+                    let savepoint = transaction.savepoint()?;
+                    let changes = keep(&savepoint, edge, name, &before, &after, now_unix_s);
+                    // One that failed rolls back as it is dropped.
+                    if changes.is_ok() {
+                        savepoint.commit()?;
+                    }
+                    changes
+                }
                 None => Ok(Vec::new()),
             };
-            // One that failed rolls back as it is dropped.
-            if changes.is_ok() {
-                savepoint.commit()?;
-            }
             done.push(changes.map(|changes| Sharing { made, changes }));
         }
         transaction.commit()?;
