@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import urllib.request
 
 import pytest
 
-from brokers import Settings
+from brokers import PORTS, Settings
+from credentials import context
 from paho_client import Client, Refused
 from sites import PASSWORD, Edge, Line, Site, wait_until
 
@@ -295,3 +297,78 @@ def test_a_tenant_that_is_new_to_the_edge_comes_with_its_device(site):
 
     wait_until(is_there)
     Client(site.edge.port, "valve-1", user="plant-b/valve-1", password=password).opened().disconnect()
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """A cloud and an edge with a door of TLS."""
+    port = PORTS.take()
+    made = Site(tmp_path, flags=("--mqtts", f"127.0.0.1:{port}"))
+    made.edge.tls_port = port
+    yield made
+    made.close()
+
+
+def show(edge, cloud, name: str = "valve-1") -> Client:
+    """A connection with the certificate that a cloud gave out."""
+    files = (cloud.directory / f"{name}.pem", cloud.directory / f"{name}.key")
+    return Client(edge.tls_port, name, tls=context(edge.data / "ca.pem", *files)).opened()
+
+
+def test_a_certificate_of_the_cloud_opens_the_edge_without_the_cloud_until_it_is_revoked(guarded):
+    site = guarded
+    site.cloud.run("device", "add", "valve-1", "--edge", "hall-1", "--certificate")
+    site.cloud.run("device", "add", "stranger", "--certificate")
+    wait_until(lambda: device(site.edge) is not None)
+    site.cloud.stop()
+    client = show(site.edge, site.cloud)
+    site.edge.kill()
+    site.edge.start()
+    client = show(site.edge, site.cloud)
+    with pytest.raises(Refused):
+        show(site.edge, site.cloud, "stranger")
+    held = site.cloud.run("device", "credential", "list", "valve-1", "--output", "json").stdout
+    site.cloud.run("device", "credential", "revoke", "valve-1", json.loads(held)[0]["serial"])
+    site.cloud.start()
+    client.ended.result(60)
+    with pytest.raises(Refused):
+        show(site.edge, site.cloud)
+
+
+def test_a_token_of_the_cloud_opens_the_edge_without_the_cloud_until_it_is_revoked(site, second):
+    said = site.cloud.run("device", "add", "valve-1", "--edge", "hall-1", "--token", "--output", "json").stdout
+    token = json.loads(said)[0]["issued"]["token"]
+    wait_until(lambda: device(site.edge) is not None)
+    site.cloud.stop()
+    client = opened(site.edge, token)
+    assert not is_let_in(second, token)
+    site.cloud.run("device", "credential", "revoke", "valve-1", "token")
+    site.cloud.start()
+    client.ended.result(60)
+    assert not is_let_in(site.edge, token)
+
+
+def test_after_a_cut_a_thousand_devices_that_nobody_changed_are_told_as_one_number(site):
+    names = [f"valve-{number}" for number in range(1_000)]
+    site.cloud.run("device", "add", *names, "--edge", "hall-1")
+    wait_until(lambda: len(json.loads(site.edge.run("device", "list", "--output", "json").stdout)) == 1_001)
+    wait_until(lambda: twin(site.edge, names[0]) == twin(site.cloud, names[0]))
+
+    def told_after(change) -> tuple[dict[str, int], int]:
+        """What the cloud tells when the edge comes back; bytes on the line upwards with it."""
+        site.edge.stop()
+        change()
+        before, site.line.bytes_up = figures(site.cloud), 0
+        site.edge.start()
+        site.edge.is_connected()
+        wait_until(lambda: device(site.edge, names[500])["labels"] == device(site.cloud, names[500])["labels"])
+        time.sleep(1)  # What is not told gives no event.
+        after = figures(site.cloud)
+        return {name: after[name] - before[name] for name in before}, site.line.bytes_up
+
+    told, unchanged_bytes = told_after(lambda: None)
+    assert (told["part"], told["digest"], told["record"]) == (0, 0, 0), told
+    assert unchanged_bytes < 8_000
+    told, changed_bytes = told_after(lambda: site.cloud.run("device", "label", names[500], "hall=3"))
+    assert told["part"] <= 32 and told["digest"] <= 64 and told["record"] == 1, told
+    assert changed_bytes < unchanged_bytes + 8_000

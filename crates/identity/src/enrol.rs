@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::authority::{Authority, AuthorityError};
+use crate::cloud_trust::BelievedCloud;
 use crate::name::{ClientKind, ClientName};
 use crate::password::{self, PasswordError};
 use crate::registry::{ClientCertificate, Labels, NewProof, NewRow, OpenError, Registry, RegistryError};
@@ -17,6 +18,8 @@ pub struct Identity {
     registry: Arc<Registry>,
     authority: Authority,
     pub(crate) tokens: TokenKeys,
+    /// Of an edge.
+    pub(crate) cloud: BelievedCloud,
     pub(crate) verified: Verified,
     pub(crate) options: IdentityOptions,
 }
@@ -131,6 +134,7 @@ impl Identity {
         let authority = Authority::open(directory, now_unix_s)?;
         let tokens = TokenKeys::open(&registry, now_unix_s)?;
         Ok(Identity {
+            cloud: BelievedCloud::open(&registry)?,
             registry,
             authority,
             tokens,

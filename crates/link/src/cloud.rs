@@ -24,6 +24,7 @@ pub async fn run(hub: Arc<Hub>, identity: Arc<Identity>, follow: Follow, mut edg
         identity: Arc::clone(&identity),
         follow,
         figures: Arc::clone(connected.devices()),
+        new_authority: Arc::default(),
     };
     let mut refreshes = hub.refreshes();
     let mut seen_change = identity.registry().last_change();

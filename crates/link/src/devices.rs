@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use device::Side;
 use futures_util::future::BoxFuture;
 use hub::Hub;
-use identity::{ClientName, Identity, RegistryError, What};
+use identity::{ClientName, CloudTrust, Identity, RegistryError, What};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 pub use self::figures::DeviceFigures;
 use self::ranges::Ranges;
@@ -64,6 +64,9 @@ struct Greeting {
     /// From the cloud: of which tenants the edge may speak.
     #[serde(default)]
     tenants: Vec<String>,
+    /// From the cloud: by what it signs.
+    #[serde(default)]
+    trust: Option<CloudTrust>,
 }
 
 /// What all connections of a side need.
@@ -73,6 +76,8 @@ pub(crate) struct Common {
     pub(crate) identity: Arc<Identity>,
     pub(crate) follow: Follow,
     pub(crate) figures: Arc<DeviceFigures>,
+    /// Told at an edge once the authority of its cloud is another one.
+    pub(crate) new_authority: Arc<Notify>,
 }
 
 /// One side's end of one connection.
@@ -131,8 +136,16 @@ impl Devices {
     pub(crate) async fn greet(self: Arc<Self>) {
         let mut tenants = self.tenants();
         tenants.truncate(TENANTS_MAX);
-        match self.blocking(|records| records.identity.registry().id()).await {
-            Ok(registry) => self.say(topics::REGISTRY, &Greeting { registry, tenants }).await,
+        let greeting = self.blocking(move |records| {
+            let identity = &records.identity;
+            Ok(Greeting {
+                registry: identity.registry().id()?,
+                tenants,
+                trust: (records.side == Side::Cloud).then(|| identity.shown_trust()),
+            })
+        });
+        match greeting.await {
+            Ok(greeting) => self.say(topics::REGISTRY, &greeting).await,
             Err(error) => self.complain(&error),
         }
     }
@@ -159,7 +172,11 @@ impl Devices {
 
     /// The other side has said which registry it has. With another one than before nothing is shared yet.
     async fn meet(self: &Arc<Self>, theirs: Greeting) {
-        let Greeting { registry, tenants } = theirs;
+        let Greeting {
+            registry,
+            tenants,
+            trust,
+        } = theirs;
         if registry.len() > 64 || tenants.len() > TENANTS_MAX {
             return self.refuse("", &WrongRecord::TooLong(registry.len().max(tenants.len())).to_string());
         }
@@ -170,8 +187,24 @@ impl Devices {
         if self.records.side == Side::Cloud {
             return Arc::clone(self).greet().await;
         }
+        if let Some(trust) = trust {
+            self.trust(trust).await;
+        }
         *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) = tenants;
         self.compare().await;
+    }
+
+    /// The edge believes what its cloud gave to devices that the two share.
+    async fn trust(&self, trust: CloudTrust) {
+        match self
+            .blocking(move |records| Ok(records.identity.trust_cloud(trust)))
+            .await
+        {
+            Ok(Ok(true)) => self.common.new_authority.notify_one(),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => self.refuse("its authority", &error.to_string()),
+            Err(error) => self.complain(&error),
+        }
     }
 
     fn tenants(&self) -> Vec<String> {

@@ -154,6 +154,8 @@ CREATE TABLE peers (
     edge TEXT NOT NULL PRIMARY KEY,
     registry TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+-- What an edge believes of its cloud, as JSON: one row, or none.
+CREATE TABLE cloud_trust (number INTEGER PRIMARY KEY CHECK (number = 1), trust TEXT NOT NULL) STRICT;
 CREATE TABLE this_registry (id TEXT NOT NULL) STRICT;
 INSERT INTO this_registry VALUES (lower(hex(randomblob(16))));
 ";

@@ -74,6 +74,8 @@ pub struct Parts {
     pub identity: Arc<Identity>,
     /// Acts on what the cloud changes about them.
     pub follow: Follow,
+    /// Told once the authority is another one that the cloud signs the certificates of devices with.
+    pub new_authority: Arc<Notify>,
     /// Where the link says how it is.
     pub status: Arc<LinkStatus>,
     /// Ends the connection or the pause of the moment: there is another way.
@@ -87,6 +89,7 @@ pub async fn run(way: Way, parts: Parts) {
         outbox,
         identity,
         follow,
+        new_authority,
         status,
         redial,
     } = parts;
@@ -100,6 +103,7 @@ pub async fn run(way: Way, parts: Parts) {
             identity,
             follow,
             figures: Arc::clone(status.devices()),
+            new_authority,
         },
         hub,
         twin_changes,

@@ -22,6 +22,7 @@ pub(super) struct EdgeLink {
     pub(super) member: Arc<Member>,
     pub(super) status: Arc<LinkStatus>,
     redial: Arc<Notify>,
+    new_authority: Arc<Notify>,
     is_running: bool,
 }
 
@@ -35,6 +36,7 @@ impl EdgeLink {
             data: data.to_owned(),
             status: Arc::default(),
             redial: Arc::default(),
+            new_authority: Arc::default(),
             is_running: false,
         })
     }
@@ -63,6 +65,7 @@ impl EdgeLink {
             outbox,
             identity: Arc::clone(identity),
             follow: desk.follower(),
+            new_authority: Arc::clone(&self.new_authority),
             status: Arc::clone(&self.status),
             redial: Arc::clone(&self.redial),
         };
@@ -81,6 +84,11 @@ impl EdgeLink {
             return Ok(());
         }
         self.start(hub, identity, desk)
+    }
+
+    /// Waits until the cloud signs the certificates of devices with another authority than before.
+    pub(super) async fn has_new_authority(&self) {
+        self.new_authority.notified().await;
     }
 
     /// Renews the certificate of an edge that has joined, until the program ends.

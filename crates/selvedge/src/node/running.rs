@@ -162,6 +162,7 @@ impl Running<'_> {
                 _ = audits.tick() => self.write_audit().await,
                 _ = renewals.tick() => self.renew(),
                 () = joined(self.link.as_ref()) => self.follow_cloud(),
+                () = new_authority(self.link.as_ref()) => self.believe_cloud(),
             }
         }
     }
@@ -170,6 +171,13 @@ impl Running<'_> {
         let Some(link) = &mut self.link else { return };
         if let Err(error) = link.follow(&self.hub, &self.identity, &self.desk) {
             tracing::error!("the edge has joined a cloud and does not link: {}", message(&error));
+        }
+    }
+
+    /// Devices may show certificates of the cloud from now on.
+    fn believe_cloud(&self) {
+        if let Some(certificates) = &self.certificates {
+            certificates.reload(&self.config);
         }
     }
 
@@ -192,6 +200,13 @@ impl Running<'_> {
 async fn joined(link: Option<&EdgeLink>) {
     match link {
         Some(link) => link.member.joined().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn new_authority(link: Option<&EdgeLink>) {
+    match link {
+        Some(link) => link.has_new_authority().await,
         None => std::future::pending().await,
     }
 }
