@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-import urllib.request
 
 import pytest
 
 from brokers import PORTS, Settings
 from credentials import context
 from paho_client import Client, Refused
+from registered import add, device, figures, is_let_in, opened, shared, twin
 from sites import PASSWORD, Edge, Line, Site, wait_until
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
@@ -38,47 +37,6 @@ def second(site, tmp_path):
     yield edge
     edge.stop()
     line.close()
-
-
-def device(side, name: str = "valve-1") -> dict | None:
-    """What a side says of a device; `None`: it knows none."""
-    said = side.run("device", "show", name, "--output", "json", check=False)
-    return json.loads(said.stdout) if said.returncode == 0 else None
-
-
-def add(side, name: str = "valve-1", *words: str) -> str:
-    """Adds a device to a side; its password."""
-    said = side.run("device", "add", name, *words, "--output", "json").stdout
-    return json.loads(said)[0]["issued"]["password"]
-
-
-def opened(side, password: str, name: str = "valve-1") -> Client:
-    """A connection of a device."""
-    return Client(side.port, name, user=name, password=password).opened()
-
-
-def is_let_in(side, password: str, name: str = "valve-1") -> bool:
-    try:
-        opened(side, password, name).disconnect()
-    except Refused:
-        return False
-    return True
-
-
-def shared(site: Site, name: str = "valve-1") -> str:
-    """A device that was added in the cloud for the edge, once that knows it; its password."""
-    password = add(site.cloud, name, "--edge", "hall-1")
-    wait_until(lambda: device(site.edge, name) is not None)
-    return password
-
-
-def figures(side) -> dict[str, int]:
-    """What `/metrics` says of devices that were told."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{side.http_port}/metrics", timeout=10) as page:
-        lines = page.read().decode()
-    told = re.findall(r'link_devices_told_total\{what="(\w+)"\} (\d+)', lines)
-    counters = re.findall(r"link_(records_taken|records_refused|record_edits_lost)_total (\d+)", lines)
-    return {name: int(value) for name, value in told + counters}
 
 
 def test_a_device_that_is_added_in_the_cloud_logs_in_at_its_edge_while_the_cloud_is_away(site):
@@ -157,10 +115,6 @@ def test_labels_and_a_removal_at_the_edge_reach_the_cloud(site):
     wait_until(lambda: device(site.edge, "pump-7")["labels"] == {"line": "2"})
     site.edge.run("device", "remove", "pump-7")
     wait_until(lambda: device(site.cloud, "pump-7") is None)
-
-
-def twin(side, name: str = "valve-1") -> dict:
-    return json.loads(side.run("twin", "get", name, "--output", "json").stdout)
 
 
 @pytest.mark.parametrize("where", ["cloud", "edge"])

@@ -277,3 +277,6 @@ fn set(record: &mut DeviceRecord, name: &str, value: &Value) -> Option<()> {
 fn is_digit(byte: u8) -> bool {
     byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
 }
+
+#[cfg(test)]
+mod tests;
