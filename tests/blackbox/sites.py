@@ -100,6 +100,7 @@ class Line:
             if not data:
                 raise OSError
             self.pairs[end].sendall(data)
+            self.bytes_up += len(data) if self.selector.get_key(end).data else 0
         except (OSError, KeyError):
             self._forget(end)
 

@@ -14,6 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::credentials;
 use crate::desk::Desk;
+use crate::sharing;
 use crate::types::{Add, Added, ClientInfo, Page, Patch};
 use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
@@ -55,7 +56,11 @@ pub(crate) async fn add(
     let kind = ClientKind::from(kinds);
     let names = checked_names(&tenant, kind, &add.ids)?;
     let what = format!("{kind} with {}", credentials::described(&add.credential));
-    let new: Vec<NewClient> = names.iter().map(|name| new_client(name, kind, &add)).collect();
+    let edge = edge_of_new(&desk, &tenant, kind, add.edge.as_deref()).await?;
+    let new: Vec<NewClient> = names
+        .iter()
+        .map(|name| new_client(name, kind, &add, edge.clone()))
+        .collect();
     let _turn = desk.logins.turn_of_new().await?;
     let (is_new_tenant, issued) = desk
         .with_identity(move |identity| {
@@ -70,6 +75,7 @@ pub(crate) async fn add(
     desk.settle().await?;
     let added = names.iter().zip(issued).map(|(name, issued)| Added {
         is_new_tenant,
+        edge: edge.clone(),
         ..credentials::handed_out(name, kind, issued)
     });
     Ok((StatusCode::CREATED, Json(added.collect())))
@@ -83,12 +89,24 @@ fn checked_names(tenant: &str, kind: ClientKind, ids: &[String]) -> Done<Vec<Cli
     checked.collect()
 }
 
-fn new_client(name: &ClientName, kind: ClientKind, add: &Add) -> NewClient {
+/// Only devices log in at an edge of a cloud.
+async fn edge_of_new(desk: &Desk, tenant: &str, kind: ClientKind, edge: Option<&str>) -> Done<Option<String>> {
+    match (edge, kind) {
+        (None, _) => Ok(None),
+        (Some(edge), ClientKind::Device) => Ok(Some(sharing::checked_edge(desk, tenant, edge).await?)),
+        (Some(_), _) => Err(Wrong::request(format!(
+            "{kind}s log in here; only devices log in at an edge"
+        ))),
+    }
+}
+
+fn new_client(name: &ClientName, kind: ClientKind, add: &Add, edge: Option<String>) -> NewClient {
     NewClient {
         name: name.clone(),
         kind,
         labels: add.labels.clone(),
         credential: credentials::wanted(&add.credential),
+        edge,
     }
 }
 
@@ -236,6 +254,7 @@ fn info(client: &Client, certificates: &[ClientCertificate], connected: Option<&
         is_connected: connected.map(|connected| connected.contains(&**client.name.id())),
         credentials,
         labels: client.labels.clone(),
+        edge: client.edge.clone(),
     }
 }
 
@@ -263,9 +282,24 @@ pub(crate) async fn change(
         let action = if is_disabled { Action::Disabled } else { Action::Enabled };
         desk.account_for(action, &name, kind.as_str());
     }
+    if let Some(edge) = patch.edge {
+        move_to(&desk, &name, kind, &edge).await?;
+    }
     set_labels(&desk, &name, patch.labels).await?;
     desk.settle().await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Has a device log in at another edge from now on, or here.
+async fn move_to(desk: &Desk, name: &ClientName, kind: ClientKind, edge: &str) -> Done<()> {
+    let wanted = Some(edge).filter(|edge| !edge.is_empty());
+    let edge = edge_of_new(desk, name.tenant(), kind, wanted).await?;
+    let what = format!("logs in at {}", edge.as_deref().unwrap_or("the cloud"));
+    let moved = name.clone();
+    desk.with_registry(move |registry| registry.set_edge(&moved, edge.as_deref()))
+        .await?;
+    desk.account_for(Action::Changed, name, &what);
+    Ok(())
 }
 
 /// Sets labels and removes those whose value is `None`.

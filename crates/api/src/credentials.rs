@@ -127,6 +127,7 @@ pub(crate) fn handed_out(name: &ClientName, kind: ClientKind, issued: Issued) ->
         is_new_tenant: false,
         id: name.id().to_string(),
         user_name: name.user_name(),
+        edge: None,
         issued: issued_credential(issued),
     }
 }

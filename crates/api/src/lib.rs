@@ -37,6 +37,7 @@ mod process;
 mod routers;
 mod routes;
 mod sessions;
+mod sharing;
 mod telemetry;
 mod tenants;
 mod twins;

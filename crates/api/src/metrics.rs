@@ -14,6 +14,7 @@ use crate::links;
 use crate::page::MetricsPage;
 use crate::process;
 use crate::routes::routes_of;
+use crate::sharing;
 use crate::types::RouteInfo;
 use crate::wrong::{Done, Wrong};
 
@@ -36,6 +37,7 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     write_routes(&mut page, &routes);
     links::write(&mut page, &shards);
     links::write_member(&mut page, desk.member.as_deref());
+    sharing::write(&mut page, &desk);
     write_telemetry(&mut page, &desk);
     Ok((
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],

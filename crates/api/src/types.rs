@@ -85,6 +85,9 @@ pub struct Add {
     /// Their first labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Of devices in a cloud: the edge that they log in at, and nowhere else.
+    #[serde(default)]
+    pub edge: Option<String>,
 }
 
 /// What a device or app shall prove itself by.
@@ -122,6 +125,8 @@ pub struct Added {
     pub id: String,
     /// What it gives as its user name.
     pub user_name: String,
+    /// The edge that it logs in at, and nowhere else; `None`: here.
+    pub edge: Option<String>,
     /// Shown this once.
     pub issued: IssuedCredential,
 }
@@ -168,6 +173,8 @@ pub struct ClientInfo {
     pub credentials: Vec<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// The edge that it logs in at, and nowhere else; `None`: here.
+    pub edge: Option<String>,
 }
 
 /// A credential to have beside the others, or in place of them.
@@ -252,6 +259,8 @@ pub struct Patch {
     pub is_disabled: Option<bool>,
     /// Labels to set, and with `null` to remove.
     pub labels: BTreeMap<String, Option<String>>,
+    /// Of a device in a cloud: the edge that it logs in at from now on, and nowhere else; empty: here.
+    pub edge: Option<String>,
 }
 
 /// A manifest to apply.

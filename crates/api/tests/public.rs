@@ -156,6 +156,7 @@ async fn without_a_users_token_every_route_is_closed_but_those_to_log_in_and_to_
         kind: ClientKind::Device,
         labels: BTreeMap::new(),
         credential: Credential::Token { valid_s: 3_600 },
+        edge: None,
     };
     let Issued::Token(of_device) = cloud.identity.add(&device, now_unix_s()).unwrap() else {
         panic!("no token");

@@ -75,7 +75,8 @@ impl Seen {
     pub(crate) fn next(self, side: Side) -> Stamp {
         Stamp {
             side,
-            counter: self.of(side) + 1,
+            // The other side may say any number.
+            counter: self.of(side).saturating_add(1),
         }
     }
 
@@ -92,7 +93,7 @@ impl Document {
     /// all edits of the other.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.seen.edge + self.seen.cloud
+        self.seen.edge.saturating_add(self.seen.cloud)
     }
 
     /// The edits that this state has in it.
@@ -106,6 +107,15 @@ impl Document {
     pub fn forget_removed(&mut self, seen_by_both: Seen) {
         self.leaves
             .retain(|_, leaf| leaf.value.is_some() || !seen_by_both.covers(leaf.stamp));
+    }
+
+    /// The same edits, after which nothing is left: what the other side has of them is known to be removed.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        Self {
+            leaves: BTreeMap::new(),
+            seen: self.seen,
+        }
     }
 
     pub(crate) fn live(&self) -> impl Iterator<Item = (&str, &Value)> {

@@ -100,7 +100,7 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     marks: BTreeMap<(Arc<str>, u64), Mark>,
-    /// Which edge a device was last heard through.
+    /// Which edge a device was last heard through; of no use for one that is registered.
     behind: BTreeMap<Box<str>, Arc<str>>,
 }
 
@@ -119,13 +119,8 @@ impl Arrivals {
         Some(older.position)
     }
 
-    /// The edge that a device is behind.
-    pub(crate) fn edge_of(&self, device: &str) -> Option<&Arc<str>> {
-        self.behind.get(device)
-    }
-
     /// The device was heard through this edge.
-    pub(crate) fn heard(&mut self, device: &str, edge: &Arc<str>) {
+    fn heard(&mut self, device: &str, edge: &Arc<str>) {
         let has_room = self.behind.len() < DEVICES_MAX || self.behind.contains_key(device);
         if has_room && self.behind.get(device) != Some(edge) {
             self.behind.insert(device.into(), Arc::clone(edge));
@@ -227,6 +222,14 @@ impl Mark {
             let gap = first.end..second.start;
             self.taken.insert(gap);
         }
+    }
+}
+
+/// The edge that a device is behind: the one that it logs in at, or, where it is not registered, was last heard through.
+pub(crate) fn edge_of(tenant: &Tenant, turn: &Turn<'_>, device: &str) -> Option<Arc<str>> {
+    match turn.labels.home(&tenant.name, device) {
+        Some(home) => home,
+        None => tenant.arrivals.behind.get(device).cloned(),
     }
 }
 

@@ -8,6 +8,7 @@ use device::{CallFailure, CallId, Finished, LONGEST_TIMEOUT_MS, MAX_CORRELATION_
 use mqtt::{Publish, QoS, ReasonCode};
 use tokio::sync::oneshot;
 
+use crate::arrivals;
 use crate::pipeline::{self, Outcome};
 use crate::reply::ReplyTo;
 use crate::shard::tenant::{Caller, Tenant, Waits};
@@ -208,13 +209,14 @@ pub struct EdgeCall {
     pub timeout_ms: u64,
 }
 
-/// Hands a call to the edge that its device was last heard through; false if there is none.
+/// Hands a call to the edge that its device is behind; false if there is none.
 fn hand_to_edge(tenant: &Tenant, turn: &Turn<'_>, id: CallId<'_>, payload: &[u8], until_ms: u64) -> bool {
-    let (Some(calls), Some(edge)) = (turn.edge_calls, tenant.arrivals.edge_of(id.device)) else {
+    let Some(calls) = turn.edge_calls else { return false };
+    let Some(edge) = arrivals::edge_of(tenant, turn, id.device) else {
         return false;
     };
     let call = EdgeCall {
-        edge: Arc::clone(edge),
+        edge,
         tenant: Arc::clone(&tenant.name),
         device: id.device.to_owned(),
         name: id.name.to_owned(),

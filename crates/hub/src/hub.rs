@@ -9,7 +9,7 @@ use std::time::Duration;
 use device::Side;
 use identity::{Audit, HeldCredential, Identity};
 use route::CompiledRoute;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::arrivals::{Arrived, Arriving};
@@ -26,7 +26,7 @@ use crate::routing::LabelSource;
 use crate::shard::control::{Ask, Request, RouteInfo, SessionInfo};
 use crate::shard::inbox::{Inbox, inbox};
 use crate::shard::{Departures, Observation, Order, Settings, Shard};
-use crate::twin_sync::{Told, TwinChange, TwinDigest};
+use crate::twin_sync::{Told, TwinChange};
 use crate::unix_now_s;
 
 /// How a hub is run.
@@ -156,13 +156,13 @@ pub struct Hub {
     overhearing: Mutex<Option<Overhearing>>,
     /// Until somebody takes them.
     edges: Mutex<Option<Edges>>,
-    /// Where is told which twins are new; `None`: nobody asks.
-    changing: Option<mpsc::Sender<TwinChange>>,
     /// Until somebody takes them.
     twin_changes: Mutex<Option<mpsc::Receiver<TwinChange>>>,
     /// Numbers the calls that the program itself makes.
     calls: AtomicU64,
     labels: LabelSource,
+    /// Tells that the registry was read anew.
+    refreshed: watch::Sender<()>,
 }
 
 impl Hub {
@@ -242,13 +242,13 @@ impl Hub {
             calls: AtomicU64::new(0),
             outbox: Mutex::new(outbox),
             overhearing: Mutex::new(overhearing),
-            changing,
             twin_changes: Mutex::new(options.shares_twins.then_some(changes)),
             edges: Mutex::new(options.has_edges.then_some(Edges {
                 connections,
                 calls: edge_calls,
             })),
             labels,
+            refreshed: watch::Sender::default(),
         })
     }
 
@@ -316,8 +316,7 @@ impl Hub {
         self.ask(tenant, |answer| Ask::TwinRead { device, answer }).await
     }
 
-    /// Takes in what the other side of a link has of a twin; what it has to be told, empty where it has all. `edge`: the
-    /// one that the device is behind, if that is the other side.
+    /// Takes in what the other side of a link has of a twin; what it has to be told, empty where it has all.
     ///
     /// # Errors
     /// The bytes are no twin.
@@ -326,22 +325,16 @@ impl Hub {
         tenant: &str,
         device: &str,
         theirs: &[u8],
-        edge: Option<Arc<str>>,
     ) -> Result<Option<Vec<u8>>, device::DecodeError> {
         let theirs = Box::new(Told::decode(theirs)?);
         let device = device.into();
-        let ask = |answer| Ask::TwinMerge {
-            device,
-            theirs,
-            edge,
-            answer,
-        };
+        let ask = |answer| Ask::TwinMerge { device, theirs, answer };
         Ok(self.ask(tenant, ask).await)
     }
 
-    /// The twins of all devices of a tenant, in short.
-    pub async fn twin_digests(&self, tenant: &str) -> Option<Vec<TwinDigest>> {
-        self.ask(tenant, |answer| Ask::TwinDigests { answer }).await
+    /// The twins of these devices in short, in their order: two that are equal have equal digests; 0: there is none.
+    pub async fn twin_digests(&self, tenant: &str, devices: Vec<String>) -> Option<Vec<u64>> {
+        self.ask(tenant, |answer| Ask::TwinDigests { devices, answer }).await
     }
 
     /// Names of the tenants, as of the last refresh.
@@ -349,9 +342,9 @@ impl Hub {
         self.labels.tenants()
     }
 
-    /// Devices of a tenant are behind this edge.
-    pub async fn note_behind(&self, tenant: &str, edge: Arc<str>, devices: Vec<String>) {
-        self.tell(tenant, Ask::Behind { edge, devices }).await;
+    /// The edge that a registered device logs in at, as of the last refresh; `None`: it logs in here, or is not registered.
+    pub fn edge_of(&self, tenant: &str, device: &str) -> Option<Arc<str>> {
+        self.labels.home(tenant, device).flatten()
     }
 
     /// The result of a call of a device behind an edge: of the device, or of the edge or the cloud in its place.
@@ -467,27 +460,18 @@ impl Hub {
     /// # Errors
     /// The registry cannot be read; they stay as they were.
     pub async fn refresh(&self) -> Result<(), identity::RegistryError> {
-        for (tenant, device) in self.labels.refresh()? {
-            self.tell_of_new(&tenant, &device);
-        }
+        self.labels.refresh()?;
         for shard in &self.shards {
             // One that has ended has no clients left.
             let _ = shard.send(Order::Quotas).await;
         }
+        self.refreshed.send_replace(());
         Ok(())
     }
 
-    /// A device was registered: the other side of the link is to know it.
-    fn tell_of_new(&self, tenant: &str, device: &str) {
-        if let Some(changes) = &self.changing {
-            let change = TwinChange {
-                tenant: tenant.into(),
-                device: device.into(),
-                edge: None,
-            };
-            // One that finds no room is told when the sides compare.
-            let _ = changes.try_send(change);
-        }
+    /// Changes whenever the registry was read anew, for the one who tells the other side of a link.
+    pub fn refreshes(&self) -> watch::Receiver<()> {
+        self.refreshed.subscribe()
     }
 
     /// The sessions of a tenant.

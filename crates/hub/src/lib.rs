@@ -46,7 +46,7 @@ pub use posted::Posted;
 pub use refused::{DoorFigures, Refused, RefusedCounts};
 pub use shard::control::{RouteInfo, SessionInfo};
 pub use shard::{Observation, TenantFigures};
-pub use twin_sync::{TwinChange, TwinDigest};
+pub use twin_sync::TwinChange;
 
 /// Seconds of Unix time, for what compares itself with dates that others wrote.
 fn unix_now_s() -> i64 {

@@ -36,27 +36,15 @@ impl LabelSource {
         })
     }
 
-    /// Reads the registry anew; the devices that are new, each with its tenant.
-    pub(crate) fn refresh(&self) -> Result<Vec<(String, String)>, identity::RegistryError> {
-        let new = self.identity.registry().snapshot()?;
-        let old = self.snapshot.swap(Arc::clone(&new));
-        let devices = new
-            .tenants()
-            .flat_map(|tenant| new.devices(tenant).map(move |device| (tenant, device)));
-        let added = devices.filter(|(tenant, device)| !old.has_device(tenant, device));
-        Ok(added
-            .map(|(tenant, device)| (tenant.to_owned(), device.to_owned()))
-            .collect())
+    /// Reads the registry anew.
+    pub(crate) fn refresh(&self) -> Result<(), identity::RegistryError> {
+        self.snapshot.store(self.identity.registry().snapshot()?);
+        Ok(())
     }
 
     /// What a tenant may use.
     pub(crate) fn quotas(&self, tenant: &str) -> Quotas {
         self.snapshot.load().quotas(tenant).copied().unwrap_or_default()
-    }
-
-    /// Ids of the registered devices of a tenant.
-    pub(crate) fn devices(&self, tenant: &str) -> Vec<String> {
-        self.snapshot.load().devices(tenant).map(str::to_owned).collect()
     }
 
     /// Names of the tenants.
@@ -67,6 +55,12 @@ impl LabelSource {
     /// A label of a client.
     pub(crate) fn label(&self, tenant: &str, id: &str, name: &str) -> Option<String> {
         self.snapshot.load().labels(tenant, id)?.get(name).cloned()
+    }
+
+    /// The edge that a device logs in at, `Some(None)`: here; `None` if it is not registered.
+    pub(crate) fn home(&self, tenant: &str, device: &str) -> Option<Option<Arc<str>>> {
+        let snapshot = self.snapshot.load();
+        snapshot.home(tenant, device).map(Option::<&Arc<str>>::cloned)
     }
 
     /// Whether a device is registered.
@@ -403,6 +397,7 @@ mod tests {
                 kind: ClientKind::Device,
                 labels: Labels::new(),
                 credential: Credential::TrustedSubject,
+                edge: None,
             };
             identity.add(&new, 0).unwrap();
             let principal = Principal {

@@ -9,6 +9,7 @@ use device::topic::{Channel, DeviceTopic};
 use device::{DecodeError, Side, Twin};
 use mqtt::QoS;
 
+use crate::arrivals;
 use crate::lost_edits::{self, LostEdit};
 use crate::pipeline;
 use crate::shard::tenant::{StoredTwin, Tenant, split};
@@ -27,45 +28,23 @@ pub struct TwinChange {
     pub edge: Option<Arc<str>>,
 }
 
-/// A device, and what its twin is, in short: two that are equal have equal digests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TwinDigest {
-    /// The device.
-    pub device: String,
-    /// Of its twin; 0: it has none.
-    pub digest: u64,
-}
-
 /// Says that a twin was changed here. What finds no room is found when the two sides compare their digests.
 pub(crate) fn changed(tenant: &Tenant, turn: &Turn<'_>, device: &str) {
     if let Some(changes) = turn.twin_changes {
         let change = TwinChange {
             tenant: Arc::clone(&tenant.name),
             device: device.into(),
-            edge: tenant.arrivals.edge_of(device).cloned(),
+            edge: arrivals::edge_of(tenant, turn, device),
         };
         // One that finds no room is told when the sides compare their digests.
         let _ = changes.try_send(change);
     }
 }
 
-/// The twins of all devices of a tenant, registered or not, in short.
-pub(crate) fn digests(tenant: &Tenant, turn: &Turn<'_>) -> Vec<TwinDigest> {
-    let mut digests: Vec<TwinDigest> = tenant
-        .twins
-        .iter()
-        .map(|(device, stored)| TwinDigest {
-            device: device.to_string(),
-            digest: digest(stored),
-        })
-        .collect();
-    let unknown = turn
-        .labels
-        .devices(&tenant.name)
-        .into_iter()
-        .filter(|id| !tenant.twins.contains_key(&**id));
-    digests.extend(unknown.map(|device| TwinDigest { device, digest: 0 }));
-    digests
+/// The twins of these devices in short; 0 for one that has none.
+pub(crate) fn digests(tenant: &Tenant, devices: &[String]) -> Vec<u64> {
+    let twins = devices.iter().map(|device| tenant.twins.get(&**device));
+    twins.map(|stored| stored.map_or(0, digest)).collect()
 }
 
 /// A twin, whole, with the edits of both sides and those that were given up; it holds once the position is durable.

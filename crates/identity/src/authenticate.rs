@@ -120,6 +120,9 @@ pub enum Refusal {
     /// Right, but kept out.
     #[error("disabled")]
     Disabled,
+    /// Right, but it logs in at an edge, which is named, and nowhere else.
+    #[error("it logs in at the edge \"{0}\"")]
+    AtEdge(String),
     /// The registry cannot be read; the client may try again.
     #[error("{0}")]
     Unavailable(#[from] RegistryError),
@@ -140,6 +143,8 @@ struct Proven {
     name: ClientName,
     kind: ClientKind,
     disabled: bool,
+    /// Name of the edge that it logs in at; empty: here.
+    edge: String,
     by: Vec<HeldCredential>,
 }
 
@@ -171,10 +176,10 @@ impl Identity {
         if let Some(named) = named {
             same(&named, &proven.name)?;
         }
-        if proven.disabled {
-            Err(Refusal::Disabled)
-        } else {
-            Ok(proven.into())
+        match (proven.disabled, &*proven.edge) {
+            (true, _) => Err(Refusal::Disabled),
+            (false, "") => Ok(proven.into()),
+            (false, edge) => Err(Refusal::AtEdge(edge.to_owned())),
         }
     }
 
@@ -204,7 +209,10 @@ impl Identity {
         let serial = certificate.serial.clone();
         let by = match self.registry().serial_state(&certificate.name, &serial)? {
             SerialState::Revoked => return Err(Refusal::CertificateRevoked(serial)),
-            SerialState::Unknown if !proofs.trusts_subject => return Err(Refusal::CertificateNotIssued(serial)),
+            // A device of the same name may be another edge's, for all that its cloud has signed.
+            SerialState::Unknown if !proofs.trusts_subject || self.cloud.is_issuer(&certificate.issuer) => {
+                return Err(Refusal::CertificateNotIssued(serial));
+            }
             // Either can be revoked.
             SerialState::Unknown => vec![HeldCredential::TrustedSubject, HeldCredential::Certificate(serial)],
             SerialState::Issued => vec![HeldCredential::Certificate(serial)],
@@ -246,7 +254,17 @@ impl Identity {
     }
 
     fn by_token(&self, token: &[u8], now_unix_s: i64) -> Result<Proven, Refusal> {
-        let claims: Claims = self.tokens.verify(token, now_unix_s)?;
+        let mut is_of_cloud = false;
+        let claims: Claims = self.tokens.verify_or(token, now_unix_s, |signed| {
+            is_of_cloud = self
+                .cloud
+                .has_signed(signed.key_id, signed.text, signed.signature, now_unix_s);
+            is_of_cloud
+        })?;
+        if is_of_cloud && claims.kind != ClientKind::Device {
+            // A cloud gives out what devices log in with, and nobody else here.
+            return Err(Refusal::TokenRevoked);
+        }
         let name = ClientName::new(&claims.tenant, &claims.sub)?;
         let proofs = self.registry().proofs(&name)?.ok_or(Refusal::UnknownClient)?;
         if proofs.kind != claims.kind || proofs.token_epoch.as_ref() != Some(&claims.epoch) {
@@ -262,6 +280,7 @@ impl Proven {
             name,
             kind: proofs.kind,
             disabled: proofs.disabled,
+            edge: proofs.edge.clone(),
             by,
         }
     }

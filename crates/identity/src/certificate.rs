@@ -16,6 +16,8 @@ pub struct CertificateIdentity {
     pub serial: String,
     /// End of validity in seconds of Unix time; a resumed TLS session outlives it.
     pub not_after_unix_s: i64,
+    /// Name of the authority that issued it, in DER.
+    pub issuer: Vec<u8>,
 }
 
 /// Why a certificate names no client.
@@ -51,6 +53,7 @@ impl CertificateIdentity {
             name: ClientName::new(tenant, id)?,
             serial: normal_serial(&hex(certificate.raw_serial())).ok_or(CertificateError::Unreadable)?,
             not_after_unix_s: certificate.validity().not_after.timestamp(),
+            issuer: certificate.issuer().as_raw().to_vec(),
         })
     }
 }

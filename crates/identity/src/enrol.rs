@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::authority::{Authority, AuthorityError};
+use crate::cloud_trust::BelievedCloud;
 use crate::name::{ClientKind, ClientName};
 use crate::password::{self, PasswordError};
 use crate::registry::{ClientCertificate, Labels, NewProof, NewRow, OpenError, Registry, RegistryError};
@@ -17,6 +18,8 @@ pub struct Identity {
     registry: Arc<Registry>,
     authority: Authority,
     pub(crate) tokens: TokenKeys,
+    /// Of an edge.
+    pub(crate) cloud: BelievedCloud,
     pub(crate) verified: Verified,
     pub(crate) options: IdentityOptions,
 }
@@ -39,6 +42,8 @@ pub struct NewClient {
     pub labels: Labels,
     /// What it proves itself by.
     pub credential: Credential,
+    /// Name of the edge that it logs in at, and nowhere else; `None`: here.
+    pub edge: Option<String>,
 }
 
 /// What a client shall prove itself by.
@@ -60,7 +65,7 @@ pub enum Credential {
     },
     /// Any certificate with the client's name as its subject, of an authority that the operator trusts.
     TrustedSubject,
-    /// None here: it proves itself at the edge that it is behind.
+    /// None yet.
     Elsewhere,
 }
 
@@ -129,6 +134,7 @@ impl Identity {
         let authority = Authority::open(directory, now_unix_s)?;
         let tokens = TokenKeys::open(&registry, now_unix_s)?;
         Ok(Identity {
+            cloud: BelievedCloud::open(&registry)?,
             registry,
             authority,
             tokens,
@@ -275,6 +281,8 @@ impl Prepared {
             kind: new.kind,
             created_unix_s: now_unix_s,
             labels: &new.labels,
+            edge: new.edge.as_deref().unwrap_or_default(),
+            life: None,
             proof: self.proof(),
         }
     }

@@ -91,6 +91,7 @@ impl Identity {
             kind,
             labels: Default::default(),
             credential: Credential::Elsewhere,
+            edge: None,
         };
         self.add(&new, now_unix_s).map(|_| true)
     }

@@ -14,6 +14,7 @@ mod authenticate;
 mod authority;
 mod certificate;
 mod client_tls;
+mod cloud_trust;
 mod edge_key;
 mod enrol;
 mod files;
@@ -43,6 +44,7 @@ pub use authenticate::{Login, Presented, Principal, PrincipalKind, Refusal};
 pub use authority::{Authority, AuthorityError};
 pub use certificate::{CertificateError, CertificateIdentity};
 pub use client_tls::{ClientPair, client_config};
+pub use cloud_trust::{CloudTrust, CloudTrustError, PublicTokenKey};
 pub use edge_key::{EdgeKey, EdgeKeyError};
 pub use enrol::{Credential, Identity, IdentityError, IdentityOptions, Issued, NewClient};
 pub use fingerprint::Fingerprint;
@@ -51,13 +53,13 @@ pub use join_token::{JoinToken, JoinTokenError};
 pub use lock::{EdgeLock, LockError};
 pub use login::{ACCESS_TOKEN_VALID_S, LoggedIn, REFRESH_TOKEN_VALID_S, UserTokens};
 pub use membership::{CertificateEnd, MEMBERSHIP_FILE, Membership, MembershipError, certificate_end};
-pub use name::{ClientKind, ClientName, DEFAULT_TENANT, MAX_NAME_BYTES, NameError, check_name};
+pub use name::{ClientKind, ClientName, DEFAULT_TENANT, MAX_NAME_BYTES, NameError, check_name, tenants_of_edge};
 pub use password::{HASHING_MEMORY_BYTES, MAX_PASSWORD_BYTES, PasswordError};
 pub use pinned::{Pin, pinned_config};
 pub use quotas::Quotas;
 pub use registry::{
-    Change, Client, ClientCertificate, HeldCredential, Labels, MAX_LABELS, MAX_PAGE, NoCredential, OpenError, Registry,
-    RegistryError, Snapshot, Tenant, User, What,
+    Change, Client, ClientCertificate, DeviceRecord, HeldCredential, Labels, MAX_LABELS, MAX_PAGE, NoCredential,
+    OpenError, Registry, RegistryError, Shared, Sharing, Snapshot, Tenant, User, What,
 };
 pub use secret::Secret;
 pub use throttle::{Policy, Throttle, network};

@@ -102,6 +102,13 @@ impl fmt::Display for ClientName {
     }
 }
 
+/// Names of the tenants that an edge may speak for: its own, and those that its label `tenants` names, with commas between
+/// them.
+pub fn tenants_of_edge<'a>(own: &'a str, label: Option<&'a str>) -> impl Iterator<Item = &'a str> {
+    let others = label.unwrap_or_default().split(',').map(str::trim);
+    [own].into_iter().chain(others.filter(|name| !name.is_empty()))
+}
+
 /// A name that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {shown}: a name has 1 to {MAX_NAME_BYTES} of the characters A-Z a-z 0-9 . _ : - and is not . or ..")]

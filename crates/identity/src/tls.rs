@@ -10,7 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::server::{NoServerSessionStorage, ServerConfig, VerifierBuilderError, WebPkiClientVerifier};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::authority::{Authority, AuthorityError, ServerKey};
+use crate::authority::{AuthorityError, ServerKey};
+use crate::enrol::Identity;
 
 /// Where the server's certificate comes from.
 #[derive(Clone, Copy, Debug)]
@@ -86,8 +87,8 @@ pub enum TlsError {
     Authority(#[from] AuthorityError),
 }
 
-/// Builds the server's side of TLS 1.2 and 1.3. Clients may show a certificate of `authority`, or of those in the file
-/// `client_ca`; a wrong, expired or not yet valid one fails the handshake. To reload, build another.
+/// Builds the server's side of TLS 1.2 and 1.3. Clients may show a certificate of the own authority, of the cloud's that is
+/// believed, or of those in the file `client_ca`; a wrong, expired or not yet valid one fails the handshake. To reload, build another.
 ///
 /// Sessions are resumed by tickets that the client keeps (encrypted under keys of this configuration that change every
 /// six hours): they take no memory here. Early data is not accepted, since it could be replayed.
@@ -95,18 +96,18 @@ pub enum TlsError {
 /// # Errors
 /// A file cannot be read, or a certificate and its key do not go together; files are named.
 pub fn server_config(
-    authority: &Authority,
+    identity: &Identity,
     certificate: ServerCertificate<'_>,
     client_ca: Option<&Path>,
     now_unix_s: i64,
 ) -> Result<Tls, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let ServerKey { chain, key } = match certificate {
-        ServerCertificate::Issued { names } => authority.issue_server(names, now_unix_s)?,
+        ServerCertificate::Issued { names } => identity.authority().issue_server(names, now_unix_s)?,
         ServerCertificate::Files { certificate, key } => load(certificate, key)?,
     };
     let not_after_unix_s = not_after_unix_s(&chain[0])?;
-    let roots = client_roots(authority, client_ca)?;
+    let roots = client_roots(identity, client_ca)?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .allow_unauthenticated()
         .build()?;
@@ -154,9 +155,12 @@ pub(crate) fn load(certificate: &Path, key: &Path) -> Result<ServerKey, TlsError
     Ok(ServerKey { chain, key })
 }
 
-fn client_roots(authority: &Authority, client_ca: Option<&Path>) -> Result<RootCertStore, TlsError> {
+fn client_roots(identity: &Identity, client_ca: Option<&Path>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    roots.add(authority.certificate().clone())?;
+    roots.add(identity.authority().certificate().clone())?;
+    if let Some(cloud) = identity.cloud_authority() {
+        roots.add(cloud)?;
+    }
     if let Some(path) = client_ca {
         add_authorities(&mut roots, path)?;
     }

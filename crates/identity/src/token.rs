@@ -10,6 +10,7 @@ use ring::signature::{self, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::cloud_trust::PublicTokenKey;
 use crate::name::{ClientKind, ClientName};
 use crate::registry::{KeyRow, Registry, RegistryError};
 use crate::secret::{Secret, hex, random_bytes};
@@ -76,6 +77,13 @@ struct Header {
     typ: String,
 }
 
+/// What a token's key has signed.
+pub(crate) struct SignedText<'a> {
+    pub(crate) key_id: &'a str,
+    pub(crate) text: &'a [u8],
+    pub(crate) signature: &'a [u8],
+}
+
 /// The keys of this edge: one signs, those before it verify until their time is over.
 pub(crate) struct TokenKeys {
     keys: Mutex<Vec<Key>>,
@@ -130,6 +138,16 @@ impl TokenKeys {
     }
 
     pub(crate) fn verify<T: Signed>(&self, token: &[u8], now_unix_s: i64) -> Result<T, TokenError> {
+        self.verify_or(token, now_unix_s, |_| false)
+    }
+
+    /// As [`TokenKeys::verify`]; `is_signed` says whether a key that is none of these has signed.
+    pub(crate) fn verify_or<T: Signed>(
+        &self,
+        token: &[u8],
+        now_unix_s: i64,
+        is_signed: impl FnOnce(&SignedText<'_>) -> bool,
+    ) -> Result<T, TokenError> {
         let token = std::str::from_utf8(token).map_err(|_| TokenError::Malformed("not text"))?;
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed("not three parts"))?;
         let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed("not three parts"))?;
@@ -140,7 +158,15 @@ impl TokenKeys {
         if header.typ != T::TYPE {
             return Err(TokenError::Type(header.typ.chars().take(16).collect()));
         }
-        self.check_signature(&header.kid, signed, signature, now_unix_s)?;
+        let signed = SignedText {
+            key_id: &header.kid,
+            text: signed.as_bytes(),
+            signature: &decode(signature, "its signature is not base64url")?,
+        };
+        match self.check_signature(&signed, now_unix_s) {
+            Err(TokenError::UnknownKey(_)) if is_signed(&signed) => {}
+            checked => checked?,
+        }
         let claims: T = decode_json(claims, "its claims are not those of this edge's tokens")?;
         if claims.expires_unix_s() <= now_unix_s {
             Err(TokenError::Expired(claims.expires_unix_s()))
@@ -149,15 +175,30 @@ impl TokenKeys {
         }
     }
 
-    fn check_signature(&self, key_id: &str, signed: &str, signature: &str, now: i64) -> Result<(), TokenError> {
-        let signature = decode(signature, "its signature is not base64url")?;
+    /// The keys as others may verify by them.
+    pub(crate) fn public_keys(&self) -> Vec<PublicTokenKey> {
+        let keys = self.lock();
+        let public = keys.iter().map(|key| PublicTokenKey {
+            id: key.id.clone(),
+            key: Base64UrlUnpadded::encode_string(key.pair.public_key().as_ref()),
+            until_unix_s: key.verify_until_unix_s,
+        });
+        public.collect()
+    }
+
+    fn check_signature(&self, signed: &SignedText<'_>, now: i64) -> Result<(), TokenError> {
+        let SignedText {
+            key_id,
+            text,
+            signature,
+        } = *signed;
         let keys = self.lock();
         let key = keys
             .iter()
             .find(|key| key.id == key_id && key.verify_until_unix_s.is_none_or(|until| now < until));
         let key = key.ok_or_else(|| TokenError::UnknownKey(key_id.chars().take(32).collect()))?;
         UnparsedPublicKey::new(&signature::ED25519, key.pair.public_key().as_ref())
-            .verify(signed.as_bytes(), &signature)
+            .verify(text, signature)
             .map_err(|_| TokenError::Signature)
     }
 

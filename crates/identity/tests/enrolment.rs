@@ -120,6 +120,7 @@ fn a_device_is_not_invited_and_an_edge_that_has_a_password_keeps_it() {
             kind,
             labels: Default::default(),
             credential: Credential::GeneratedPassword,
+            edge: None,
         };
         cloud.identity.add(&new, NOW).unwrap();
     };

@@ -16,6 +16,7 @@ fn new_device(user_name: &str) -> NewClient {
         kind: ClientKind::Device,
         labels: [("hall".to_owned(), "3".to_owned())].into(),
         credential: Credential::GeneratedPassword,
+        edge: None,
     }
 }
 

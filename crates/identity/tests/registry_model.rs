@@ -60,6 +60,7 @@ fn apply(edge: &Edge, model: &mut Model, operation: &Operation) {
                     kind,
                     labels: Labels::new(),
                     credential,
+                    edge: None,
                 },
                 NOW,
             );

@@ -30,13 +30,7 @@ fn names() -> Vec<String> {
 
 fn served(edge: &Edge) -> Tls {
     let names = names();
-    server_config(
-        edge.identity.authority(),
-        ServerCertificate::Issued { names: &names },
-        None,
-        now(),
-    )
-    .unwrap()
+    server_config(&edge.identity, ServerCertificate::Issued { names: &names }, None, now()).unwrap()
 }
 
 /// Certificate and key of a new device, in PEM.
@@ -47,6 +41,7 @@ fn device(edge: &Edge, id: &str, valid_s: u32, now_unix_s: i64) -> (String, Stri
         kind: ClientKind::Device,
         labels: Default::default(),
         credential,
+        edge: None,
     };
     certificate(edge.identity.add(&new, now_unix_s).unwrap())
 }
@@ -252,7 +247,7 @@ fn an_operators_own_files_are_served_and_its_clients_accepted() {
         certificate: &certificate,
         key: &key,
     };
-    let tls = server_config(edge.identity.authority(), files, Some(&ca), now()).unwrap();
+    let tls = server_config(&edge.identity, files, Some(&ca), now()).unwrap();
     for issuing in [&operator, &edge] {
         let own = device(issuing, "pump", 3_600, now());
         let client = client(authority.certificate_pem(), Some(&own), rustls::ALL_VERSIONS);
@@ -269,7 +264,7 @@ fn files_that_cannot_be_used_are_named() {
     let other_key = operator.directory.path().join("ca.key");
     let message = |certificate, key, client_ca| {
         let files = ServerCertificate::Files { certificate, key };
-        server_config(edge.identity.authority(), files, client_ca, now()).unwrap_err()
+        server_config(&edge.identity, files, client_ca, now()).unwrap_err()
     };
     let error = message(&missing, &key, None);
     assert!(

@@ -2,21 +2,32 @@
 
 mod registry;
 mod session;
-mod twins;
 
 use std::sync::Arc;
 
 use hub::{EdgeCall, Edges, Hub};
-use identity::Identity;
+use identity::{Change, ClientName, Identity, What};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use self::registry::Down;
 pub use self::registry::{Connected, ConnectedEdge};
 use self::session::Session;
+use crate::devices::{Common, Follow};
 
-/// Serves edges until the hub ends. Who is connected can be read from `connected`.
-pub async fn run(hub: Arc<Hub>, identity: Arc<Identity>, mut edges: Edges, connected: Arc<Connected>) {
+/// Serves edges until the hub ends. Who is connected can be read from `connected`; `follow` acts on what they change about
+/// their devices.
+pub async fn run(hub: Arc<Hub>, identity: Arc<Identity>, follow: Follow, mut edges: Edges, connected: Arc<Connected>) {
     let mut sessions = JoinSet::new();
+    let common = Common {
+        hub: Arc::clone(&hub),
+        identity: Arc::clone(&identity),
+        follow,
+        figures: Arc::clone(connected.devices()),
+        new_authority: Arc::default(),
+    };
+    let mut refreshes = hub.refreshes();
+    let mut seen_change = identity.registry().last_change();
     let mut changes = hub.take_twin_changes().expect("a cloud shares twins with its edges");
     loop {
         tokio::select! {
@@ -27,9 +38,8 @@ pub async fn run(hub: Arc<Hub>, identity: Arc<Identity>, mut edges: Edges, conne
             },
             connection = edges.connections.recv() => match connection {
                 Some(connection) => {
-                    let (hub, identity) = (Arc::clone(&hub), Arc::clone(&identity));
-                    let connected = Arc::clone(&connected);
-                    sessions.spawn(async move { Session::serve(connection, hub, identity, &connected).await });
+                    let (common, connected) = (common.clone(), Arc::clone(&connected));
+                    sessions.spawn(async move { Session::serve(connection, common, &connected).await });
                 }
                 None => return,
             },
@@ -37,9 +47,35 @@ pub async fn run(hub: Arc<Hub>, identity: Arc<Identity>, mut edges: Edges, conne
                 Some(change) => connected.tell(change),
                 None => return,
             },
+            Ok(()) = refreshes.changed() => {
+                let since = std::mem::replace(&mut seen_change, identity.registry().last_change());
+                let changes = identity.registry().changes_since(since);
+                tell_edges(&identity, &connected, changes).await;
+            }
             Some(_) = sessions.join_next() => {}
         }
     }
+}
+
+/// Has the edges be told of devices that were changed in the registry; `None`: nobody knows which.
+async fn tell_edges(identity: &Arc<Identity>, connected: &Arc<Connected>, changes: Option<Vec<Change>>) {
+    let is_of_many = |change: &Change| change.id.is_none() && change.what == What::Added;
+    let Some(changes) = changes.filter(|changes| !changes.iter().any(is_of_many)) else {
+        return connected.tell_all(|| Down::Compare);
+    };
+    let (identity, connected) = (Arc::clone(identity), Arc::clone(connected));
+    let telling = tokio::task::spawn_blocking(move || {
+        for Change { tenant, id, .. } in changes {
+            let Some(name) = id.and_then(|id| ClientName::new(&tenant, &id).ok()) else {
+                continue;
+            };
+            match identity.registry().edges_of(&name) {
+                Ok(edges) => edges.iter().for_each(|edge| connected.tell_device(edge, &name)),
+                Err(error) => tracing::error!(%error, "edges are not told of a device that was changed"),
+            }
+        }
+    });
+    telling.await.expect("the registry does not panic");
 }
 
 /// Passes a call on to the connection of its edge, or answers it in place of the edge.

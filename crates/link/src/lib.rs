@@ -6,9 +6,11 @@
 
 pub mod batch;
 pub mod cloud;
+mod devices;
 pub mod edge;
 mod packets;
 mod topics;
 mod wire;
 
+pub use devices::{DeviceChange, DeviceFigures, Follow};
 pub use wire::Malformed;

@@ -5,7 +5,10 @@
 //! | `$link/batch` | edge, QoS 1 | a [batch](crate::batch); its PUBACK says that the cloud keeps all of it |
 //! | `$link/call/{tenant}/{device}/{method}/{timeout in ms}` | cloud, QoS 0 | a call; its Correlation Data comes back with the result |
 //! | `$link/result` | edge, QoS 0 | the result of the call with this Correlation Data |
-//! | `$link/devices` | edge, QoS 0 | JSON: `[[tenant, [[device, digest of its twin], …]], …]`, some of them |
+//! | `$link/registry` | both, QoS 0 | JSON: which registry this side has; of the cloud, which tenants the edge may speak for |
+//! | `$link/parts` | both, QoS 0 | JSON: what many devices are in short, some such parts |
+//! | `$link/devices` | both, QoS 0 | JSON: what each device of a part is in short |
+//! | `$link/records` | both, QoS 0 | JSON: what devices of a tenant are, and each one's twin in short |
 //! | `$link/twin/{tenant}/{device}` | both, QoS 0 | the twin as this side has it; empty: what does the other have? |
 
 /// Messages for the cloud.
@@ -15,8 +18,13 @@ pub(crate) const RESULT: &str = "$link/result";
 /// A call begins so.
 const CALL: &str = "$link/call/";
 
-/// Which devices an edge has, and what their twins are in short.
+/// Which registry a side has.
+pub(crate) const REGISTRY: &str = "$link/registry";
+/// What devices are in short: many, and each of a few.
+pub(crate) const PARTS: &str = "$link/parts";
 pub(crate) const DEVICES: &str = "$link/devices";
+/// What devices are.
+pub(crate) const RECORDS: &str = "$link/records";
 /// A twin begins so.
 const TWIN: &str = "$link/twin/";
 
@@ -40,11 +48,6 @@ impl std::fmt::Display for TwinTopic<'_> {
         write!(f, "{TWIN}{tenant}/{device}")
     }
 }
-
-/// Devices of a tenant, each with the digest of its twin, as [`DEVICES`] has them.
-pub(crate) type Devices = Vec<(String, Vec<(String, u64)>)>;
-/// Devices of one packet, at most.
-pub(crate) const DEVICES_MAX: usize = 1_000;
 
 /// The User Property by which an edge says in its CONNECT, and a cloud in its CONNACK, that it speaks as this module
 /// says, and in which version.

@@ -65,13 +65,8 @@ impl EdgeConnection {
     pub fn tenants(&self) -> Vec<String> {
         let principal = self.principal();
         let others = self.labels.label(&principal.tenant, &principal.id, "tenants");
-        let others = others.unwrap_or_default();
-        let others = others.split(',').map(str::trim).filter(|name| !name.is_empty());
-        [&*principal.tenant]
-            .into_iter()
-            .chain(others)
-            .map(str::to_owned)
-            .collect()
+        let tenants = identity::tenants_of_edge(&principal.tenant, others.as_deref());
+        tenants.map(str::to_owned).collect()
     }
 
     /// Appends some bytes of MQTT, waiting for them; the end of the stream is an error. May be given up at any await.

@@ -14,7 +14,7 @@ use super::tenant::Tenant;
 use crate::arrivals::{self, Arrived, Arriving};
 use crate::calls::EdgeCall;
 use crate::posted::{self, Posted};
-use crate::twin_sync::{self, Told, TwinDigest};
+use crate::twin_sync::{self, Told};
 use crate::{calls, twins};
 
 /// A question to one tenant.
@@ -59,14 +59,13 @@ pub(crate) enum Ask {
     TwinMerge {
         device: String,
         theirs: Box<Told>,
-        /// The edge that it is behind, if that is the other side.
-        edge: Option<Arc<str>>,
         answer: oneshot::Sender<Vec<u8>>,
     },
-    /// All twins in short.
-    TwinDigests { answer: oneshot::Sender<Vec<TwinDigest>> },
-    /// Devices are behind this edge.
-    Behind { edge: Arc<str>, devices: Vec<String> },
+    /// The twins of these devices in short.
+    TwinDigests {
+        devices: Vec<String>,
+        answer: oneshot::Sender<Vec<u64>>,
+    },
     /// What came of a call of a device behind an edge.
     CallResult { call: EdgeCall, result: Vec<u8> },
     /// Telemetry of a device that came by another way than MQTT; what became of it, once that is durable.
@@ -197,27 +196,15 @@ impl Shard {
                 let (twin, after) = twin_sync::read(&self.tenants[number as usize], &device);
                 self.answer_after(after, Answer::Bytes(twin, answer));
             }
-            Ask::TwinMerge {
-                device,
-                theirs,
-                edge,
-                answer,
-            } => {
+            Ask::TwinMerge { device, theirs, answer } => {
                 let (reply, after) = self.with_tenant(now, number, |tenant, turn| {
-                    if let Some(edge) = edge {
-                        tenant.arrivals.heard(&device, &edge);
-                    }
                     twin_sync::merge(tenant, turn, &device, &theirs)
                 });
                 self.answer_after(after, Answer::Bytes(reply, answer));
             }
-            Ask::TwinDigests { answer } => {
-                let digests = self.with_tenant(now, number, |tenant, turn| twin_sync::digests(tenant, turn));
+            Ask::TwinDigests { devices, answer } => {
+                let digests = twin_sync::digests(&self.tenants[number as usize], &devices);
                 drop(answer.send(digests));
-            }
-            Ask::Behind { edge, devices } => {
-                let arrivals = &mut self.tenants[number as usize].arrivals;
-                devices.iter().for_each(|device| arrivals.heard(device, &edge));
             }
             Ask::CallResult { call, result } => {
                 self.with_tenant(now, number, |tenant, turn| {

@@ -132,15 +132,18 @@ impl Registry {
 }
 
 /// Refuses a client's certificate from now on: one that was issued to it, or, if it is known by those of a trusted
-/// authority, one that nobody was issued here. Whether it is one of these.
+/// authority, one that nobody was issued here. Whether it is one of these. One that the other end of a link told of is
+/// forgotten and no more: whoever tells of a serial number need not be who has it.
 pub(super) fn revoke(connection: &Connection, name: &ClientName, serial: &str) -> rusqlite::Result<bool> {
     let sql = "SELECT coalesce(
             (SELECT tenant = ?2 AND id = ?3 FROM certificates WHERE serial = ?1),
             (SELECT trusts_subject FROM clients WHERE tenant = ?2 AND id = ?3))";
     let is_theirs: bool = connection.query_row(sql, params![serial, name.tenant(), name.id()], |row| row.get(0))?;
     if is_theirs {
+        let sql = "INSERT OR IGNORE INTO revoked_serials (serial) SELECT ?1
+             WHERE NOT EXISTS (SELECT 1 FROM certificates WHERE serial = ?1 AND told)";
+        connection.execute(sql, [serial])?;
         connection.execute("DELETE FROM certificates WHERE serial = ?1", [serial])?;
-        connection.execute("INSERT OR IGNORE INTO revoked_serials (serial) VALUES (?1)", [serial])?;
     }
     Ok(is_theirs)
 }
@@ -157,7 +160,7 @@ pub(super) fn revoke_renewable(connection: &Connection, name: &ClientName) -> ru
 
 fn revoke_where(connection: &Connection, name: &ClientName, condition: &str) -> rusqlite::Result<()> {
     let of_client = format!("FROM certificates WHERE tenant = ?1 AND id = ?2 AND {condition}");
-    let remember = format!("INSERT OR IGNORE INTO revoked_serials (serial) SELECT serial {of_client}");
+    let remember = format!("INSERT OR IGNORE INTO revoked_serials (serial) SELECT serial {of_client} AND NOT told");
     connection.execute(&remember, [name.tenant(), name.id()])?;
     connection.execute(&format!("DELETE {of_client}"), [name.tenant(), name.id()])?;
     Ok(())
@@ -182,6 +185,26 @@ pub(super) fn insert(
     serial: &str,
     not_after_unix_s: i64,
 ) -> Result<(), RegistryError> {
+    insert_as(connection, name, serial, not_after_unix_s, false)
+}
+
+/// Adds one that the other end of a link told of.
+pub(super) fn insert_told(
+    connection: &Connection,
+    name: &ClientName,
+    serial: &str,
+    not_after_unix_s: i64,
+) -> Result<(), RegistryError> {
+    insert_as(connection, name, serial, not_after_unix_s, true)
+}
+
+fn insert_as(
+    connection: &Connection,
+    name: &ClientName,
+    serial: &str,
+    not_after_unix_s: i64,
+    is_told: bool,
+) -> Result<(), RegistryError> {
     let valid: i64 = connection.query_row(
         "SELECT count(*) FROM certificates WHERE tenant = ?1 AND id = ?2",
         [name.tenant(), name.id()],
@@ -191,8 +214,8 @@ pub(super) fn insert(
         return Err(RegistryError::TooManyCertificates(name.clone()));
     }
     connection.execute(
-        "INSERT INTO certificates (serial, tenant, id, not_after_unix_s) VALUES (?1, ?2, ?3, ?4)",
-        params![serial, name.tenant(), name.id(), not_after_unix_s],
+        "INSERT INTO certificates (serial, tenant, id, not_after_unix_s, told) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![serial, name.tenant(), name.id(), not_after_unix_s, is_told],
     )?;
     Ok(())
 }

@@ -25,6 +25,8 @@ pub struct Client {
     pub trusts_subject: bool,
     /// Its labels.
     pub labels: Labels,
+    /// Name of the edge that it logs in at, and nowhere else; `None`: here.
+    pub edge: Option<String>,
 }
 
 /// A row to insert.
@@ -33,6 +35,10 @@ pub(crate) struct NewRow<'a> {
     pub(crate) kind: ClientKind,
     pub(crate) created_unix_s: i64,
     pub(crate) labels: &'a Labels,
+    /// Name of the edge that it logs in at; empty: here.
+    pub(crate) edge: &'a str,
+    /// Tells it from others of its name; `None`: a new one.
+    pub(crate) life: Option<&'a str>,
     pub(crate) proof: NewProof<'a>,
 }
 
@@ -52,6 +58,8 @@ pub(crate) struct Proofs {
     pub(crate) password: Option<String>,
     pub(crate) token_epoch: Option<String>,
     pub(crate) trusts_subject: bool,
+    /// Name of the edge that it logs in at; empty: here.
+    pub(crate) edge: String,
 }
 
 impl Registry {
@@ -109,12 +117,18 @@ impl Registry {
     /// # Errors
     /// No such client.
     pub fn remove(&self, name: &ClientName) -> Result<(), RegistryError> {
-        self.change_client(name, What::Removed, |transaction| {
-            // Else they would do for a later one that is known by any certificate with its name.
-            certificates::revoke_all(transaction, name)?;
-            let sql = "DELETE FROM clients WHERE tenant = ?1 AND id = ?2";
-            let removed = transaction.execute(sql, [name.tenant(), name.id()])?;
-            touched(removed, || RegistryError::NoClient(name.clone()))
+        self.change_client(name, What::Removed, |transaction| remove(transaction, name))
+    }
+
+    /// Has a device log in at this edge and nowhere else, or with `None` here; its connections here end.
+    ///
+    /// # Errors
+    /// No such client.
+    pub fn set_edge(&self, name: &ClientName, edge: Option<&str>) -> Result<(), RegistryError> {
+        self.change_client(name, What::CredentialRevoked(None), |transaction| {
+            let sql = "UPDATE clients SET edge = ?3 WHERE tenant = ?1 AND id = ?2";
+            let set = transaction.execute(sql, params![name.tenant(), name.id(), edge.unwrap_or_default()])?;
+            touched(set, || RegistryError::NoClient(name.clone()))
         })
     }
 
@@ -184,7 +198,8 @@ impl Registry {
     pub(crate) fn proofs(&self, name: &ClientName) -> Result<Option<Proofs>, RegistryError> {
         let reader = self.reader();
         let mut statement = reader.prepare_cached(
-            "SELECT kind, disabled, password, token_epoch, trusts_subject FROM clients WHERE tenant = ?1 AND id = ?2",
+            "SELECT kind, disabled, password, token_epoch, trusts_subject, edge FROM clients
+             WHERE tenant = ?1 AND id = ?2",
         )?;
         let proofs = statement.query_row([name.tenant(), name.id()], |row| {
             Ok(Proofs {
@@ -193,14 +208,23 @@ impl Registry {
                 password: row.get(2)?,
                 token_epoch: row.get(3)?,
                 trusts_subject: row.get(4)?,
+                edge: row.get(5)?,
             })
         });
         Ok(proofs.optional()?)
     }
 }
 
+pub(super) fn remove(connection: &Connection, name: &ClientName) -> Result<(), RegistryError> {
+    // Else they would do for a later one that is known by any certificate with its name.
+    certificates::revoke_all(connection, name)?;
+    let sql = "DELETE FROM clients WHERE tenant = ?1 AND id = ?2";
+    let removed = connection.execute(sql, [name.tenant(), name.id()])?;
+    touched(removed, || RegistryError::NoClient(name.clone()))
+}
+
 const COLUMNS: &str =
-    "id, kind, created_unix_s, disabled, password IS NOT NULL, token_epoch IS NOT NULL, trusts_subject";
+    "id, kind, created_unix_s, disabled, password IS NOT NULL, token_epoch IS NOT NULL, trusts_subject, edge";
 
 fn from_row(row: &Row<'_>, tenant: &str) -> rusqlite::Result<Client> {
     let name = ClientName::new(tenant, row.get_ref(0)?.as_str()?)
@@ -214,6 +238,7 @@ fn from_row(row: &Row<'_>, tenant: &str) -> rusqlite::Result<Client> {
         has_tokens: row.get(5)?,
         trusts_subject: row.get(6)?,
         labels: Labels::new(),
+        edge: Some(row.get(7)?).filter(|edge: &String| !edge.is_empty()),
     })
 }
 
@@ -242,7 +267,7 @@ fn kind_in(connection: &Connection, name: &ClientName) -> rusqlite::Result<Optio
 }
 
 /// Whether one more client of this name can be added.
-fn check_room(connection: &Connection, name: &ClientName) -> Result<(), RegistryError> {
+pub(super) fn check_room(connection: &Connection, name: &ClientName) -> Result<(), RegistryError> {
     let tenant =
         tenants::find(connection, name.tenant())?.ok_or_else(|| RegistryError::NoTenant(name.tenant().to_string()))?;
     if let Some(kind) = kind_in(connection, name)? {
@@ -260,9 +285,10 @@ fn check_room(connection: &Connection, name: &ClientName) -> Result<(), Registry
     }
 }
 
-fn insert(connection: &Connection, new: &NewRow<'_>) -> Result<(), RegistryError> {
-    let sql = "INSERT INTO clients (tenant, id, kind, created_unix_s, password, token_epoch, trusts_subject)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(super) fn insert(connection: &Connection, new: &NewRow<'_>) -> Result<(), RegistryError> {
+    let sql =
+        "INSERT INTO clients (tenant, id, kind, created_unix_s, password, token_epoch, trusts_subject, edge, life)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, coalesce(?9, lower(hex(randomblob(8)))))";
     connection.prepare_cached(sql)?.execute(params![
         new.name.tenant(),
         new.name.id(),
@@ -271,6 +297,8 @@ fn insert(connection: &Connection, new: &NewRow<'_>) -> Result<(), RegistryError
         new.proof.password,
         new.proof.token_epoch,
         new.proof.trusts_subject,
+        new.edge,
+        new.life,
     ])?;
     for (name, value) in new.labels {
         labels::set(connection, new.name, name, value)?;

@@ -1,6 +1,6 @@
 //! Keys that sign tokens; kept beside the clients so that one transaction changes both and one file holds the secrets.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 use zeroize::Zeroizing;
 
 use super::{Registry, RegistryError};
@@ -30,6 +30,20 @@ impl Registry {
             })?
             .collect::<Result<_, _>>()?;
         Ok(keys)
+    }
+
+    /// What an edge believes of its cloud, as it was set.
+    pub(crate) fn cloud_trust(&self) -> Result<Option<String>, RegistryError> {
+        let reader = self.reader();
+        let found = reader.query_row("SELECT trust FROM cloud_trust", [], |row| row.get(0));
+        Ok(found.optional()?)
+    }
+
+    pub(crate) fn set_cloud_trust(&self, trust: &str) -> Result<(), RegistryError> {
+        self.change(&[], |transaction| {
+            transaction.execute("INSERT OR REPLACE INTO cloud_trust VALUES (1, ?1)", [trust])?;
+            Ok(())
+        })
     }
 
     /// Makes `new` the key that signs; those before verify until `old_until_unix_s` at the latest. Keys past their time

@@ -11,7 +11,7 @@ use crate::quotas::Quotas;
 
 /// Tells a registry from any other SQLite file ("Slvg").
 const APPLICATION_ID: i64 = 0x536C_7667;
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 /// How long one process waits for another that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -123,6 +123,41 @@ CREATE TABLE invitations (
     PRIMARY KEY (tenant, id),
     FOREIGN KEY (tenant, id) REFERENCES clients(tenant, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
+";
+
+/// What version 4 did not have.
+const SHARED: &str = "
+-- Name of the edge that a device logs in at; empty: here.
+ALTER TABLE clients ADD COLUMN edge TEXT NOT NULL DEFAULT '';
+-- Tells a client from those of its name before and after it.
+ALTER TABLE clients ADD COLUMN life TEXT NOT NULL DEFAULT '';
+CREATE INDEX clients_by_edge ON clients (edge, tenant, id) WHERE edge <> '';
+-- Whether the other end of a link told of it.
+ALTER TABLE certificates ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
+
+-- Devices that the other end of a link has, too, as both knew them last; those that were removed are remembered.
+CREATE TABLE shared_devices (
+    number INTEGER PRIMARY KEY,
+    -- Whose they are; empty at that edge itself.
+    edge TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    document BLOB NOT NULL,
+    removed INTEGER NOT NULL,
+    UNIQUE (edge, tenant, id)
+) STRICT;
+CREATE INDEX shared_devices_of_name ON shared_devices (tenant, id);
+CREATE INDEX removed_devices ON shared_devices (edge, number) WHERE removed;
+
+-- Which registry the other end of a link has: with another one nothing is shared yet.
+CREATE TABLE peers (
+    edge TEXT NOT NULL PRIMARY KEY,
+    registry TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+-- What an edge believes of its cloud, as JSON: one row, or none.
+CREATE TABLE cloud_trust (number INTEGER PRIMARY KEY CHECK (number = 1), trust TEXT NOT NULL) STRICT;
+CREATE TABLE this_registry (id TEXT NOT NULL) STRICT;
+INSERT INTO this_registry VALUES (lower(hex(randomblob(16))));
 ";
 
 /// From version 1, which knew no edges. SQLite alters no CHECK: as its manual has it, the table is made anew.
@@ -259,8 +294,11 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if found < 3 {
         transaction.execute_batch(USERS)?;
     }
-    if found < VERSION {
+    if found < 4 {
         transaction.execute_batch(INVITATIONS)?;
+    }
+    if found < VERSION {
+        transaction.execute_batch(SHARED)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     transaction.commit()?;
@@ -281,6 +319,7 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.execute_batch(TABLES)?;
     transaction.execute_batch(USERS)?;
     transaction.execute_batch(INVITATIONS)?;
+    transaction.execute_batch(SHARED)?;
     super::tenants::insert(&transaction, crate::DEFAULT_TENANT, &Quotas::default())?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -307,7 +346,7 @@ mod tests {
             .unwrap();
         let refusal = refusal(&path);
         assert!(
-            refusal.contains("version 5") && refusal.contains("up to 4"),
+            refusal.contains("version 6") && refusal.contains("up to 5"),
             "{refusal}"
         );
     }
@@ -388,6 +427,26 @@ mod tests {
         assert_eq!(count("SELECT count(*) FROM certificates WHERE NOT renewable"), 1);
         fourth.execute("DELETE FROM clients", []).unwrap();
         assert_eq!(count("SELECT count(*) FROM invitations"), 0);
+    }
+
+    #[test]
+    fn a_registry_of_the_fourth_version_keeps_its_clients_which_log_in_here() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("registry.db");
+        let fourth = Connection::open(&path).unwrap();
+        for tables in [TABLES, USERS, INVITATIONS] {
+            fourth.execute_batch(tables).unwrap();
+        }
+        super::super::tenants::insert(&fourth, "default", &Quotas::default()).unwrap();
+        let add = "INSERT INTO clients (tenant, id, kind, created_unix_s) VALUES ('default', 'pump-7', 'device', 0)";
+        fourth.execute(add, []).unwrap();
+        fourth.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        fourth.pragma_update(None, "user_version", 4).unwrap();
+        drop(fourth);
+        let fifth = open(&path).unwrap();
+        let count = |sql: &str| fifth.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(count("SELECT count(*) FROM clients WHERE edge = '' AND life = ''"), 1);
+        assert_eq!(count("SELECT count(*) FROM this_registry WHERE length(id) = 32"), 1);
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub struct Snapshot {
 struct InTenant {
     quotas: Quotas,
     labels: HashMap<String, Arc<Labels>>,
-    devices: HashSet<String>,
+    /// Each with the edge that it logs in at; `None`: here.
+    devices: HashMap<String, Option<Arc<str>>>,
 }
 
 impl Snapshot {
@@ -48,12 +49,17 @@ impl Snapshot {
     /// Ids of the registered devices of a tenant.
     pub fn devices(&self, tenant: &str) -> impl Iterator<Item = &str> {
         let found = self.tenants.get(tenant).into_iter();
-        found.flat_map(|found| &found.devices).map(String::as_str)
+        found.flat_map(|found| found.devices.keys()).map(String::as_str)
     }
 
     /// Whether a device is registered.
     pub fn has_device(&self, tenant: &str, id: &str) -> bool {
-        self.tenants.get(tenant).is_some_and(|found| found.devices.contains(id))
+        self.home(tenant, id).is_some()
+    }
+
+    /// The edge that a device logs in at, `Some(None)`: here; `None` if it is not registered.
+    pub fn home(&self, tenant: &str, id: &str) -> Option<Option<&Arc<str>>> {
+        self.tenants.get(tenant)?.devices.get(id).map(Option::as_ref)
     }
 }
 
@@ -78,7 +84,7 @@ pub(super) fn read(connection: &Connection, change: u64) -> rusqlite::Result<Sna
     let in_tenant = |quotas| InTenant {
         quotas,
         labels: HashMap::new(),
-        devices: HashSet::new(),
+        devices: HashMap::new(),
     };
     let mut tenants: HashMap<_, _> = tenants::all(connection)?
         .into_iter()
@@ -93,11 +99,19 @@ pub(super) fn read(connection: &Connection, change: u64) -> rusqlite::Result<Sna
         let labels = tenant.labels.entry(row.get(1)?).or_default();
         Arc::make_mut(labels).insert(row.get(2)?, row.get(3)?);
     }
-    let mut statement = connection.prepare_cached("SELECT tenant, id FROM clients WHERE kind = 'device'")?;
+    let mut statement = connection.prepare_cached("SELECT tenant, id, edge FROM clients WHERE kind = 'device'")?;
     let mut rows = statement.query([])?;
+    let mut edges: HashSet<Arc<str>> = HashSet::new();
     while let Some(row) = rows.next()? {
+        let edge = Some(row.get_ref(2)?.as_str()?).filter(|edge| !edge.is_empty());
+        // One text for all devices of an edge.
+        let edge = edge.map(|edge| {
+            let known = edges.get(edge).cloned().unwrap_or_else(|| edge.into());
+            edges.insert(Arc::clone(&known));
+            known
+        });
         if let Some(tenant) = tenants.get_mut(row.get_ref(0)?.as_str()?) {
-            tenant.devices.insert(row.get(1)?);
+            tenant.devices.insert(row.get(1)?, edge);
         }
     }
     Ok(Snapshot { change, tenants })

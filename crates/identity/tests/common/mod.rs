@@ -45,6 +45,7 @@ impl Edge {
             kind,
             labels: Default::default(),
             credential,
+            edge: None,
         };
         self.identity.add(&new, NOW).unwrap()
     }

@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hub::{EdgeCall, TwinChange};
+use identity::ClientName;
 use tokio::sync::mpsc;
+
+use crate::devices::DeviceFigures;
 
 /// What an edge is to be told.
 #[derive(Debug)]
@@ -15,6 +18,10 @@ pub(super) enum Down {
     Call(Box<EdgeCall>),
     /// A twin was changed here.
     Twin(TwinChange),
+    /// A device of it was changed in the registry.
+    Device(ClientName),
+    /// Nobody knows which were.
+    Compare,
 }
 
 /// What waits to be told over a connection, at most. One call more is answered as if the edge were away; one twin more
@@ -23,7 +30,10 @@ const DOWN_MAX: usize = 4_096;
 
 /// The edges that are connected.
 #[derive(Debug, Default)]
-pub struct Connected(Mutex<HashMap<Arc<str>, Entry>>);
+pub struct Connected {
+    edges: Mutex<HashMap<Arc<str>, Entry>>,
+    devices: Arc<DeviceFigures>,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -86,6 +96,25 @@ impl Connected {
         }
     }
 
+    /// Has an edge be told of a device, if it is connected.
+    pub(super) fn tell_device(&self, edge: &str, name: &ClientName) {
+        if let Some(entry) = self.lock().get(edge) {
+            let _ = entry.down.try_send(Down::Device(name.clone()));
+        }
+    }
+
+    /// Tells all edges.
+    pub(super) fn tell_all(&self, what: impl Fn() -> Down) {
+        for entry in self.lock().values() {
+            let _ = entry.down.try_send(what());
+        }
+    }
+
+    /// What was told of devices, and taken.
+    pub fn devices(&self) -> &Arc<DeviceFigures> {
+        &self.devices
+    }
+
     /// An edge has connected. One of the same start takes the place of its older connection, which ends; another one
     /// does not: two that have one name would drive each other out for ever.
     pub(super) fn enter(
@@ -122,6 +151,6 @@ impl Connected {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Entry>> {
-        self.0.lock().expect("no holder of this lock panics")
+        self.edges.lock().expect("no holder of this lock panics")
     }
 }

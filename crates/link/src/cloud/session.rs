@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hub::{Arrived, Arriving, EdgeCall, EdgeConnection, Hub};
-use identity::Identity;
 use mqtt::{Ack, ConnAck, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -17,10 +16,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::failure;
 use super::registry::{Connected, Down};
-use super::twins::{Context, Tell};
 use crate::batch::{Decoder, Section};
+use crate::devices::{Common, Devices, Told};
 use crate::packets::Packets;
-use crate::topics::{self, CallTopic, Devices, TwinTopic};
+use crate::topics::{self, CallTopic};
 
 /// Bytes of a packet that an edge may send.
 const PACKET_BYTES_MAX: u32 = 2 << 20;
@@ -28,9 +27,9 @@ const PACKET_BYTES_MAX: u32 = 2 << 20;
 const BATCHES_MAX: u16 = 256;
 /// Calls that wait for an edge's answer, at most.
 const CALLS_MAX: usize = 10_000;
-/// Twins that wait to be told to the edge, at most; whoever has more waits with it.
+/// What of devices waits to be told to the edge, at most; whoever has more waits with it.
 const TELLING_MAX: usize = 256;
-/// What is done for twins at once, at most; the edge is not read beyond.
+/// What is done for devices at once, at most; the edge is not read beyond.
 const TASKS_MAX: usize = 1_024;
 /// How often credentials and deadlines are looked at.
 const BEAT: Duration = Duration::from_secs(1);
@@ -38,8 +37,8 @@ const BEAT: Duration = Duration::from_secs(1);
 pub(super) struct Session {
     connection: EdgeConnection,
     hub: Arc<Hub>,
-    context: Context,
-    /// What is done for twins.
+    devices: Arc<Devices>,
+    /// What is done for devices.
     tasks: JoinSet<()>,
     edge: Arc<str>,
     /// Names of the tenants that it may speak for.
@@ -67,12 +66,7 @@ struct Verdict {
 
 impl Session {
     /// Serves an edge until its connection ends.
-    pub(super) async fn serve(
-        connection: EdgeConnection,
-        hub: Arc<Hub>,
-        identity: Arc<Identity>,
-        connected: &Connected,
-    ) {
+    pub(super) async fn serve(connection: EdgeConnection, common: Common, connected: &Connected) {
         let (tell, mut told) = mpsc::channel(TELLING_MAX);
         let name = connection.name();
         let (instance, keep_alive_s) = {
@@ -80,18 +74,13 @@ impl Session {
             let instance = connect.user_properties.get(topics::INSTANCE).unwrap_or_default();
             (instance.to_owned(), connect.keep_alive_s)
         };
-        let context = Context {
-            hub: Arc::clone(&hub),
-            identity,
-            edge: Arc::clone(&name),
-            tell,
-        };
+        let tenants = connection.tenants();
         let mut session = Self {
-            context,
+            hub: Arc::clone(&common.hub),
+            devices: Devices::in_cloud(common, tell, Arc::clone(&name), tenants.clone()),
             tasks: JoinSet::new(),
-            hub,
             edge: Arc::clone(&name),
-            tenants: connection.tenants(),
+            tenants,
             connection,
             packets: Packets::new(PACKET_BYTES_MAX as usize),
             decoder: Decoder::default(),
@@ -129,7 +118,7 @@ impl Session {
     }
 
     /// Why the connection ended, in words.
-    async fn run(&mut self, down: &mut mpsc::Receiver<Down>, told: &mut mpsc::Receiver<Tell>) -> String {
+    async fn run(&mut self, down: &mut mpsc::Receiver<Down>, told: &mut mpsc::Receiver<Told>) -> String {
         self.welcome();
         let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -149,12 +138,20 @@ impl Session {
                 down = down.recv() => match down {
                     Some(Down::Call(call)) => self.ask(call).await,
                     Some(Down::Twin(change)) => {
-                        let (tenant, device) = (change.tenant.to_string(), change.device.into_string());
-                        self.tasks.spawn(self.context.clone().tell(tenant, device));
+                        let devices = Arc::clone(&self.devices);
+                        self.tasks.spawn(async move { devices.tell_twin(&change.tenant, &change.device).await });
+                    }
+                    Some(Down::Device(name)) => {
+                        let devices = Arc::clone(&self.devices);
+                        self.tasks.spawn(async move { devices.tell_changed(name.tenant(), name.id()).await });
+                    }
+                    Some(Down::Compare) => {
+                        let devices = Arc::clone(&self.devices);
+                        self.tasks.spawn(async move { devices.compare().await });
                     }
                     None => return self.end(ReasonCode::SessionTakenOver, "it connected again").await,
                 },
-                Some(twin) = told.recv() => self.tell(&twin),
+                Some(told) = told.recv() => self.tell(&told),
                 Some(_) = self.tasks.join_next() => {}
                 Some(done) = self.waiting.join_next() => self.acknowledge(done.expect("no batch panics")),
                 read = self.connection.read(self.packets.buffer()), if takes_more => match read {
@@ -216,20 +213,9 @@ impl Session {
                     let call = token.and_then(|token| self.calls.remove(&u64::from_le_bytes(token)));
                     results.extend(call.map(|(_, call)| (call, publish.payload.to_vec())));
                 }
-                Packet::Publish(publish) if publish.topic == topics::DEVICES => {
-                    let devices: Devices =
-                        serde_json::from_slice(publish.payload).map_err(|error| error.to_string())?;
-                    let is_let = |tenant: &str| self.tenants.iter().any(|let_in| let_in == tenant);
-                    let devices = devices.into_iter().filter(|(tenant, _)| is_let(tenant)).collect();
-                    self.tasks.spawn(self.context.clone().take_devices(devices));
-                }
-                Packet::Publish(publish) if TwinTopic::parse(publish.topic).is_some() => {
-                    let TwinTopic { tenant, device } = TwinTopic::parse(publish.topic).expect("looked at just now");
-                    if self.tenants.iter().any(|let_in| let_in == tenant) {
-                        let (tenant, device) = (tenant.to_owned(), device.to_owned());
-                        let twin = publish.payload.to_vec();
-                        self.tasks.spawn(self.context.clone().take_twin(tenant, device, twin));
-                    }
+                Packet::Publish(publish) if Devices::is_of(publish.topic) => {
+                    let (topic, payload) = (publish.topic.to_owned(), publish.payload.to_vec());
+                    self.tasks.spawn(Arc::clone(&self.devices).take(topic, payload));
                 }
                 Packet::PingReq => Packet::PingResp.encode(Version::V5, &mut self.out),
                 Packet::Disconnect(_) => return Err("it said goodbye".to_owned()),
@@ -264,10 +250,8 @@ impl Session {
         Packet::PubAck(ack).encode(Version::V5, &mut self.out);
     }
 
-    fn tell(&mut self, tell: &Tell) {
-        let Tell { tenant, device, twin } = tell;
-        let topic = TwinTopic { tenant, device }.to_string();
-        Publish::new(&topic, QoS::AtMostOnce, None, twin).encode(Version::V5, &mut self.out);
+    fn tell(&mut self, Told { topic, payload }: &Told) {
+        Publish::new(topic, QoS::AtMostOnce, None, payload).encode(Version::V5, &mut self.out);
     }
 
     /// Asks a device behind the edge.
@@ -304,7 +288,7 @@ impl Session {
         let asked = self.calls.into_values().map(|(_, call)| call);
         let unasked = std::iter::from_fn(|| down.try_recv().ok()).filter_map(|down| match down {
             Down::Call(call) => Some(call),
-            Down::Twin(_) => None,
+            Down::Twin(_) | Down::Device(_) | Down::Compare => None,
         });
         for call in asked.chain(unasked) {
             let message = format!("the connection of the edge {} broke before the answer came", self.edge);

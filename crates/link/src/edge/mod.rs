@@ -7,7 +7,6 @@ mod load;
 mod packing;
 mod session;
 mod status;
-mod twins;
 mod verdict;
 mod window;
 
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hub::{Allowance, Fate, Hub, Outbox, Outgoing, Settler, TwinChange};
+use identity::Identity;
 use rand::Rng;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -25,6 +25,7 @@ use self::dial::{Ways, dial};
 use self::load::Load;
 use self::session::{Ended, Session};
 pub use self::status::{LinkStatus, State};
+use crate::devices::{Common, Follow};
 
 /// The first pause before another try, at most; each one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -63,13 +64,47 @@ pub struct Login {
     pub password: Vec<u8>,
 }
 
-/// Runs the link until the hub ends. `redial` ends the connection or the pause of the moment: there is another way.
-pub async fn run(way: Way, hub: Arc<Hub>, outbox: Outbox, status: Arc<LinkStatus>, redial: Arc<Notify>) {
+/// What a link works with.
+pub struct Parts {
+    /// The edge's hub.
+    pub hub: Arc<Hub>,
+    /// What leaves it.
+    pub outbox: Outbox,
+    /// Which devices there are.
+    pub identity: Arc<Identity>,
+    /// Acts on what the cloud changes about them.
+    pub follow: Follow,
+    /// Told once the authority is another one that the cloud signs the certificates of devices with.
+    pub new_authority: Arc<Notify>,
+    /// Where the link says how it is.
+    pub status: Arc<LinkStatus>,
+    /// Ends the connection or the pause of the moment: there is another way.
+    pub redial: Arc<Notify>,
+}
+
+/// Runs the link until the hub ends.
+pub async fn run(way: Way, parts: Parts) {
+    let Parts {
+        hub,
+        outbox,
+        identity,
+        follow,
+        new_authority,
+        status,
+        redial,
+    } = parts;
     let settler = outbox.settler();
     let twin_changes = hub.take_twin_changes();
     let mut link = Link {
         instance: format!("{:016x}", rand::random::<u64>()),
         way,
+        common: Common {
+            hub: Arc::clone(&hub),
+            identity,
+            follow,
+            figures: Arc::clone(status.devices()),
+            new_authority,
+        },
         hub,
         twin_changes,
         outbox,
@@ -105,6 +140,8 @@ struct Link {
     instance: String,
     way: Way,
     hub: Arc<Hub>,
+    /// For what is told of devices.
+    common: Common,
     outbox: Outbox,
     /// Which twins are changed here; `None`: nobody is told.
     twin_changes: Option<mpsc::Receiver<TwinChange>>,

@@ -16,10 +16,11 @@ use super::load::{Load, Sent};
 use super::packing::{put_batch, put_one};
 use super::verdict::{Verdict, fates};
 use super::window::{Acknowledged, Window};
-use super::{Link, Options, twins};
+use super::{Link, Options};
 use crate::batch::Encoder;
+use crate::devices::{Devices, Told};
 use crate::packets::Packets;
-use crate::topics::{self, CallTopic, Devices, TwinTopic};
+use crate::topics::{self, CallTopic};
 
 /// Seconds between signs of life; a line that is silent for twice as long is broken.
 pub(super) const KEEP_ALIVE_S: u16 = 10;
@@ -76,14 +77,8 @@ pub(super) struct Session {
 pub(super) enum Say {
     /// The result of the call with this Correlation Data.
     Result { correlation_data: Vec<u8>, result: Vec<u8> },
-    /// A twin as it is here.
-    Twin {
-        tenant: String,
-        device: String,
-        twin: Vec<u8>,
-    },
-    /// Which devices there are.
-    Devices(Devices),
+    /// Something about devices.
+    Told(Told),
 }
 
 impl Session {
@@ -132,13 +127,12 @@ impl Session {
     pub(super) async fn serve(mut self, link: &mut Link) -> Ended {
         let (say, mut sayings) = mpsc::channel(SAYINGS_MAX);
         let speaks_selvedge = matches!(self.dialect, Dialect::Selvedge(_));
-        if speaks_selvedge {
-            tokio::spawn(twins::tell_all(Arc::clone(&link.hub), say.clone()));
-        }
+        let devices = speaks_selvedge.then(|| begin_sharing(link, &say));
+        let mut refreshes = link.hub.refreshes();
         let mut beats = tokio::time::interval(Duration::from_secs(KEEP_ALIVE_S.into()) / 2);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if let Err(reason) = self.take_packets(link, &say).await {
+            if let Err(reason) = self.take_packets(link, &say, devices.as_ref()).await {
                 return Ended::Broken(reason);
             }
             link.allow(self.window.bytes()).await;
@@ -169,9 +163,11 @@ impl Session {
                     None => return Ended::HubStopped,
                 },
                 Some(saying) = sayings.recv(), if self.out.len() < OUT_BYTES_MAX => self.say(&saying),
-                Some(change) = next_change(&mut link.twin_changes) => if speaks_selvedge {
-                    let (tenant, device) = (change.tenant.to_string(), change.device.into_string());
-                    tokio::spawn(twins::tell(Arc::clone(&link.hub), tenant, device, say.clone()));
+                Some(change) = next_change(&mut link.twin_changes) => if let Some(devices) = devices.clone() {
+                    tokio::spawn(async move { devices.tell_twin(&change.tenant, &change.device).await });
+                },
+                Ok(()) = refreshes.changed() => if let Some(devices) = devices.clone() {
+                    tokio::spawn(devices.tell_changes());
                 },
                 () = tokio::time::sleep_until(refills_at), if waits_for_line => {}
                 _ = beats.tick() => {
@@ -279,7 +275,12 @@ impl Session {
     }
 
     /// Acts on what came.
-    async fn take_packets(&mut self, link: &mut Link, say: &mpsc::Sender<Say>) -> Result<(), String> {
+    async fn take_packets(
+        &mut self,
+        link: &mut Link,
+        say: &mpsc::Sender<Say>,
+        devices: Option<&Arc<Devices>>,
+    ) -> Result<(), String> {
         let mut done: Vec<Settled> = Vec::new();
         while let Some(packet) = self.packets.next().map_err(|error| error.to_string())? {
             match packet {
@@ -299,7 +300,7 @@ impl Session {
                     self.line_free_at = self.window.free_at(now, link.load.on_the_way_bytes());
                     done.extend(fates(&sent, &verdict).map(|(message, fate)| message.settled(fate)));
                 }
-                Packet::Publish(publish) => act(link, &publish, say),
+                Packet::Publish(publish) => act(link, &publish, say, devices),
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
                 Packet::Disconnect(disconnect) => {
                     let why = disconnect.reason_string.unwrap_or_default();
@@ -320,9 +321,6 @@ impl Session {
     }
 
     fn say(&mut self, saying: &Say) {
-        let plain = |topic: &str, payload: &[u8], out: &mut Vec<u8>| {
-            Publish::new(topic, QoS::AtMostOnce, None, payload).encode(Version::V5, out);
-        };
         match saying {
             Say::Result {
                 correlation_data,
@@ -332,13 +330,8 @@ impl Session {
                 publish.properties.correlation_data = Some(correlation_data);
                 publish.encode(Version::V5, &mut self.out);
             }
-            Say::Twin { tenant, device, twin } => {
-                let topic = TwinTopic { tenant, device }.to_string();
-                plain(&topic, twin, &mut self.out);
-            }
-            Say::Devices(devices) => {
-                let devices = serde_json::to_vec(devices).expect("names and numbers are JSON");
-                plain(topics::DEVICES, &devices, &mut self.out);
+            Say::Told(Told { topic, payload }) => {
+                Publish::new(topic, QoS::AtMostOnce, None, payload).encode(Version::V5, &mut self.out);
             }
         }
     }
@@ -352,14 +345,29 @@ async fn next_change(changes: &mut Option<mpsc::Receiver<TwinChange>>) -> Option
     }
 }
 
+/// Begins to make devices equal.
+fn begin_sharing(link: &Link, say: &mpsc::Sender<Say>) -> Arc<Devices> {
+    let (tell, mut told) = mpsc::channel(1);
+    let say = say.clone();
+    tokio::spawn(async move {
+        while let Some(told) = told.recv().await {
+            // Without a connection nobody is told.
+            let _ = say.send(Say::Told(told)).await;
+        }
+    });
+    let devices = Devices::at_edge(link.common.clone(), tell);
+    tokio::spawn(Arc::clone(&devices).greet());
+    devices
+}
+
 /// Does what the cloud asks, in a task of its own.
-fn act(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>) {
-    if let Some(TwinTopic { tenant, device }) = TwinTopic::parse(publish.topic) {
-        let (tenant, device) = (tenant.to_owned(), device.to_owned());
-        let theirs = publish.payload.to_vec();
-        tokio::spawn(twins::take(Arc::clone(&link.hub), tenant, device, theirs, say.clone()));
-    } else {
-        start_call(link, publish, say);
+fn act(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>, devices: Option<&Arc<Devices>>) {
+    match devices.filter(|_| Devices::is_of(publish.topic)) {
+        Some(devices) => {
+            let (topic, payload) = (publish.topic.to_owned(), publish.payload.to_vec());
+            tokio::spawn(Arc::clone(devices).take(topic, payload));
+        }
+        None => start_call(link, publish, say),
     }
 }
 

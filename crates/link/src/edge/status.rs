@@ -1,9 +1,10 @@
 //! How the link is, for whoever asks.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::dial::Target;
+use crate::devices::DeviceFigures;
 
 /// Whether there is a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,10 @@ pub struct Snapshot {
 
 /// Says how a link is; the link writes it, anybody reads it.
 #[derive(Debug)]
-pub struct LinkStatus(Mutex<Inner>);
+pub struct LinkStatus {
+    inner: Mutex<Inner>,
+    devices: Arc<DeviceFigures>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -47,14 +51,17 @@ struct Inner {
 
 impl Default for LinkStatus {
     fn default() -> Self {
-        Self(Mutex::new(Inner {
-            target: None,
-            state: State::Connecting,
-            since: Instant::now(),
-            last_error: None,
-            rate_bytes_per_s: None,
-            round_trip: None,
-        }))
+        Self {
+            inner: Mutex::new(Inner {
+                target: None,
+                state: State::Connecting,
+                since: Instant::now(),
+                last_error: None,
+                rate_bytes_per_s: None,
+                round_trip: None,
+            }),
+            devices: Arc::default(),
+        }
     }
 }
 
@@ -70,6 +77,11 @@ impl LinkStatus {
             rate_bytes_per_s: inner.rate_bytes_per_s,
             round_trip: inner.round_trip,
         }
+    }
+
+    /// What was told of devices, and taken.
+    pub fn devices(&self) -> &Arc<DeviceFigures> {
+        &self.devices
     }
 
     /// Another connection is made, to this place.
@@ -105,6 +117,6 @@ impl LinkStatus {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.0.lock().expect("no holder of this lock panics")
+        self.inner.lock().expect("no holder of this lock panics")
     }
 }

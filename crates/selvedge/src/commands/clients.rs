@@ -34,6 +34,17 @@ pub(crate) enum Command {
     Disable(Named),
     /// Let a disabled one connect again
     Enable(Named),
+    /// In a cloud: have a device log in at an edge from now on, and nowhere else; its connections end, its credentials stay
+    Move {
+        #[command(flatten)]
+        named: Named,
+        /// Name of the edge
+        #[arg(required_unless_present = "here")]
+        edge: Option<String>,
+        /// In the cloud itself, at no edge
+        #[arg(long, conflicts_with = "edge")]
+        here: bool,
+    },
     /// Set labels, such as kind=pump, and remove them, such as kind-
     Label {
         #[command(flatten)]
@@ -61,6 +72,9 @@ pub(crate) struct AddThem {
     target: Target,
     #[command(flatten)]
     credential: Chosen,
+    /// Of devices in a cloud: the edge that they log in at, and nowhere else
+    #[arg(long, value_name = "NAME")]
+    edge: Option<String>,
     /// Label to begin with, NAME=VALUE; may be repeated
     #[arg(long, value_name = "LABEL", value_parser = set_label)]
     label: Vec<(String, String)>,
@@ -77,6 +91,7 @@ impl Command {
             Command::Remove(named) => named.remove(kind),
             Command::Disable(named) => named.set_disabled(kind, true),
             Command::Enable(named) => named.set_disabled(kind, false),
+            Command::Move { named, edge, .. } => named.move_to(kind, edge),
             Command::Label { named, labels } => named.label(kind, labels),
         }
     }
@@ -93,6 +108,7 @@ impl AddThem {
             ids: self.ids,
             credential: self.credential.wish(),
             labels: self.label.into_iter().collect(),
+            edge: self.edge,
         };
         let (added, edge) = target.edge.ask(true, async |client| {
             let added: Vec<Added> = client.post(&paths::clients(&target.tenant, kind), &add).await?;
@@ -149,6 +165,20 @@ impl Named {
             "enabled"
         };
         say(format_args!("{kind} {} {said}\n", self.id));
+        Ok(())
+    }
+
+    fn move_to(self, kind: ClientKind, edge: Option<String>) -> anyhow::Result<()> {
+        let patch = Patch {
+            edge: Some(edge.clone().unwrap_or_default()),
+            ..Patch::default()
+        };
+        self.patch(kind, &patch)?;
+        let place = edge.map_or("the cloud".to_owned(), |edge| format!("the edge {edge}"));
+        say(format_args!(
+            "{kind} {} logs in at {place} from now on, and nowhere else\n",
+            self.id
+        ));
         Ok(())
     }
 
@@ -230,8 +260,12 @@ fn state(info: &ClientInfo) -> &'static str {
 
 /// A device or app, a line a property.
 pub(crate) fn text(info: &ClientInfo) -> String {
+    let place = info
+        .edge
+        .as_ref()
+        .map_or(String::new(), |edge| format!("  logs in at   edge {edge}\n"));
     let text = format!(
-        "{} {}\n  tenant       {}\n  user name    {}\n  state        {}\n  added        {}\n  credentials  {}\n  labels       {}\n",
+        "{} {}\n  tenant       {}\n  user name    {}\n  state        {}\n  added        {}\n  credentials  {}\n  labels       {}\n{place}",
         info.kind,
         info.id,
         info.tenant,

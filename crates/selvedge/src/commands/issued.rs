@@ -68,6 +68,9 @@ pub(crate) fn text(what_happened: &str, added: &Added, is_chosen: bool, edge: &E
 
 /// A command that proves that it works, as far as that can be known from here.
 fn try_line(added: &Added, is_chosen: bool, edge: &EdgeInfo, data: &Path) -> String {
+    if let Some(edge) = &added.edge {
+        return format!("  logs in    at the edge {edge}, which learns it over its link\n");
+    }
     if added.kind == "edge" {
         return format!(
             "  use        in [link] of its configuration; or let it join: selvedge edge invite {}\n",
@@ -148,6 +151,7 @@ mod tests {
             is_new_tenant: false,
             id: "pump-7".into(),
             user_name: "pump-7".into(),
+            edge: None,
             issued,
         }
     }

@@ -98,7 +98,7 @@ fn build(config: &Config, identity: &Identity) -> Result<identity::Tls, TlsError
         false => ServerCertificate::Issued { names: &names },
     };
     let client_ca = Some(&*tls.client_ca).filter(|path| is_given(path));
-    server_config(identity.authority(), certificate, client_ca, unix_now_s())
+    server_config(identity, certificate, client_ca, unix_now_s())
 }
 
 /// What clients probably call this machine.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use api::Member;
+use api::{Desk, Member};
 use hub::Hub;
-use identity::{ClientPair, Membership};
-use link::edge::{LinkStatus, Login, Options, Proxies, State};
+use identity::{ClientPair, Identity, Membership};
+use link::edge::{LinkStatus, Login, Options, Parts, Proxies, State};
 use tokio::sync::Notify;
 
 use super::config::Link;
@@ -22,6 +22,7 @@ pub(super) struct EdgeLink {
     pub(super) member: Arc<Member>,
     pub(super) status: Arc<LinkStatus>,
     redial: Arc<Notify>,
+    new_authority: Arc<Notify>,
     is_running: bool,
 }
 
@@ -35,6 +36,7 @@ impl EdgeLink {
             data: data.to_owned(),
             status: Arc::default(),
             redial: Arc::default(),
+            new_authority: Arc::default(),
             is_running: false,
         })
     }
@@ -53,27 +55,40 @@ impl EdgeLink {
     }
 
     /// Runs the link on a thread of its own: what it does never waits for a door.
-    pub(super) fn start(&mut self, hub: &Arc<Hub>) -> anyhow::Result<()> {
+    pub(super) fn start(&mut self, hub: &Arc<Hub>, identity: &Arc<Identity>, desk: &Arc<Desk>) -> anyhow::Result<()> {
         let way = self.way()?;
         let outbox = hub
             .take_outbox()
             .expect("the hub of an edge has one, and nobody else takes it");
-        let (hub, status, redial) = (Arc::clone(hub), Arc::clone(&self.status), Arc::clone(&self.redial));
+        let parts = Parts {
+            hub: Arc::clone(hub),
+            outbox,
+            identity: Arc::clone(identity),
+            follow: desk.follower(),
+            new_authority: Arc::clone(&self.new_authority),
+            status: Arc::clone(&self.status),
+            redial: Arc::clone(&self.redial),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("starting tokio")?;
-        let run = move || runtime.block_on(link::edge::run(way, hub, outbox, status, redial));
+        let run = move || runtime.block_on(link::edge::run(way, parts));
         std::thread::Builder::new().name("link".to_owned()).spawn(run)?;
         self.is_running = true;
         Ok(())
     }
 
     /// The edge has joined a cloud, or another one.
-    pub(super) fn follow(&mut self, hub: &Arc<Hub>) -> anyhow::Result<()> {
+    pub(super) fn follow(&mut self, hub: &Arc<Hub>, identity: &Arc<Identity>, desk: &Arc<Desk>) -> anyhow::Result<()> {
         if self.is_running {
             self.redial.notify_one();
             return Ok(());
         }
-        self.start(hub)
+        self.start(hub, identity, desk)
+    }
+
+    /// Waits until the cloud signs the certificates of devices with another authority than before.
+    pub(super) async fn has_new_authority(&self) {
+        self.new_authority.notified().await;
     }
 
     /// Renews the certificate of an edge that has joined, until the program ends.

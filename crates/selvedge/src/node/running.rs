@@ -43,6 +43,7 @@ pub(super) struct Running<'a> {
     pub(super) config: Config,
     pub(super) log: Logging,
     pub(super) hub: Arc<Hub>,
+    identity: Arc<Identity>,
     pub(super) audit: Arc<Audit>,
     pub(super) desk: Arc<Desk>,
     pub(super) certificates: Option<Certificates>,
@@ -80,10 +81,9 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     };
     let hub = Arc::new(Hub::start(&hub_options, Arc::clone(&identity), Arc::clone(&audit))?);
     let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
-    let members = Arc::clone(&identity);
     let desk = Arc::new(Desk::new(Parts {
         data: config.data.clone(),
-        identity,
+        identity: Arc::clone(&identity),
         audit: Arc::clone(&audit),
         hub: Some(Arc::clone(&hub)),
         hub_options,
@@ -101,13 +101,20 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     let _tasks = serve_http(control, http, &desk);
     if let Some(link) = &mut link {
         if has_cloud {
-            link.start(&hub)?;
+            link.start(&hub, &identity, &desk)?;
         }
         link.keep_renewed();
     }
     telemetry.start(&hub).await?;
     if let (Some(edges), Some(connected)) = (hub.take_edges(), connected) {
-        tokio::spawn(::link::cloud::run(Arc::clone(&hub), members, edges, connected));
+        let follow = desk.follower();
+        tokio::spawn(::link::cloud::run(
+            Arc::clone(&hub),
+            Arc::clone(&identity),
+            follow,
+            edges,
+            connected,
+        ));
     }
     open(&hub, opened).await?;
     let took_ms = start.elapsed().as_millis();
@@ -124,6 +131,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         config,
         log,
         hub,
+        identity,
         audit,
         desk: Arc::clone(&desk),
         certificates,
@@ -154,14 +162,22 @@ impl Running<'_> {
                 _ = audits.tick() => self.write_audit().await,
                 _ = renewals.tick() => self.renew(),
                 () = joined(self.link.as_ref()) => self.follow_cloud(),
+                () = new_authority(self.link.as_ref()) => self.believe_cloud(),
             }
         }
     }
 
     fn follow_cloud(&mut self) {
         let Some(link) = &mut self.link else { return };
-        if let Err(error) = link.follow(&self.hub) {
+        if let Err(error) = link.follow(&self.hub, &self.identity, &self.desk) {
             tracing::error!("the edge has joined a cloud and does not link: {}", message(&error));
+        }
+    }
+
+    /// Devices may show certificates of the cloud from now on.
+    fn believe_cloud(&self) {
+        if let Some(certificates) = &self.certificates {
+            certificates.reload(&self.config);
         }
     }
 
@@ -184,6 +200,13 @@ impl Running<'_> {
 async fn joined(link: Option<&EdgeLink>) {
     match link {
         Some(link) => link.member.joined().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn new_authority(link: Option<&EdgeLink>) {
+    match link {
+        Some(link) => link.has_new_authority().await,
         None => std::future::pending().await,
     }
 }

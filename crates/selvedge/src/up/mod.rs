@@ -200,6 +200,7 @@ async fn password_of(client: &Client, kind: ClientKind, id: &str) -> anyhow::Res
         ids: vec![id.to_owned()],
         credential: Credential::GeneratedPassword,
         labels: Default::default(),
+        edge: None,
     };
     let added: Vec<Added> = client.post(&paths::clients(DEFAULT_TENANT, kind), &add).await?;
     match added.into_iter().next().map(|added| added.issued) {
