@@ -22,6 +22,10 @@ const FIRST_BYTES: f64 = 2_048.0;
 const MOST_BYTES: f64 = (4 << 20) as f64;
 /// A rate of so long ago still counts.
 const RATE_MEMORY: Duration = Duration::from_secs(10);
+/// A rate below this part of the highest may be that of an end that is slow to acknowledge, which the window would follow
+/// down to nothing: it is opened anew. What counts as the highest is halved each time, so that a line that really is
+/// thinner is tried a few times only.
+const FALL: f64 = 0.5;
 /// A round trip of so long ago still counts.
 const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(30);
 /// A rate is that of as long at least, and of as many packets.
@@ -55,11 +59,14 @@ pub(crate) struct Window {
     recent: VecDeque<(Instant, u64)>,
     /// Rates in bytes a second, and when they were seen; falling.
     rates: VecDeque<(Instant, f64)>,
+    /// The highest rate in bytes a second, as far as it is believed.
+    highest_rate: f64,
     /// Round trips of packets with their bytes, and when they were seen; rising.
     round_trips: VecDeque<(Instant, Duration, usize)>,
     /// Bytes that may be on the way until a queue is seen.
     opening_bytes: f64,
-    is_opening: bool,
+    /// Since when; `None`: one was seen.
+    opening_since: Option<Instant>,
 }
 
 impl Window {
@@ -68,9 +75,10 @@ impl Window {
             acknowledged_bytes: 0,
             recent: VecDeque::new(),
             rates: VecDeque::new(),
+            highest_rate: 0.0,
             round_trips: VecDeque::new(),
             opening_bytes: FIRST_BYTES,
-            is_opening: true,
+            opening_since: Some(Instant::now()),
         }
     }
 
@@ -78,9 +86,7 @@ impl Window {
     pub(crate) fn acknowledged(&mut self, now: Instant, packet: Acknowledged) {
         self.acknowledged_bytes += packet.bytes as u64;
         self.note_round_trip(now, packet);
-        if self.is_opening {
-            self.open(packet);
-        }
+        self.open(now, packet);
         if !packet.is_busy {
             self.recent.clear();
         }
@@ -106,10 +112,14 @@ impl Window {
     }
 
     /// Doubles each round trip while all of the window is used, until a queue shows that the line is full.
-    fn open(&mut self, packet: Acknowledged) {
+    fn open(&mut self, now: Instant, packet: Acknowledged) {
+        let is_of_opening = |since| now.checked_sub(packet.took).is_some_and(|sent| sent >= since);
+        if !self.opening_since.is_some_and(is_of_opening) {
+            return;
+        }
         let shortest = self.round_trips.front().map_or(packet.took, |(_, took, _)| *took);
         if packet.took > shortest + SLACK.1 {
-            self.is_opening = false;
+            self.opening_since = None;
         } else if packet.ahead_bytes as f64 * 2.0 >= self.opening_bytes {
             self.opening_bytes = (self.opening_bytes + packet.bytes as f64).min(MOST_BYTES);
         }
@@ -130,6 +140,17 @@ impl Window {
         self.rates.push_back((now, rate));
         while self.rates.len() > 1 && now.duration_since(self.rates[0].0) > RATE_MEMORY {
             self.rates.pop_front();
+        }
+        self.look_for_fall(now);
+    }
+
+    fn look_for_fall(&mut self, now: Instant) {
+        let rate = self.rates[0].1;
+        self.highest_rate = self.highest_rate.max(rate);
+        if self.opening_since.is_none() && rate < self.highest_rate * FALL {
+            self.highest_rate /= 2.0;
+            self.opening_bytes = self.bytes() as f64;
+            self.opening_since = Some(now);
         }
     }
 
@@ -198,7 +219,9 @@ impl Window {
     /// Bytes that may be on the way; the last packet may exceed them.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = match (self.rate_bytes_per_s(), self.round_trip()) {
-            (Some(rate), Some(round_trip)) if !self.is_opening => rate * (round_trip + self.slack()).as_secs_f64(),
+            (Some(rate), Some(round_trip)) if self.opening_since.is_none() => {
+                rate * (round_trip + self.slack()).as_secs_f64()
+            }
             _ => self.opening_bytes,
         };
         bytes.clamp(1.0, MOST_BYTES) as usize
@@ -271,6 +294,7 @@ mod tests {
         /// The share of what the line could have carried, and the longest way of a packet, both after the first fifth.
         fn run(&mut self, time: Duration) -> (f64, Duration) {
             let (start, end) = (self.now + time / 5, self.now + time);
+            (self.carried_bytes, self.longest) = (0, Duration::ZERO);
             while self.now < end {
                 while self.window.has_room(self.now, self.on_the_way_bytes(), self.free_at) {
                     self.send();
@@ -324,6 +348,33 @@ mod tests {
         line.bytes_per_s = 1_250_000.0;
         line.run(Duration::from_secs(60));
         assert!(line.window.rate_bytes_per_s().unwrap() > 1_000_000.0);
+    }
+
+    #[test]
+    fn an_end_that_acknowledges_slowly_does_not_draw_the_window_down_to_nothing() {
+        let mut line = Line::new(8_000_000.0, 5);
+        line.run(Duration::from_secs(20));
+        // Now and then one is acknowledged at once, and keeps the shortest round trip in memory.
+        for _ in 0..6 {
+            line.round_trip = Duration::from_millis(5);
+            line.run(Duration::from_millis(20));
+            line.round_trip = Duration::from_millis(60);
+            line.run(Duration::from_secs(10));
+        }
+        let (share, _) = line.run(Duration::from_secs(10));
+        assert!(share > 0.2, "{share}");
+    }
+
+    #[test]
+    fn a_cloud_that_stood_still_and_is_slow_to_answer_leaves_the_line_as_fast_as_it_was() {
+        let mut line = Line::new(8_000_000.0, 5);
+        line.run(Duration::from_secs(20));
+        line.is_free_at = line.now + Duration::from_secs(15);
+        line.round_trip = Duration::from_millis(180);
+        line.run(Duration::from_secs(16));
+        let (share, longest) = line.run(Duration::from_secs(10));
+        assert!(share > 0.9, "{share}");
+        assert!(longest < Duration::from_secs(1), "{longest:?}");
     }
 
     #[test]
