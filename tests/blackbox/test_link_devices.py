@@ -56,6 +56,24 @@ def test_a_device_of_an_edge_does_not_log_in_at_the_cloud(site):
     wait_until(lambda: "it logs in at the edge" in (site.cloud.data / "audit.log").read_text())
 
 
+def test_the_cloud_says_where_a_device_is_reached(site):
+    def location(where, device_id: str = "valve-1") -> dict:
+        return json.loads(where.run("describe", "device", device_id, "--output", "json").stdout)["location"]
+
+    password = shared(site)
+    assert location(site.cloud) == {"at": "edge", "edge": "hall-1", "is_connected": True}
+    assert location(site.edge) == {"at": "nowhere"}
+    client = opened(site.edge, password)
+    assert location(site.edge) == {"at": "here"}
+    client.disconnect()
+    site.edge.stop()
+    wait_until(lambda: not location(site.cloud)["is_connected"])
+    said = site.cloud.run("describe", "device", "valve-1").stdout
+    assert "through the edge hall-1, which is not connected" in said
+    add(site.cloud, "lamp-1")
+    assert location(site.cloud, "lamp-1") == {"at": "nowhere"}
+
+
 def test_devices_that_were_added_in_the_cloud_while_the_edge_was_away_are_there_once_it_is_back(site):
     site.edge.kill()
     names = [f"valve-{number}" for number in range(40)]

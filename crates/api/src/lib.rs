@@ -23,6 +23,7 @@ mod health;
 mod joining;
 mod links;
 mod live;
+mod locating;
 mod log_tail;
 mod logins;
 mod manifests;
@@ -56,8 +57,8 @@ pub use member::Member;
 pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo,
-    EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, Page, Patch, QuotaChanges, RouteInfo,
-    SessionInfo, SetPassword, TenantInfo, TenantUse, TwinConflict, UserInfo, UserRole,
+    EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo, Page, Patch, QuotaChanges,
+    RouteInfo, SessionInfo, SetPassword, TenantInfo, TenantUse, TwinConflict, UserInfo, UserRole,
 };
 
 /// Name of the control socket in the data directory.

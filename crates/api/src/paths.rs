@@ -59,6 +59,11 @@ pub fn twin_conflicts(device: &ClientName) -> String {
     format!("{}/conflicts", twin(device))
 }
 
+/// Where a device is reached.
+pub fn location(device: &ClientName) -> String {
+    format!("{}/location", client(device, ClientKind::Device))
+}
+
 /// A method of a device.
 pub fn method(device: &ClientName, name: &str, timeout_ms: u64) -> String {
     let device = client(device, ClientKind::Device);

@@ -17,8 +17,8 @@ use crate::guard::Needs;
 use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
-    applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links, live, logins,
-    methods, metrics, posting, routes as flows, sessions, telemetry, tenants, twins, users,
+    applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links, live,
+    locating, logins, methods, metrics, posting, routes as flows, sessions, telemetry, tenants, twins, users,
 };
 
 /// Bytes of a request's body on the control socket: a manifest of the longest kind, as a JSON string.
@@ -74,6 +74,7 @@ fn viewing() -> Routes {
         .routes(routes!(clients::list))
         .routes(routes!(clients::show))
         .routes(routes!(credentials::list))
+        .routes(routes!(locating::locate))
         .routes(routes!(twins::get))
         .routes(routes!(twins::conflicts))
         .routes(routes!(telemetry::latest))

@@ -177,6 +177,23 @@ pub struct ClientInfo {
     pub edge: Option<String>,
 }
 
+/// Where a device is reached at this moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "at", rename_all = "lowercase")]
+pub enum LocationInfo {
+    /// A connection of it is here.
+    Here,
+    /// It is behind an edge, which knows whether it is there.
+    Edge {
+        /// The edge.
+        edge: String,
+        /// Whether that edge is connected.
+        is_connected: bool,
+    },
+    /// It is away.
+    Nowhere,
+}
+
 /// A credential to have beside the others, or in place of them.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

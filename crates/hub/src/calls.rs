@@ -6,6 +6,7 @@ use broker::{ConnId, Keep, Message};
 use device::topic::{Channel, DeviceTopic, validate_id};
 use device::{CallFailure, CallId, Finished, LONGEST_TIMEOUT_MS, MAX_CORRELATION_BYTES, NotStarted, StartError};
 use mqtt::{Publish, QoS, ReasonCode};
+use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
 use crate::arrivals;
@@ -209,10 +210,33 @@ pub struct EdgeCall {
     pub timeout_ms: u64,
 }
 
+/// Where a device is reached at some moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A connection of it is here.
+    Here,
+    /// It is behind this edge, which knows whether it is there.
+    Edge(Arc<str>),
+    /// It is away.
+    Nowhere,
+}
+
+/// Where a call of the device would go now.
+pub(crate) fn locate(tenant: &Tenant, turn: &Turn<'_>, device: &str) -> Location {
+    if is_connected(tenant, device) {
+        return Location::Here;
+    }
+    edge_of(tenant, turn, device).map_or(Location::Nowhere, |(_, edge)| Location::Edge(edge))
+}
+
+/// The edge that a device is behind, where there are edges, and where it is asked.
+fn edge_of<'a>(tenant: &Tenant, turn: &'a Turn<'_>, device: &str) -> Option<(&'a Sender<EdgeCall>, Arc<str>)> {
+    Some((turn.edge_calls?, arrivals::edge_of(tenant, turn, device)?))
+}
+
 /// Hands a call to the edge that its device is behind; false if there is none.
 fn hand_to_edge(tenant: &Tenant, turn: &Turn<'_>, id: CallId<'_>, payload: &[u8], until_ms: u64) -> bool {
-    let Some(calls) = turn.edge_calls else { return false };
-    let Some(edge) = arrivals::edge_of(tenant, turn, id.device) else {
+    let Some((calls, edge)) = edge_of(tenant, turn, id.device) else {
         return false;
     };
     let call = EdgeCall {
@@ -241,11 +265,15 @@ pub(crate) fn finish_of_edge(tenant: &mut Tenant, turn: &mut Turn<'_>, call: &Ed
 
 /// Why nobody got a call of this device.
 fn why_unreached(tenant: &Tenant, device: &str) -> CallFailure {
-    let broker = &tenant.broker;
-    match broker.is_owner_connected(device) || tenant.is_open && broker.is_connected(ANONYMOUS, device) {
+    match is_connected(tenant, device) {
         true => CallFailure::Deaf,
         false => CallFailure::Away,
     }
+}
+
+fn is_connected(tenant: &Tenant, device: &str) -> bool {
+    let broker = &tenant.broker;
+    broker.is_owner_connected(device) || tenant.is_open && broker.is_connected(ANONYMOUS, device)
 }
 
 /// A result from the device: to its caller, once; late ones are dropped and counted.

@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::arrivals::{Arrived, Arriving};
 use crate::call_log::{self, CallLog};
-use crate::calls::EdgeCall;
+use crate::calls::{EdgeCall, Location};
 use crate::config::{Address, Limits};
 use crate::descriptors;
 use crate::door::{Bound, Doorman, EdgeConnection, place_of, serve};
@@ -139,6 +139,9 @@ const EDGE_CALLS_MAX: usize = 4_096;
 
 /// Edges that were let in and wait to be taken; the door waits with the next one.
 const EDGES_WAITING_MAX: usize = 64;
+
+/// Time that the log has to keep that a device was removed.
+const FORGETTING_MAX: Duration = Duration::from_secs(5);
 
 /// Changes of twins that wait to be told.
 const TWIN_CHANGES_MAX: usize = 16_384;
@@ -428,6 +431,13 @@ impl Hub {
         self.ask(tenant, ask).await
     }
 
+    /// Where a device is reached now: a question to whoever owns its sessions, whose answer holds for the moment, so that
+    /// nobody has to keep a map that is true on one node only.
+    pub async fn locate(&self, tenant: &str, device: &str) -> Option<Location> {
+        let device = device.into();
+        self.ask(tenant, |answer| Ask::Locate { device, answer }).await
+    }
+
     /// Takes a message of a device for `devices/{id}/telemetry`, as its PUBLISH with QoS 1; whether the device may is for
     /// the caller to know. What became of it, once that is as durable as the log makes it.
     pub async fn post(&self, tenant: &str, device: &str, payload: Vec<u8>) -> Option<Posted> {
@@ -479,9 +489,12 @@ impl Hub {
         self.ask(tenant, |answer| Ask::Sessions { answer }).await
     }
 
-    /// Ends the sessions, connections and twin of a device or app that was removed.
+    /// Ends the sessions, connections and twin of a device or app that was removed, so that a crash brings no twin back.
     pub async fn forget(&self, tenant: &str, owner: &str) {
-        self.tell(tenant, Ask::Forget { owner: owner.into() }).await;
+        let owner = owner.into();
+        let forgotten = self.ask(tenant, |answer| Ask::Forget { owner, answer });
+        // A log that stands still keeps nobody from what else is to be done.
+        let _ = tokio::time::timeout(FORGETTING_MAX, forgotten).await;
     }
 
     /// Forgets the twins and retained messages of a tenant that was removed after its devices and apps.

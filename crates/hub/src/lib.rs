@@ -31,7 +31,7 @@ mod twins;
 mod upstream;
 
 pub use arrivals::{ArrivalFigures, Arrived, Arriving};
-pub use calls::EdgeCall;
+pub use calls::{EdgeCall, Location};
 pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;
 pub use door::{Bound, EdgeConnection};

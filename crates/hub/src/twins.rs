@@ -167,21 +167,26 @@ pub(crate) fn announce_desired(
 }
 
 /// Forgets the twin of a device that was removed: one of the same id that is added later begins anew.
-pub(crate) fn forget(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str) {
+pub(crate) fn forget(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str) -> Position {
     let Some(stored) = tenant.remove_twin(device) else {
-        return;
+        return Position::default();
     };
+    let mut after = Position::default();
     if stored.position > Position::default() {
         match turn
             .journal
             .append(turn.tenant, Kind::Tombstone, Entry::TwinGone(device), &[])
         {
-            Ok(_) => turn.journal.release(stored.position),
+            Ok(gone) => {
+                turn.journal.release(stored.position);
+                after = gone;
+            }
             Err(_) => tracing::error!(%device, "the log is full: the twin of a removed device comes back at a restart"),
         }
     }
     // Without payload: what was retained is no more (MQTT-3.3.1-6).
     announce_desired(tenant, turn, device, Position::default(), b"");
+    after
 }
 
 /// A request, and where its answer goes.

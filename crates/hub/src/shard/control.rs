@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::Shard;
 use super::tenant::Tenant;
 use crate::arrivals::{self, Arrived, Arriving};
-use crate::calls::EdgeCall;
+use crate::calls::{EdgeCall, Location};
 use crate::posted::{self, Posted};
 use crate::twin_sync::{self, Told};
 use crate::{calls, twins};
@@ -49,6 +49,11 @@ pub(crate) enum Ask {
         payload: Vec<u8>,
         timeout_ms: u64,
         answer: oneshot::Sender<Vec<u8>>,
+    },
+    /// Where a device is reached.
+    Locate {
+        device: String,
+        answer: oneshot::Sender<Location>,
     },
     /// A twin as its edits made it, for the other side of a link.
     TwinRead {
@@ -88,8 +93,11 @@ pub(crate) enum Ask {
     },
     /// What each route did.
     Routes { answer: oneshot::Sender<Vec<RouteInfo>> },
-    /// The owner was removed: ends its sessions, and its twin if it was a device.
-    Forget { owner: Arc<str> },
+    /// The owner was removed: ends its sessions, and its twin if it was a device; the answer comes once that is durable.
+    Forget {
+        owner: Arc<str>,
+        answer: oneshot::Sender<()>,
+    },
     /// The tenant was removed, with all its devices and apps: nothing of it is left to one of the same name.
     Clear,
     /// A credential was revoked, or all: ends the connections of its owner that were made with it; its sessions stay.
@@ -104,6 +112,7 @@ pub(crate) enum Answer {
     Bytes(Vec<u8>, oneshot::Sender<Vec<u8>>),
     Arrived(Arrived, oneshot::Sender<Arrived>),
     Posted(Posted, oneshot::Sender<Posted>),
+    Done(oneshot::Sender<()>),
 }
 
 impl Answer {
@@ -112,6 +121,7 @@ impl Answer {
             Answer::Bytes(bytes, to) => drop(to.send(bytes)),
             Answer::Arrived(arrived, to) => drop(to.send(arrived)),
             Answer::Posted(posted, to) => drop(to.send(posted)),
+            Answer::Done(to) => drop(to.send(())),
         }
     }
 }
@@ -192,6 +202,10 @@ impl Shard {
                     calls::start_local(tenant, turn, id, &payload, timeout_ms, answer);
                 });
             }
+            Ask::Locate { device, answer } => {
+                let location = self.with_tenant(now, number, |tenant, turn| calls::locate(tenant, turn, &device));
+                drop(answer.send(location));
+            }
             Ask::TwinRead { device, answer } => {
                 let (twin, after) = twin_sync::read(&self.tenants[number as usize], &device);
                 self.answer_after(after, Answer::Bytes(twin, answer));
@@ -235,13 +249,14 @@ impl Shard {
             Ask::Routes { answer } => drop(answer.send(self.tenants[number as usize].routing.list())),
             Ask::Disconnect { owner, revoked } => self.disconnect(now, number, &owner, revoked.as_ref()),
             Ask::Clear => self.clear(now, number),
-            Ask::Forget { owner } => {
-                self.with_tenant(now, number, |tenant, turn| {
-                    twins::forget(tenant, turn, &owner);
+            Ask::Forget { owner, answer } => {
+                let after = self.with_tenant(now, number, |tenant, turn| {
                     tenant
                         .broker
                         .remove_owner(now, &owner, ReasonCode::AdministrativeAction, turn);
+                    twins::forget(tenant, turn, &owner)
                 });
+                self.answer_after(after, Answer::Done(answer));
             }
         }
     }

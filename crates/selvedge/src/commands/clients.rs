@@ -243,18 +243,19 @@ async fn all(client: &Client, tenant: &str, kind: ClientKind) -> anyhow::Result<
 fn row(info: &ClientInfo) -> [String; 4] {
     [
         info.id.clone(),
-        state(info).to_owned(),
+        state(info),
         info.credentials.join(", "),
         labels(&info.labels),
     ]
 }
 
-fn state(info: &ClientInfo) -> &'static str {
-    match (info.is_disabled, info.is_connected) {
-        (true, _) => "disabled",
-        (false, Some(true)) => "connected",
-        (false, Some(false)) => "away",
-        (false, None) => "edge stopped",
+fn state(info: &ClientInfo) -> String {
+    match (info.is_disabled, info.is_connected, &info.edge) {
+        (true, ..) => "disabled".to_owned(),
+        (false, Some(true), _) => "connected".to_owned(),
+        (false, Some(false), Some(edge)) => format!("behind {edge}"),
+        (false, Some(false), None) => "away".to_owned(),
+        (false, None, _) => "edge stopped".to_owned(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `selvedge describe KIND NAME`.
 
 use anyhow::Context;
-use api::{Client, ClientInfo, Page, RouteInfo, SessionInfo, paths};
+use api::{Client, ClientInfo, LocationInfo, Page, RouteInfo, SessionInfo, paths};
 use clap::Args;
 use hyper::Method;
 use identity::{ClientKind, ClientName, check_name};
@@ -32,6 +32,8 @@ struct RouteDescription {
 #[derive(Serialize)]
 struct ClientDescription {
     client: ClientInfo,
+    /// Of a device.
+    location: Option<LocationInfo>,
     sessions: Vec<SessionInfo>,
     twin: Option<Value>,
 }
@@ -83,20 +85,27 @@ fn route_text(route: &RouteDescription) -> String {
 async fn about(client: &Client, name: &ClientName, kind: ClientKind) -> anyhow::Result<ClientDescription> {
     let info: ClientInfo = client.get(&paths::client(name, kind)).await?;
     let sessions: Page<SessionInfo> = client.get(&paths::sessions(name.tenant())).await?;
-    let twin = match kind {
-        ClientKind::Device => Some(client.get(&paths::twin(name)).await?),
-        ClientKind::App | ClientKind::Edge => None,
+    let (location, twin) = match kind {
+        ClientKind::Device => (
+            Some(client.get(&paths::location(name)).await?),
+            Some(client.get(&paths::twin(name)).await?),
+        ),
+        ClientKind::App | ClientKind::Edge => (None, None),
     };
     let theirs = sessions.items.into_iter().filter(|session| session.owner == info.id);
     Ok(ClientDescription {
         sessions: theirs.collect(),
         client: info,
+        location,
         twin,
     })
 }
 
 fn client_text(described: &ClientDescription) -> String {
     let mut text = clients::text(&described.client);
+    if let Some(location) = &described.location {
+        text += &format!("  reached      {}\n", location_text(location));
+    }
     for session in &described.sessions {
         text += &format!(
             "  session      {} {}, {} subscriptions, {} messages queued, {} in flight\n",
@@ -111,4 +120,16 @@ fn client_text(described: &ClientDescription) -> String {
         text += &format!("twin\n{}", pretty(twin));
     }
     text
+}
+
+fn location_text(location: &LocationInfo) -> String {
+    match location {
+        LocationInfo::Here => "here".to_owned(),
+        LocationInfo::Nowhere => "nowhere: it is away".to_owned(),
+        LocationInfo::Edge {
+            edge,
+            is_connected: true,
+        } => format!("through the edge {edge}, which is connected"),
+        LocationInfo::Edge { edge, .. } => format!("through the edge {edge}, which is not connected"),
+    }
 }
