@@ -129,6 +129,19 @@ def small_disk(tmp_path: Path):
 
 
 @pytest.fixture
+def own_disk(tmp_path: Path):
+    """An ext4 of its own, which turns read-only at the first error, as most machines have theirs."""
+    place, image = tmp_path / "disk", tmp_path / "disk.img"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(128 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, timeout=30, env=brokers.ENVIRONMENT)
+    machine.mounted("-o", "loop,errors=remount-ro", str(image), str(place))
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture
 def site(tmp_path_factory: pytest.TempPathFactory):
     """Makes a cloud and an edge behind it; what is given is set at the edge before it starts."""
     made: list[Site] = []

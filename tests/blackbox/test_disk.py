@@ -22,19 +22,6 @@ AWAY = ["away-1", "away-2", "away-3"]
 SMALL_SEGMENTS = "[store]\nsegment_bytes = 4194304\npending_bytes = 2097152\n"
 
 
-@pytest.fixture
-def own_disk(tmp_path):
-    """An ext4 of its own, which turns read-only at the first error, as most machines have theirs."""
-    place, image = tmp_path / "disk", tmp_path / "disk.img"
-    place.mkdir()
-    with image.open("wb") as file:
-        file.truncate(128 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, timeout=30, env=ENVIRONMENT)
-    mounted("-o", "loop,errors=remount-ro", str(image), str(place))
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 def on(disk: Path, start):
     """A broker whose data lie on this file system."""
     own = start(begin=False, arguments=["--shards", "1"], configuration=SMALL_SEGMENTS)

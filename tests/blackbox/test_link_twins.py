@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import time
 
 import pytest
 
+from clocks import Clock
 from paho_client import Client
 from sites import PASSWORD, Site, wait_until
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
+
+DAY_S = 86_400
+# After the host's clock: what somebody sets a wall clock to.
+JUMPS_S = [-30 * DAY_S, -DAY_S, -3_600, -60, 0, 60, 3_600, DAY_S, 30 * DAY_S]
 
 
 @pytest.fixture
@@ -145,6 +152,95 @@ def test_through_random_edits_cuts_and_kills_both_sides_end_equal_and_versions_n
             assert versions[name] >= before, f"the version went back from {before} to {versions[name]} at the {name}"
     wait_until(lambda: are_equal(site), 60)
     wait_until(lambda: lost_edits(site.cloud) == lost_edits(site.edge), 60)
+
+
+class Edits:
+    """Edits of single leaves of a desired state, each with a value of its own, and what became of them."""
+
+    LEAVES = "abc"
+
+    def __init__(self, site: Site):
+        self.sides = {"cloud": site.cloud, "edge": site.edge}
+        self.versions = dict.fromkeys(self.sides, 0)
+        # Values that an edit on one side gave up knowingly, for it was based on them.
+        self.replaced: set[int] = set()
+        self.acknowledged: dict[int, str] = {}
+        self.lost: dict[str, set[int]] = {side: set() for side in self.sides}
+
+    def read(self, side: str) -> dict:
+        """The desired state, whose version never goes back."""
+        desired = json.loads(self.sides[side].run("twin", "get", "pump-7", "--output", "json").stdout)["desired"]
+        found, before = desired.get("$version", 0), self.versions[side]
+        assert found >= before, f"the version went back from {before} to {found} at the {side}"
+        self.versions[side] = found
+        return desired
+
+    def edit(self, side: str, leaf: str, value: int | None) -> None:
+        """Based on what is there: if that changes meanwhile, nothing is edited."""
+        before = self.read(side)
+        patch = json.dumps({"$version": self.versions[side], leaf: value})
+        said = self.sides[side].run("twin", "set", "pump-7", patch, check=False)
+        if said.returncode:
+            assert "version" in said.stderr, said.stderr
+            return
+        self.replaced.add(before.get(leaf))
+        if value is not None:
+            self.acknowledged[value] = leaf
+
+    def look(self) -> None:
+        """The history keeps the newest edits alone."""
+        for side, lost in self.lost.items():
+            self.read(side)
+            lost.update(edit[3] for edit in lost_edits(self.sides[side]) if edit[3] is not None)
+
+    def check(self) -> None:
+        """No acknowledged edit is gone without a word, on either side."""
+        self.look()
+        final = self.read("cloud")
+        for value, leaf in self.acknowledged.items():
+            if value in self.replaced or final.get(leaf) == value:
+                continue
+            for side, lost in self.lost.items():
+                assert value in lost, f"{leaf} = {value} is gone, and the {side} does not know"
+
+
+@pytest.mark.machine("faketime")
+def test_through_random_edits_cuts_kills_and_clock_jumps_no_acknowledged_edit_is_gone_without_a_word(site, tmp_path):
+    """For SELVEDGE_TWINS_S seconds, with the seed SELVEDGE_TWINS_SEED."""
+    seed = int(os.environ.get("SELVEDGE_TWINS_SEED") or random.randrange(1 << 32))
+    print(f"SELVEDGE_TWINS_SEED={seed}")
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+    dice, edits, clocks = random.Random(seed), Edits(site), {}
+    for name, side in edits.sides.items():
+        side.stop()
+        clocks[name] = Clock(side.directory)
+        side.settings.environment = clocks[name].environment
+        side.start()
+    until, step = time.monotonic() + float(os.environ.get("SELVEDGE_TWINS_S", "15")), 0
+    while time.monotonic() < until:
+        step += 1
+        side = dice.choice(list(edits.sides))
+        match dice.randrange(12):
+            case 0:
+                site.line.hang_up()
+            case 1:
+                site.line.cut()
+            case 2 | 3:
+                site.line.mend()
+            case 4:
+                edits.sides[side].kill()
+                edits.sides[side].start()
+            case 5:
+                clocks[side].set(dice.choice(JUMPS_S))
+            case 6:
+                edits.look()
+            case _:
+                edits.edit(side, dice.choice(Edits.LEAVES), dice.choice([step, step, step, None]))
+    site.line.mend()
+    wait_until(lambda: are_equal(site), 60)
+    wait_until(lambda: lost_edits(site.cloud) == lost_edits(site.edge), 60)
+    edits.check()
+    print(f"{step} steps, {len(edits.acknowledged)} edits, {len(edits.lost['edge'])} lost to others and reported")
 
 
 def test_a_device_behind_an_edge_is_called_from_the_cloud_by_an_application(site):

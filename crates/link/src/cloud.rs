@@ -1,5 +1,7 @@
 //! The cloud's end of the link: serves the edges that the hub's doors let in.
 
+mod batches;
+mod claim;
 mod registry;
 mod session;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hub::{EdgeCall, TwinChange};
 use identity::ClientName;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::devices::DeviceFigures;
 
@@ -28,11 +28,17 @@ pub(super) enum Down {
 /// is told when the sides compare.
 const DOWN_MAX: usize = 4_096;
 
+/// Time for all edges to be told that the cloud stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The edges that are connected.
 #[derive(Debug, Default)]
 pub struct Connected {
     edges: Mutex<HashMap<Arc<str>, Entry>>,
     devices: Arc<DeviceFigures>,
+    is_stopping: watch::Sender<bool>,
+    /// A connection has ended.
+    left: Notify,
 }
 
 #[derive(Debug)]
@@ -40,7 +46,38 @@ struct Entry {
     instance: Box<str>,
     address: Option<SocketAddr>,
     since: Instant,
+    keep_alive: Duration,
+    last_heard: Arc<LastHeard>,
     down: mpsc::Sender<Down>,
+}
+
+/// When something came from an edge last.
+#[derive(Debug)]
+pub(super) struct LastHeard(Mutex<Instant>);
+
+impl LastHeard {
+    fn now() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+
+    /// Something came now.
+    pub(super) fn note(&self) {
+        *self.0.lock().expect("no holder of this lock panics") = Instant::now();
+    }
+
+    /// When that was.
+    pub(super) fn at(&self) -> Instant {
+        *self.0.lock().expect("no holder of this lock panics")
+    }
+}
+
+/// What a connection has of its place here.
+pub(super) struct Entered {
+    /// What the edge is to be told; closed once another connection has the place.
+    pub(super) down: mpsc::Receiver<Down>,
+    pub(super) last_heard: Arc<LastHeard>,
+    /// Whether the cloud stops.
+    pub(super) is_stopping: watch::Receiver<bool>,
 }
 
 /// An edge that is connected.
@@ -58,6 +95,8 @@ pub struct ConnectedEdge {
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) by: Option<SocketAddr>,
+    /// When something came from there last.
+    pub(super) heard_at: Instant,
 }
 
 impl Connected {
@@ -115,30 +154,43 @@ impl Connected {
         &self.devices
     }
 
-    /// An edge has connected. One of the same start takes the place of its older connection, which ends; another one
-    /// does not: two that have one name would drive each other out for ever.
+    /// An edge has connected, which says something within `keep_alive` each time. One of the same start takes the place
+    /// of its older connection, which ends; another one does not, as long as the older one keeps its word: two that have
+    /// one name would drive each other out for ever.
     pub(super) fn enter(
         &self,
         name: Arc<str>,
         instance: &str,
         address: Option<SocketAddr>,
-    ) -> Result<mpsc::Receiver<Down>, Taken> {
+        keep_alive: Duration,
+    ) -> Result<Entered, Taken> {
         let mut edges = self.lock();
-        if let Some(entry) = edges
-            .get(&name)
-            .filter(|entry| *entry.instance != *instance && !entry.down.is_closed())
-        {
-            return Err(Taken { by: entry.address });
+        let other = edges.get(&name).filter(|entry| *entry.instance != *instance);
+        if let Some(entry) = other.filter(|entry| !entry.down.is_closed()) {
+            let heard_at = entry.last_heard.at();
+            if heard_at.elapsed() <= entry.keep_alive {
+                return Err(Taken {
+                    by: entry.address,
+                    heard_at,
+                });
+            }
         }
-        let (down, receiver) = mpsc::channel(DOWN_MAX);
+        let (sender, down) = mpsc::channel(DOWN_MAX);
+        let last_heard = Arc::new(LastHeard::now());
         let entry = Entry {
             instance: instance.into(),
             address,
             since: Instant::now(),
-            down,
+            keep_alive,
+            last_heard: Arc::clone(&last_heard),
+            down: sender,
         };
         edges.insert(name, entry);
-        Ok(receiver)
+        Ok(Entered {
+            down,
+            last_heard,
+            is_stopping: self.is_stopping.subscribe(),
+        })
     }
 
     /// The connection with this receiver has ended.
@@ -147,6 +199,20 @@ impl Connected {
         // Its place may have been taken meanwhile, and then its own sender is gone.
         if !down.is_closed() {
             edges.remove(name);
+            self.left.notify_one();
+        }
+    }
+
+    /// Tells all edges that the cloud stops, each once what it has sent is acknowledged; in two seconds at most.
+    pub async fn stop(&self) {
+        self.is_stopping.send_replace(true);
+        let all_gone = async {
+            while !self.lock().is_empty() {
+                self.left.notified().await;
+            }
+        };
+        if tokio::time::timeout(STOP_TIMEOUT, all_gone).await.is_err() {
+            tracing::warn!("not all edges could be told in time that the cloud stops");
         }
     }
 

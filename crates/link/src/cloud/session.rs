@@ -1,36 +1,41 @@
 //! The connection of one edge, from the answer to its CONNECT to its end.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::io;
 use std::num::NonZeroU16;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use hub::{Arrived, Arriving, EdgeCall, EdgeConnection, Hub};
-use mqtt::{Ack, ConnAck, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
-use tokio::sync::mpsc;
+use hub::{EdgeCall, EdgeConnection, Hub};
+use mqtt::{Ack, ConnAck, Disconnect, Packet, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, MissedTickBehavior, timeout};
 
+use super::batches::{BATCHES_MAX, Batches, Taken};
+use super::claim::{Claim, refuse};
 use super::failure;
-use super::registry::{Connected, Down};
-use crate::batch::{Decoder, Section};
+use super::registry::{Connected, Down, Entered, LastHeard};
+use crate::batch::Decoder;
 use crate::devices::{Common, Devices, Told};
 use crate::packets::Packets;
 use crate::topics::{self, CallTopic};
 
 /// Bytes of a packet that an edge may send.
 const PACKET_BYTES_MAX: u32 = 2 << 20;
-/// Batches of an edge that may wait for the log.
-const BATCHES_MAX: u16 = 256;
 /// Calls that wait for an edge's answer, at most.
 const CALLS_MAX: usize = 10_000;
 /// What of devices waits to be told to the edge, at most; whoever has more waits with it.
 const TELLING_MAX: usize = 256;
-/// What is done for devices at once, at most; the edge is not read beyond.
+/// What is done for devices at once, at most. What comes beyond is forgotten, and all is compared later.
 const TASKS_MAX: usize = 1_024;
+/// Bytes for which an edge has to have room within the time in which it has to be heard from.
+const WRITE_BYTES: usize = 4 << 10;
+/// Seconds between two signs of life of an edge, at most. One that asks for a longer Keep Alive, or none, is told this one
+/// (MQTT-3.2.2-21).
+const KEEP_ALIVE_MAX_S: u16 = 60;
+/// Time for batches to become durable where the cloud stops.
+const LAST_BATCHES: Duration = Duration::from_secs(1);
 /// How often credentials and deadlines are looked at.
 const BEAT: Duration = Duration::from_secs(1);
 
@@ -40,28 +45,21 @@ pub(super) struct Session {
     devices: Arc<Devices>,
     /// What is done for devices.
     tasks: JoinSet<()>,
+    /// There was no time for something of that.
+    has_to_compare: bool,
     edge: Arc<str>,
     /// Names of the tenants that it may speak for.
     tenants: Vec<String>,
     packets: Packets,
     decoder: Decoder,
-    /// Batches that wait for the log.
-    waiting: JoinSet<(PacketId, Verdict)>,
+    /// Those that wait for the log.
+    batches: Batches,
     /// Calls that wait for the edge's answer, by what comes back with it.
     calls: HashMap<u64, (Instant, Box<EdgeCall>)>,
     next_call: u64,
     out: Vec<u8>,
-    keep_alive: Duration,
-    last_heard: Instant,
-}
-
-/// What became of a batch, by the numbers of its sections.
-#[derive(Debug, Default)]
-struct Verdict {
-    /// There is no room for them now.
-    full: Vec<usize>,
-    /// They will never be taken.
-    refused: Vec<usize>,
+    keep_alive_s: u16,
+    last_heard: Arc<LastHeard>,
 }
 
 impl Session {
@@ -75,50 +73,54 @@ impl Session {
             (instance.to_owned(), connect.keep_alive_s)
         };
         let tenants = connection.tenants();
+        let keep_alive_s = match keep_alive_s {
+            0 => KEEP_ALIVE_MAX_S,
+            asked_s => asked_s.min(KEEP_ALIVE_MAX_S),
+        };
+        let claim = Claim {
+            name: Arc::clone(&name),
+            instance,
+            keep_alive: Duration::from_secs(keep_alive_s.into()),
+        };
+        let Entered {
+            mut down,
+            last_heard,
+            is_stopping,
+        } = match claim.enter(connected, &connection).await {
+            Ok(entered) => entered,
+            Err(by) => return refuse(connection, by).await,
+        };
         let mut session = Self {
             hub: Arc::clone(&common.hub),
             devices: Devices::in_cloud(common, tell, Arc::clone(&name), tenants.clone()),
             tasks: JoinSet::new(),
+            has_to_compare: false,
             edge: Arc::clone(&name),
             tenants,
             connection,
             packets: Packets::new(PACKET_BYTES_MAX as usize),
             decoder: Decoder::default(),
-            waiting: JoinSet::new(),
+            batches: Batches::default(),
             calls: HashMap::new(),
             next_call: 0,
             out: Vec::new(),
-            keep_alive: Duration::from_secs(keep_alive_s.into()).mul_f64(1.5),
-            last_heard: Instant::now(),
-        };
-        let mut down = match connected.enter(Arc::clone(&name), &instance, session.connection.address()) {
-            Ok(down) => down,
-            Err(taken) => return session.refuse(taken.by).await,
+            keep_alive_s,
+            last_heard,
         };
         tracing::info!(edge = %session.edge, address = ?session.connection.address(), "an edge is connected");
-        let reason = session.run(&mut down, &mut told).await;
+        let reason = session.run(&mut down, &mut told, is_stopping).await;
         connected.leave(&name, &down);
         tracing::info!(edge = %session.edge, %reason, "an edge is not connected any more");
         session.give_up_calls(&mut down).await;
     }
 
-    /// Another edge has its name.
-    async fn refuse(mut self, by: Option<std::net::SocketAddr>) {
-        let from = by.map_or_else(|| "a Unix socket".to_owned(), |by| by.to_string());
-        let why = format!(
-            "an edge \"{}\" is connected already, from {from}; if this one is a copy of it, join it under a name of its own",
-            self.edge
-        );
-        tracing::warn!(edge = %self.edge, address = ?self.connection.address(), %from, "two edges have one name");
-        let mut answer = ConnAck::new(ReasonCode::ClientIdentifierNotValid);
-        answer.reason_string = Some(&why);
-        let mut bytes = Vec::new();
-        Packet::ConnAck(Box::new(answer)).encode(Version::V5, &mut bytes);
-        let _ = self.connection.write(&bytes).await;
-    }
-
     /// Why the connection ended, in words.
-    async fn run(&mut self, down: &mut mpsc::Receiver<Down>, told: &mut mpsc::Receiver<Told>) -> String {
+    async fn run(
+        &mut self,
+        down: &mut mpsc::Receiver<Down>,
+        told: &mut mpsc::Receiver<Told>,
+        mut is_stopping: watch::Receiver<bool>,
+    ) -> String {
         self.welcome();
         let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -126,46 +128,44 @@ impl Session {
             if let Err(reason) = self.take_packets().await {
                 return reason;
             }
-            if !self.out.is_empty() {
-                if let Err(error) = self.connection.write(&self.out).await {
-                    return error.to_string();
-                }
-                self.out.clear();
+            if let Err(error) = self.flush().await {
+                return error.to_string();
             }
-            let takes_more = self.waiting.len() < usize::from(BATCHES_MAX) && self.tasks.len() < TASKS_MAX;
             tokio::select! {
                 biased;
+                () = stop(&mut is_stopping) => return self.say_goodbye().await,
                 down = down.recv() => match down {
                     Some(Down::Call(call)) => self.ask(call).await,
                     Some(Down::Twin(change)) => {
                         let devices = Arc::clone(&self.devices);
-                        self.tasks.spawn(async move { devices.tell_twin(&change.tenant, &change.device).await });
+                        self.start(async move { devices.tell_twin(&change.tenant, &change.device).await });
                     }
                     Some(Down::Device(name)) => {
                         let devices = Arc::clone(&self.devices);
-                        self.tasks.spawn(async move { devices.tell_changed(name.tenant(), name.id()).await });
+                        self.start(async move { devices.tell_changed(name.tenant(), name.id()).await });
                     }
                     Some(Down::Compare) => {
-                        let devices = Arc::clone(&self.devices);
-                        self.tasks.spawn(async move { devices.compare().await });
+                        self.has_to_compare = true;
+                        self.compare();
                     }
                     None => return self.end(ReasonCode::SessionTakenOver, "it connected again").await,
                 },
                 Some(told) = told.recv() => self.tell(&told),
                 Some(_) = self.tasks.join_next() => {}
-                Some(done) = self.waiting.join_next() => self.acknowledge(done.expect("no batch panics")),
-                read = self.connection.read(self.packets.buffer()), if takes_more => match read {
-                    Ok(()) => self.last_heard = Instant::now(),
+                Some(taken) = self.batches.next() => self.acknowledge(&taken),
+                read = self.connection.read(self.packets.buffer()) => match read {
+                    Ok(()) => self.last_heard.note(),
                     Err(error) => return error.to_string(),
                 },
                 _ = beats.tick() => {
                     if self.connection.is_revoked() {
                         return self.end(ReasonCode::NotAuthorized, "its credential was revoked").await;
                     }
-                    if !self.keep_alive.is_zero() && self.last_heard.elapsed() > self.keep_alive {
+                    if self.last_heard.at().elapsed() > self.silence_max() {
                         return self.end(ReasonCode::KeepAliveTimeout, "nothing was heard of it").await;
                     }
                     self.give_up_late_calls();
+                    self.compare();
                 }
             }
         }
@@ -177,17 +177,47 @@ impl Session {
         let mut answer = ConnAck::new(ReasonCode::Success);
         answer.receive_maximum = NonZeroU16::new(BATCHES_MAX);
         answer.maximum_packet_size = Some(PACKET_BYTES_MAX);
+        let asked_s = self.connection.connect().keep_alive_s;
+        answer.server_keep_alive_s = (asked_s != self.keep_alive_s).then_some(self.keep_alive_s);
         answer.user_properties = properties.as_properties();
         Packet::ConnAck(Box::new(answer)).encode(Version::V5, &mut self.out);
     }
 
+    /// An edge that is silent for longer is gone (MQTT-3.1.2-22), and one that takes nothing for as long.
+    fn silence_max(&self) -> Duration {
+        Duration::from_secs(self.keep_alive_s.into()).mul_f64(1.5)
+    }
+
+    /// Sends what there is to be said.
+    async fn flush(&mut self) -> io::Result<()> {
+        let patience = self.silence_max();
+        for some in self.out.chunks(WRITE_BYTES) {
+            let written = timeout(patience, self.connection.write(some)).await;
+            written.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "it takes nothing any more"))??;
+        }
+        self.out.clear();
+        Ok(())
+    }
+
     async fn end(&mut self, reason: ReasonCode, why: &str) -> String {
-        let mut bytes = Vec::new();
         let mut disconnect = Disconnect::new(reason);
         disconnect.reason_string = Some(why);
-        Packet::Disconnect(disconnect).encode(Version::V5, &mut bytes);
-        let _ = self.connection.write(&bytes).await;
+        Packet::Disconnect(disconnect).encode(Version::V5, &mut self.out);
+        // Whether the edge hears it or not.
+        let _ = self.flush().await;
         why.to_owned()
+    }
+
+    /// The cloud stops: what the edge has sent is acknowledged as far as it is soon durable.
+    async fn say_goodbye(&mut self) -> String {
+        let last_batches = async {
+            while let Some(taken) = self.batches.next().await {
+                self.acknowledge(&taken);
+            }
+        };
+        // What is not acknowledged is sent again.
+        let _ = timeout(LAST_BATCHES, last_batches).await;
+        self.end(ReasonCode::ServerShuttingDown, "the cloud stops").await
     }
 
     async fn take_packets(&mut self) -> Result<(), String> {
@@ -202,8 +232,14 @@ impl Session {
                         .decoder
                         .read(&self.edge, publish.payload)
                         .map_err(|error| error.to_string())?;
-                    let taking = take(Arc::clone(&self.hub), &self.edge, sections, &self.tenants);
-                    self.waiting.spawn(async move { (packet_id, taking.await) });
+                    if self.batches.len() >= usize::from(BATCHES_MAX) {
+                        let why = format!("more than {BATCHES_MAX} batches at once, which is its Receive Maximum");
+                        return Err(self.end(ReasonCode::ReceiveMaximumExceeded, &why).await);
+                    }
+                    let refused = self
+                        .batches
+                        .take(&self.hub, &self.edge, packet_id, sections, &self.tenants);
+                    refused.iter().for_each(|taken| self.acknowledge(taken));
                 }
                 Packet::Publish(publish) if publish.topic == topics::RESULT => {
                     let token = publish
@@ -215,7 +251,8 @@ impl Session {
                 }
                 Packet::Publish(publish) if Devices::is_of(publish.topic) => {
                     let (topic, payload) = (publish.topic.to_owned(), publish.payload.to_vec());
-                    self.tasks.spawn(Arc::clone(&self.devices).take(topic, payload));
+                    let taking = Arc::clone(&self.devices).take(topic, payload);
+                    self.start(taking);
                 }
                 Packet::PingReq => Packet::PingResp.encode(Version::V5, &mut self.out),
                 Packet::Disconnect(_) => return Err("it said goodbye".to_owned()),
@@ -233,7 +270,7 @@ impl Session {
         Ok(())
     }
 
-    fn acknowledge(&mut self, (packet_id, verdict): (PacketId, Verdict)) {
+    fn acknowledge(&mut self, Taken { packet_id, verdict, .. }: &Taken) {
         let mut properties = UserPropertiesBuf::new();
         for (name, sections) in [(topics::FULL, &verdict.full), (topics::REFUSED, &verdict.refused)] {
             if !sections.is_empty() {
@@ -245,9 +282,27 @@ impl Session {
             true => ReasonCode::Success,
             false => ReasonCode::QuotaExceeded,
         };
-        let mut ack = Ack::new(packet_id, reason);
+        let mut ack = Ack::new(*packet_id, reason);
         ack.user_properties = properties.as_properties();
         Packet::PubAck(ack).encode(Version::V5, &mut self.out);
+    }
+
+    /// Does something for devices, if there is time for it.
+    fn start(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        if self.tasks.len() < TASKS_MAX {
+            self.tasks.spawn(task);
+        } else {
+            self.has_to_compare = true;
+        }
+    }
+
+    /// Makes up for what there was no time for.
+    fn compare(&mut self) {
+        if self.has_to_compare && self.tasks.len() < TASKS_MAX / 2 {
+            self.has_to_compare = false;
+            let devices = Arc::clone(&self.devices);
+            self.start(async move { devices.compare().await });
+        }
     }
 
     fn tell(&mut self, Told { topic, payload }: &Told) {
@@ -297,43 +352,8 @@ impl Session {
     }
 }
 
-/// Has the hub take the sections of a batch, each for its tenant; done once all that was taken is durable.
-fn take(
-    hub: Arc<Hub>,
-    edge: &Arc<str>,
-    sections: Vec<Section>,
-    tenants: &[String],
-) -> Pin<Box<dyn Future<Output = Verdict> + Send>> {
-    let may = |section: &Section| tenants.iter().any(|tenant| **tenant == *section.name.tenant);
-    let mut verdict = Verdict::default();
-    let mut arriving = Vec::new();
-    for (number, section) in sections.into_iter().enumerate() {
-        if !may(&section) {
-            tracing::warn!(%edge, tenant = %section.name.tenant, "an edge speaks for a tenant that it may not speak for");
-            verdict.refused.push(number);
-            continue;
-        }
-        arriving.push((number, section, Arc::clone(edge)));
-    }
-    Box::pin(async move {
-        // All at once: they are asked for in this order, and wait for the log together.
-        let taking = arriving.into_iter().map(|(number, section, edge)| {
-            let Section { name, floor, parcels } = section;
-            let arriving = Arriving {
-                edge,
-                route: name.route,
-                epoch: name.epoch,
-                floor,
-                parcels,
-            };
-            let hub = &hub;
-            async move { (number, hub.arrive(&name.tenant, arriving).await) }
-        });
-        for (number, arrived) in join_all(taking).await {
-            if !matches!(arrived, Some(Arrived { refused: 0, .. })) {
-                verdict.full.push(number);
-            }
-        }
-        verdict
-    })
+/// Waits until the cloud stops.
+async fn stop(is_stopping: &mut watch::Receiver<bool>) {
+    // Its sender lives as long as the cloud.
+    let _ = is_stopping.wait_for(|is_stopping| *is_stopping).await;
 }

@@ -5,6 +5,7 @@ mod dial;
 mod greeting;
 mod load;
 mod packing;
+mod pauses;
 mod session;
 mod status;
 mod verdict;
@@ -23,16 +24,11 @@ use tokio::time::Instant;
 pub use self::dial::{Proxies, ReadWrite, Stream, Target, WrongProxy, WrongTarget, connect};
 use self::dial::{Ways, dial};
 use self::load::Load;
+use self::pauses::Pauses;
 use self::session::{Ended, Session};
 pub use self::status::{LinkStatus, State};
 use crate::devices::{Common, Follow};
 
-/// The first pause before another try, at most; each one doubles it.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest pause before another try.
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// A connection that lasted as long makes the next pause the first again.
-const PROVEN: Duration = Duration::from_secs(30);
 /// Time for a connection to be made: name, TCP, proxy, TLS and WebSocket; and then for the answer to CONNECT.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -115,22 +111,26 @@ pub async fn run(way: Way, parts: Parts) {
         status,
         redial,
     };
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = Pauses::default();
     loop {
         let began = Instant::now();
-        match link.connect_and_serve().await {
+        let is_cloud_stopping = match link.connect_and_serve().await {
             Ended::HubStopped => return,
-            Ended::Broken(reason) => link.status.broke(&reason),
-        }
+            Ended::CloudStopped(reason) => {
+                link.status.broke(&reason);
+                true
+            }
+            Ended::Broken(reason) => {
+                link.status.broke(&reason);
+                false
+            }
+        };
         link.put_back().await;
-        if began.elapsed() >= PROVEN {
-            pause = FIRST_PAUSE;
-        }
+        let longest = pauses.next(began.elapsed(), is_cloud_stopping);
         // Full jitter: edges that lost their cloud at the same instant do not come back at the same instant.
-        if link.rest(pause.mul_f64(rand::rng().random())).await.is_break() {
+        if link.rest(longest.mul_f64(rand::rng().random())).await.is_break() {
             return;
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hub::{Fate, Lane, Settled, TwinChange};
-use mqtt::{Packet, PacketId, Publish, QoS, Version};
+use mqtt::{Packet, PacketId, Publish, QoS, ReasonCode, Version};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -37,6 +37,8 @@ const OUT_BYTES_MAX: usize = 64 << 10;
 pub(super) enum Ended {
     /// The hub is stopping.
     HubStopped,
+    /// The cloud is stopping, which it said, in words.
+    CloudStopped(String),
     /// In words.
     Broken(String),
 }
@@ -132,8 +134,8 @@ impl Session {
         let mut beats = tokio::time::interval(Duration::from_secs(KEEP_ALIVE_S.into()) / 2);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if let Err(reason) = self.take_packets(link, &say, devices.as_ref()).await {
-                return Ended::Broken(reason);
+            if let Err(ended) = self.take_packets(link, &say, devices.as_ref()).await {
+                return ended;
             }
             link.allow(self.window.bytes()).await;
             self.fill(&mut link.load);
@@ -280,9 +282,10 @@ impl Session {
         link: &mut Link,
         say: &mpsc::Sender<Say>,
         devices: Option<&Arc<Devices>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Ended> {
         let mut done: Vec<Settled> = Vec::new();
-        while let Some(packet) = self.packets.next().map_err(|error| error.to_string())? {
+        let broken = |error: mqtt::DecodeError| Ended::Broken(error.to_string());
+        while let Some(packet) = self.packets.next().map_err(broken)? {
             match packet {
                 Packet::PubAck(ack) => {
                     let verdict = Verdict::of(&ack);
@@ -304,13 +307,17 @@ impl Session {
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
                 Packet::Disconnect(disconnect) => {
                     let why = disconnect.reason_string.unwrap_or_default();
-                    return Err(format!("the cloud ended the connection: {:?} {why}", disconnect.reason));
+                    let reason = format!("the cloud ended the connection: {:?} {why}", disconnect.reason);
+                    return Err(match disconnect.reason {
+                        ReasonCode::ServerShuttingDown => Ended::CloudStopped(reason),
+                        _ => Ended::Broken(reason),
+                    });
                 }
                 other => {
-                    return Err(format!(
+                    return Err(Ended::Broken(format!(
                         "the cloud sent {:?}, which it may not",
                         std::mem::discriminant(&other)
-                    ));
+                    )));
                 }
             }
         }

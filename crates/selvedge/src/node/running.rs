@@ -106,14 +106,14 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         link.keep_renewed();
     }
     telemetry.start(&hub).await?;
-    if let (Some(edges), Some(connected)) = (hub.take_edges(), connected) {
+    if let (Some(edges), Some(connected)) = (hub.take_edges(), &connected) {
         let follow = desk.follower();
         tokio::spawn(::link::cloud::run(
             Arc::clone(&hub),
             Arc::clone(&identity),
             follow,
             edges,
-            connected,
+            Arc::clone(connected),
         ));
     }
     open(&hub, opened).await?;
@@ -140,6 +140,9 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     running.until_stopped(&mut signals).await;
     tracing::info!("stopping");
     desk.begin_stop();
+    if let Some(connected) = &connected {
+        connected.stop().await;
+    }
     if tokio::time::timeout(STOP_TIMEOUT, desk.close()).await.is_err() {
         tracing::error!(timeout_s = STOP_TIMEOUT.as_secs(), "not all could be ended in time");
     }

@@ -1,0 +1,180 @@
+"""A cloud whose log stands still, or that stops: its edges are heard and answered all the same, and know what is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import wire
+from brokers import ENVIRONMENT, Settings
+from paho_client import Client
+from raw import Connection
+from sites import PASSWORD, TELEMETRY, Cloud, Pump, numbers
+from test_disk import SMALL_SEGMENTS
+from wire import Kind
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
+
+# After as much silence an edge gives its connection up.
+SILENCE_S = 20
+RECEIVE_MAXIMUM = 256
+TASKS = 1_024
+
+
+def on(disk: Path) -> type[Cloud]:
+    """A cloud whose data lie on this file system."""
+
+    class OnDisk(Cloud):
+        def __init__(self, directory: Path, settings: Settings):
+            super().__init__(directory, settings)
+            self.data = disk / "data"
+            settings.configuration = SMALL_SEGMENTS
+
+    return OnDisk
+
+
+@contextlib.contextmanager
+def frozen(disk: Path) -> Iterator[None]:
+    """Whoever writes to the file system waits meanwhile."""
+    subprocess.run(["fsfreeze", "--freeze", str(disk)], check=True, timeout=30, env=ENVIRONMENT)
+    try:
+        yield
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", str(disk)], check=True, timeout=30, env=ENVIRONMENT)
+
+
+class RawEdge:
+    """An edge of bare sockets, which answers nothing and keeps to no bound."""
+
+    def __init__(self, cloud: Cloud, name: str = "raw-1"):
+        said = cloud.run("edge", "add", name, "--output", "json").stdout
+        password = json.loads(said)[0]["issued"]["password"].encode()
+        self.stream = Connection(socket.create_connection(("127.0.0.1", cloud.port)))
+        said = [("user_property", ("selvedge-link", "1")), ("user_property", ("instance", name))]
+        self.stream.open(name, user=name, password=password, keep_alive=60, properties=said)
+        self.sent = 0
+
+    def batch(self) -> bytes:
+        """A PUBLISH with a batch of one message, the next of its epoch."""
+        number, self.sent = self.sent, self.sent + 1
+        told = b"\x00" if number else b"\x00\x07default\x09telemetry\x02"
+        topic = b"\x00\x18devices/pump-7/telemetry"
+        batch = b"\x00" + told + varint(number) + b"\x00" + b"\x00\x01" + b"\x01\x00" + topic + b"\x02{}"
+        return wire.publish("$link/batch", batch, qos=1, packet_id=number + 1)
+
+
+def varint(value: int) -> bytes:
+    """LEB128."""
+    return bytes([value & 127 | 128]) + varint(value >> 7) if value > 127 else bytes([value])
+
+
+@pytest.mark.machine("ext4")
+def test_while_the_clouds_log_stands_still_an_edge_that_sends_a_great_deal_stays_connected_and_is_called(
+    site, own_disk
+):
+    """It has used up its Receive Maximum: signs of life, calls and their results pass all the same."""
+    one = site(cloud=on(own_disk))
+    one.cloud.run("app", "add", "dash", "--password", PASSWORD)
+    pump = Pump(one)
+    device = pump.client()
+    device.subscribe("devices/pump-7/methods/+/+", qos=0)
+    since = one.edge.link()["since_s"]
+    with frozen(own_disk):
+        began = time.monotonic()
+        for number in range(4 * RECEIVE_MAXIMUM):
+            device.publish(TELEMETRY, json.dumps({"n": number}), qos=1)
+        assert one.edge.ledger()["queued"] > RECEIVE_MAXIMUM
+        while time.monotonic() < began + SILENCE_S + 6:
+            called = threading.Thread(target=answer, args=(device,), daemon=True)
+            called.start()
+            assert json.loads(one.cloud.run("call", "pump-7", "stop", "7").stdout) == 7
+            called.join()
+            time.sleep(2)  # The silence that must not be one.
+        assert one.edge.link()["is_connected"] and one.edge.link()["since_s"] > SILENCE_S + since
+    assert sorted(numbers(one.cloud.has_rows(4 * RECEIVE_MAXIMUM, 60))) == list(range(4 * RECEIVE_MAXIMUM))
+    device.disconnect()
+
+
+def answer(device) -> None:
+    """Answers one call."""
+    call = device.receive()
+    device.publish(f"{call.topic}/result", json.dumps({"status": 200, "payload": json.loads(call.payload)}), qos=0)
+
+
+@pytest.mark.machine("ext4")
+def test_an_edge_that_has_used_up_its_receive_maximum_is_heard_and_one_that_exceeds_it_is_told_so(tmp_path, own_disk):
+    """MQTT 3.3.4."""
+    cloud = on(own_disk)(tmp_path / "cloud", Settings(anonymous=False))
+    cloud.directory.mkdir()
+    cloud.start()
+    cloud.run("app", "add", "dash", "--password", PASSWORD)
+    dash = Client(cloud.port, "dash", user="dash", password=PASSWORD).opened()
+    dash.subscribe("devices/pump-7/methods/+/+/result", qos=0)
+    edge = RawEdge(cloud)
+    assert dict(edge.stream.connack.properties)["receive_maximum"] == RECEIVE_MAXIMUM
+    edge.stream.send(edge.batch())
+    assert edge.stream.expect(Kind.PUBACK).reason == 0
+    with frozen(own_disk):
+        edge.stream.send(*(edge.batch() for _ in range(RECEIVE_MAXIMUM)))
+        edge.stream.ping()
+        dash.publish("devices/pump-7/methods/stop/1", b"now", qos=0)
+        token = dict(edge.stream.expect(Kind.PUBLISH).properties)["correlation_data"]
+        result = b'{"status": 200, "payload": 7}'
+        edge.stream.publish("$link/result", result, properties=[("correlation_data", token)])
+        assert dash.receive().payload == result
+        edge.stream.send(edge.batch())
+        assert edge.stream.verdict() == 0x93
+    dash.disconnect()
+    cloud.stop()
+
+
+@pytest.mark.machine("ext4")
+def test_an_edge_that_asks_for_more_than_there_is_time_for_is_heard_and_compared_with_later(tmp_path, own_disk):
+    cloud = on(own_disk)(tmp_path / "cloud", Settings(anonymous=False))
+    cloud.directory.mkdir()
+    cloud.start()
+    edge = RawEdge(cloud)
+    with frozen(own_disk):
+        for number in range(TASKS + 200):
+            edge.stream.publish("$link/registry", json.dumps({"registry": f"r-{number}"}).encode())
+        edge.stream.ping()
+    answers = 0
+    while edge.stream.expect(Kind.PUBLISH, 30).topic != "$link/parts":
+        answers += 1
+    assert TASKS / 2 < answers <= TASKS
+    cloud.stop()
+
+
+@pytest.mark.machine("ext4")
+def test_a_cloud_that_stops_acknowledges_what_is_durable_soon_and_tells_its_edges(tmp_path, own_disk):
+    cloud = on(own_disk)(tmp_path / "cloud", Settings(anonymous=False))
+    cloud.directory.mkdir()
+    cloud.start()
+    edges = [RawEdge(cloud, f"raw-{number}") for number in range(3)]
+    with frozen(own_disk):
+        for edge in edges:
+            edge.stream.send(edge.batch())
+            edge.stream.ping()
+        cloud.signal(signal.SIGTERM)
+        time.sleep(0.3)  # Less than the second that it waits for its log.
+    for edge in edges:
+        assert edge.stream.expect(Kind.PUBACK).reason == 0
+        assert edge.stream.expect(Kind.DISCONNECT).reason == 0x8B
+    cloud.stop()
+
+
+def test_an_edge_knows_that_its_cloud_was_stopped_and_comes_back(site):
+    one = site()
+    one.cloud.stop()
+    assert "ServerShuttingDown the cloud stops" in one.edge.link()["last_error"]
+    one.cloud.start()
+    one.edge.is_connected(30)
