@@ -29,6 +29,8 @@ const BATCHES_MAX: u16 = 256;
 const CALLS_MAX: usize = 10_000;
 /// What of devices waits to be told to the edge, at most; whoever has more waits with it.
 const TELLING_MAX: usize = 256;
+/// Packets about devices that may be on the way to the edge: a call waits behind no more.
+const TOLD_ON_THE_WAY_MAX: usize = 4;
 /// What is done for devices at once, at most; the edge is not read beyond.
 const TASKS_MAX: usize = 1_024;
 /// How often credentials and deadlines are looked at.
@@ -50,6 +52,9 @@ pub(super) struct Session {
     /// Calls that wait for the edge's answer, by what comes back with it.
     calls: HashMap<u64, (Instant, Box<EdgeCall>)>,
     next_call: u64,
+    /// Packets about devices that the edge has not acknowledged.
+    told_on_the_way: usize,
+    next_packet_id: PacketId,
     out: Vec<u8>,
     keep_alive: Duration,
     last_heard: Instant,
@@ -87,6 +92,8 @@ impl Session {
             waiting: JoinSet::new(),
             calls: HashMap::new(),
             next_call: 0,
+            told_on_the_way: 0,
+            next_packet_id: NonZeroU16::MIN,
             out: Vec::new(),
             keep_alive: Duration::from_secs(keep_alive_s.into()).mul_f64(1.5),
             last_heard: Instant::now(),
@@ -151,7 +158,7 @@ impl Session {
                     }
                     None => return self.end(ReasonCode::SessionTakenOver, "it connected again").await,
                 },
-                Some(told) = told.recv() => self.tell(&told),
+                Some(told) = told.recv(), if self.told_on_the_way < TOLD_ON_THE_WAY_MAX => self.tell(&told),
                 Some(_) = self.tasks.join_next() => {}
                 Some(done) = self.waiting.join_next() => self.acknowledge(done.expect("no batch panics")),
                 read = self.connection.read(self.packets.buffer()), if takes_more => match read {
@@ -217,6 +224,7 @@ impl Session {
                     let (topic, payload) = (publish.topic.to_owned(), publish.payload.to_vec());
                     self.tasks.spawn(Arc::clone(&self.devices).take(topic, payload));
                 }
+                Packet::PubAck(_) => self.told_on_the_way = self.told_on_the_way.saturating_sub(1),
                 Packet::PingReq => Packet::PingResp.encode(Version::V5, &mut self.out),
                 Packet::Disconnect(_) => return Err("it said goodbye".to_owned()),
                 other => {
@@ -250,8 +258,12 @@ impl Session {
         Packet::PubAck(ack).encode(Version::V5, &mut self.out);
     }
 
+    /// In QoS 1: what the edge has acknowledged is no more in the way of calls, however thin its line is.
     fn tell(&mut self, Told { topic, payload }: &Told) {
-        Publish::new(topic, QoS::AtMostOnce, None, payload).encode(Version::V5, &mut self.out);
+        self.told_on_the_way += 1;
+        self.next_packet_id = self.next_packet_id.checked_add(1).unwrap_or(NonZeroU16::MIN);
+        let packet_id = Some(self.next_packet_id);
+        Publish::new(topic, QoS::AtLeastOnce, packet_id, payload).encode(Version::V5, &mut self.out);
     }
 
     /// Asks a device behind the edge.
