@@ -33,7 +33,7 @@ const RECORDS_MAX: usize = 1_024;
 /// Tenants that are compared, at most.
 const TENANTS_MAX: usize = 10_000;
 
-/// Something that is to be told to the other side: topic and payload of a PUBLISH of QoS 0.
+/// Something that is to be told to the other side: topic and payload of a PUBLISH.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) topic: String,

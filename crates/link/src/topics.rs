@@ -5,11 +5,14 @@
 //! | `$link/batch` | edge, QoS 1 | a [batch](crate::batch); its PUBACK says that the cloud keeps all of it |
 //! | `$link/call/{tenant}/{device}/{method}/{timeout in ms}` | cloud, QoS 0 | a call; its Correlation Data comes back with the result |
 //! | `$link/result` | edge, QoS 0 | the result of the call with this Correlation Data |
-//! | `$link/registry` | both, QoS 0 | JSON: which registry this side has; of the cloud, which tenants the edge may speak for |
-//! | `$link/parts` | both, QoS 0 | JSON: what many devices are in short, some such parts |
-//! | `$link/devices` | both, QoS 0 | JSON: what each device of a part is in short |
-//! | `$link/records` | both, QoS 0 | JSON: what devices of a tenant are, and each one's twin in short |
-//! | `$link/twin/{tenant}/{device}` | both, QoS 0 | the twin as this side has it; empty: what does the other have? |
+//! | `$link/registry` | both | JSON: which registry this side has; of the cloud, which tenants the edge may speak for |
+//! | `$link/parts` | both | JSON: what many devices are in short, some such parts |
+//! | `$link/devices` | both | JSON: what each device of a part is in short |
+//! | `$link/records` | both | JSON: what devices of a tenant are, and each one's twin in short |
+//! | `$link/twin/{tenant}/{device}` | both | the twin as this side has it; empty: what does the other have? |
+//!
+//! What is said of devices goes up in QoS 0, as the line is free; down in QoS 1, because only its PUBACKs tell the cloud that
+//! it has gone. They say nothing of what became of it.
 
 /// Messages for the cloud.
 pub(crate) const BATCH: &str = "$link/batch";

@@ -122,6 +122,7 @@ impl Registry {
         let mut writer = lock(&self.writer);
         let mut transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut done = Vec::with_capacity(names.len());
+        let mut has_removed = false;
         for (number, name) in names.iter().enumerate() {
             let before = Shared {
                 record: read(&transaction, edge, name)?,
@@ -130,6 +131,7 @@ impl Registry {
             let (after, made) = work(number, &before);
             let changes = match after.filter(|after| *after != before) {
                 Some(after) => {
+                    has_removed |= after.record.is_none();
                     let savepoint = transaction.savepoint()?;
                     let changes = keep(&savepoint, edge, name, &before, &after, now_unix_s);
                     // One that failed rolls back as it is dropped.
@@ -141,6 +143,9 @@ impl Registry {
                 None => Ok(Vec::new()),
             };
             done.push(changes.map(|changes| Sharing { made, changes }));
+        }
+        if has_removed {
+            forget_oldest(&transaction, edge)?;
         }
         transaction.commit()?;
         for (name, shared) in names.iter().zip(&done) {
@@ -234,11 +239,14 @@ fn keep_document(connection: &Connection, edge: &str, name: &ClientName, after: 
     let sql = "INSERT OR REPLACE INTO shared_devices (edge, tenant, id, document, removed) VALUES (?1, ?2, ?3, ?4, ?5)";
     let values = params![edge, name.tenant(), name.id(), after.document, removed];
     connection.prepare_cached(sql)?.execute(values)?;
-    if removed {
-        let sql = "DELETE FROM shared_devices WHERE edge = ?1 AND removed AND number <=
-             (SELECT number FROM shared_devices WHERE edge = ?1 AND removed ORDER BY number DESC LIMIT 1 OFFSET ?2)";
-        connection.prepare_cached(sql)?.execute(params![edge, REMOVED_MAX])?;
-    }
+    Ok(())
+}
+
+/// Forgets removed devices of an edge beyond those that are remembered.
+fn forget_oldest(connection: &Connection, edge: &str) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM shared_devices WHERE edge = ?1 AND removed AND number <=
+         (SELECT number FROM shared_devices WHERE edge = ?1 AND removed ORDER BY number DESC LIMIT 1 OFFSET ?2)";
+    connection.execute(sql, params![edge, REMOVED_MAX])?;
     Ok(())
 }
 

@@ -27,6 +27,8 @@ const PACKET_BYTES_MAX: u32 = 2 << 20;
 const CALLS_MAX: usize = 10_000;
 /// What of devices waits to be told to the edge, at most; whoever has more waits with it.
 const TELLING_MAX: usize = 256;
+/// Packets about devices that may be on the way to the edge: a call waits behind no more.
+const TOLD_ON_THE_WAY_MAX: usize = 4;
 /// What is done for devices at once, at most. What comes beyond is forgotten, and all is compared later.
 const TASKS_MAX: usize = 1_024;
 /// Bytes for which an edge has to have room within the time in which it has to be heard from.
@@ -57,6 +59,9 @@ pub(super) struct Session {
     /// Calls that wait for the edge's answer, by what comes back with it.
     calls: HashMap<u64, (Instant, Box<EdgeCall>)>,
     next_call: u64,
+    /// Packets about devices that the edge has not acknowledged.
+    told_on_the_way: usize,
+    next_packet_id: PacketId,
     out: Vec<u8>,
     keep_alive_s: u16,
     last_heard: Arc<LastHeard>,
@@ -103,6 +108,8 @@ impl Session {
             batches: Batches::default(),
             calls: HashMap::new(),
             next_call: 0,
+            told_on_the_way: 0,
+            next_packet_id: NonZeroU16::MIN,
             out: Vec::new(),
             keep_alive_s,
             last_heard,
@@ -150,7 +157,7 @@ impl Session {
                     }
                     None => return self.end(ReasonCode::SessionTakenOver, "it connected again").await,
                 },
-                Some(told) = told.recv() => self.tell(&told),
+                Some(told) = told.recv(), if self.told_on_the_way < TOLD_ON_THE_WAY_MAX => self.tell(&told),
                 Some(_) = self.tasks.join_next() => {}
                 Some(taken) = self.batches.next() => self.acknowledge(&taken),
                 read = self.connection.read(self.packets.buffer()) => match read {
@@ -254,6 +261,7 @@ impl Session {
                     let taking = Arc::clone(&self.devices).take(topic, payload);
                     self.start(taking);
                 }
+                Packet::PubAck(_) => self.told_on_the_way = self.told_on_the_way.saturating_sub(1),
                 Packet::PingReq => Packet::PingResp.encode(Version::V5, &mut self.out),
                 Packet::Disconnect(_) => return Err("it said goodbye".to_owned()),
                 other => {
@@ -305,8 +313,12 @@ impl Session {
         }
     }
 
+    /// In QoS 1: what the edge has acknowledged is no more in the way of calls, however thin its line is.
     fn tell(&mut self, Told { topic, payload }: &Told) {
-        Publish::new(topic, QoS::AtMostOnce, None, payload).encode(Version::V5, &mut self.out);
+        self.told_on_the_way += 1;
+        self.next_packet_id = self.next_packet_id.checked_add(1).unwrap_or(NonZeroU16::MIN);
+        let packet_id = Some(self.next_packet_id);
+        Publish::new(topic, QoS::AtLeastOnce, packet_id, payload).encode(Version::V5, &mut self.out);
     }
 
     /// Asks a device behind the edge.

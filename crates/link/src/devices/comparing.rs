@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
-use super::ranges::{Answer, Digests, Listed, Part, Ranges};
+use super::ranges::{Answer, Digests, Listed, Parts, Ranges};
 use super::{Devices, RECORDS_MAX, unix_now_s};
 use crate::topics;
 
-/// Parts of one packet, at most.
-const PARTS_MAX: usize = 128;
+/// Parts of one packet, at most: what a packet becomes on a thin line, others wait for.
+const PARTS_MAX: usize = 4;
 
 impl Devices {
     /// Says what all devices are in short.
@@ -22,32 +22,32 @@ impl Devices {
         self.tell_parts(parts).await;
     }
 
-    async fn tell_parts(&self, parts: Vec<Part>) {
-        self.common.figures.told_parts(parts.len());
+    async fn tell_parts(&self, parts: Vec<Parts>) {
+        let numbers = parts.iter().map(|parts| parts.digests.len()).sum();
+        self.common.figures.told_parts(numbers);
         for some in parts.chunks(PARTS_MAX) {
             self.say(topics::PARTS, &some).await;
         }
     }
 
-    pub(super) async fn take_parts(&self, parts: Vec<Part>) {
+    pub(super) async fn take_parts(&self, parts: Vec<Parts>) {
         let mut answers = Vec::new();
         let tenants: BTreeSet<String> = self.tenants().into_iter().collect();
-        for part in parts
-            .into_iter()
-            .take(PARTS_MAX)
-            .filter(|part| tenants.contains(&part.tenant))
-        {
-            let ranges = match part.digits.is_empty() {
-                true => self.look(&part.tenant).await,
-                false => self.looked(&part.tenant),
+        let parts = parts.into_iter().take(PARTS_MAX);
+        for theirs in parts.filter(|parts| tenants.contains(&parts.tenant)) {
+            let ranges = match theirs.digests.len() {
+                // The beginning.
+                1 => self.look(&theirs.tenant).await,
+                _ => self.looked(&theirs.tenant),
             };
-            match ranges.and_then(|ranges| ranges.answer(&part)) {
-                Some(Answer::Parts(parts)) => answers.extend(parts),
-                Some(Answer::Listed(listed)) => {
-                    self.common.figures.told_devices(listed.devices.len());
-                    self.say(topics::DEVICES, &listed).await;
+            for answer in ranges.iter().flat_map(|ranges| ranges.answers(&theirs)) {
+                match answer {
+                    Answer::Parts(parts) => answers.push(parts),
+                    Answer::Listed(listed) => {
+                        self.common.figures.told_devices(listed.devices.len());
+                        self.say(topics::DEVICES, &listed).await;
+                    }
                 }
-                None => {}
             }
         }
         self.tell_parts(answers).await;

@@ -7,25 +7,39 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 /// Devices of a part that are listed one by one, at most; of more, the parts of that part are told.
-const LISTED_MAX: usize = 64;
+const LISTED_MAX: usize = 16;
 /// Digits of the longest name of a part: two devices in it have nearly the same hash.
 const DIGITS_MAX: usize = 12;
 
-/// The devices of a tenant whose hash begins with these hexadecimal digits, and what they are in short.
+/// The devices of a tenant whose hash begins with these hexadecimal digits, in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part {
+pub(super) struct Parts {
     pub(super) tenant: String,
     pub(super) digits: String,
-    pub(super) digest: u64,
+    /// One: what all of them are. Sixteen: what those are whose hash goes on with 0, with 1, …
+    pub(super) digests: Vec<u64>,
 }
 
 /// What one device is in short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u64, u64)", into = "(u64, u64)")]
 pub(super) struct Digests {
     /// Of its record.
     pub(super) record: u64,
     /// Of its twin; 0: it has none.
     pub(super) twin: u64,
+}
+
+impl From<(u64, u64)> for Digests {
+    fn from((record, twin): (u64, u64)) -> Self {
+        Self { record, twin }
+    }
+}
+
+impl From<Digests> for (u64, u64) {
+    fn from(Digests { record, twin }: Digests) -> Self {
+        (record, twin)
+    }
 }
 
 /// All devices of a part, one by one.
@@ -40,7 +54,7 @@ pub(super) struct Listed {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The parts of it.
-    Parts(Vec<Part>),
+    Parts(Parts),
     /// The devices in it.
     Listed(Listed),
 }
@@ -67,22 +81,36 @@ impl Ranges {
     }
 
     /// All of them in short.
-    pub(super) fn whole(&self) -> Part {
-        self.part("")
+    pub(super) fn whole(&self) -> Parts {
+        self.parts("", vec![self.digest(0..self.devices.len())])
     }
 
-    /// What the other side is told that has this of a part: nothing where it is the same here.
-    pub(super) fn answer(&self, theirs: &Part) -> Option<Answer> {
+    /// What the other side is told that has these parts: nothing where they are the same here.
+    pub(super) fn answers(&self, theirs: &Parts) -> Vec<Answer> {
         let digits = &*theirs.digits;
+        match &*theirs.digests {
+            [all] => self.answer(digits, *all).into_iter().collect(),
+            sixteen if sixteen.len() == 16 => {
+                let each = sixteen.iter().enumerate();
+                each.filter_map(|(digit, digest)| self.answer(&format!("{digits}{digit:x}"), *digest))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn answer(&self, digits: &str, theirs: u64) -> Option<Answer> {
         let ours = self.at(digits)?;
-        if self.digest(ours.clone()) == theirs.digest {
+        if self.digest(ours.clone()) == theirs {
             return None;
         }
         if ours.len() <= LISTED_MAX || digits.len() >= DIGITS_MAX {
             return Some(Answer::Listed(self.listed(digits)));
         }
-        let parts = (0..16).map(|digit| self.part(&format!("{digits}{digit:x}")));
-        Some(Answer::Parts(parts.collect()))
+        let below = (0..16).map(|digit| self.at(&format!("{digits}{digit:x}")).unwrap_or_default());
+        Some(Answer::Parts(
+            self.parts(digits, below.map(|range| self.digest(range)).collect()),
+        ))
     }
 
     /// The devices of a part.
@@ -96,12 +124,11 @@ impl Ranges {
         }
     }
 
-    fn part(&self, digits: &str) -> Part {
-        let range = self.at(digits).expect("digits are hexadecimal here");
-        Part {
+    fn parts(&self, digits: &str, digests: Vec<u64>) -> Parts {
+        Parts {
             tenant: self.tenant.clone(),
             digits: digits.to_owned(),
-            digest: self.digest(range),
+            digests,
         }
     }
 
@@ -153,23 +180,22 @@ mod tests {
         Ranges::new("default", devices)
     }
 
-    /// Compares until nothing differs any more; the lists that came of it, and the parts that were told.
+    /// Compares until nothing differs any more; the lists that came of it, and the numbers that were told.
     fn compare(one: &Ranges, other: &Ranges) -> (Vec<Listed>, usize) {
         let mut sides = [one, other].into_iter().cycle();
         let (mut lists, mut told) = (Vec::new(), 1);
         let mut parts = vec![sides.next().unwrap().whole()];
         while !parts.is_empty() {
             let side = sides.next().unwrap();
-            let mut next = Vec::new();
-            for part in parts {
-                match side.answer(&part) {
-                    Some(Answer::Parts(parts)) => next.extend(parts),
-                    Some(Answer::Listed(listed)) => lists.push(listed),
-                    None => {}
+            let answers: Vec<Answer> = parts.iter().flat_map(|parts| side.answers(parts)).collect();
+            parts.clear();
+            for answer in answers {
+                match answer {
+                    Answer::Parts(below) => parts.push(below),
+                    Answer::Listed(listed) => lists.push(listed),
                 }
             }
-            told += next.len();
-            parts = next;
+            told += parts.iter().map(|parts| parts.digests.len()).sum::<usize>();
         }
         (lists, told)
     }
@@ -183,7 +209,7 @@ mod tests {
     #[test]
     fn one_device_that_differs_among_ten_thousand_is_found_in_a_few_dozen_numbers() {
         let (lists, told) = compare(&ranges(10_000, None), &ranges(10_000, Some(4_711)));
-        assert_eq!((lists.len(), told), (1, 1 + 16 + 16));
+        assert_eq!((lists.len(), told), (1, 1 + 16 + 16 + 16));
         assert!(lists[0].devices.contains_key("pump-4711") && lists[0].devices.len() <= LISTED_MAX);
     }
 
@@ -204,12 +230,10 @@ mod tests {
     fn what_is_no_part_is_not_answered() {
         let ranges = ranges(100, None);
         for digits in ["g", "-1", "+1", "0123456789abcdef0", "é"] {
-            let part = Part {
-                tenant: "default".to_owned(),
-                digits: digits.to_owned(),
-                digest: 1,
-            };
-            assert_eq!(ranges.answer(&part), None, "{digits}");
+            for digests in [vec![1], vec![1; 16], vec![], vec![1; 17]] {
+                let parts = ranges.parts(digits, digests);
+                assert_eq!(ranges.answers(&parts), [], "{parts:?}");
+            }
         }
     }
 }

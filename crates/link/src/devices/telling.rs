@@ -12,7 +12,7 @@ use super::{DeviceChange, Devices, RECORDS_MAX, unix_now_s};
 use crate::topics;
 
 /// Records of one packet: as many as make up so many bytes. On a thin line others wait for no more.
-const RECORDS_BYTES: usize = 4 << 10;
+const RECORDS_BYTES: usize = 1 << 10;
 
 /// Records of a tenant: device, what the record is (nothing: what is it there?), and the digest of the twin.
 pub(super) type RecordsOf<'a> = (String, Vec<(String, &'a RawValue, u64)>);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hub::{Fate, Lane, Settled, TwinChange};
-use mqtt::{Packet, PacketId, Publish, QoS, ReasonCode, Version};
+use mqtt::{Ack, Packet, PacketId, Publish, QoS, ReasonCode, Version};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::dial::Stream;
@@ -30,6 +31,8 @@ pub(super) const PACKET_BYTES_MAX: usize = 1 << 20;
 const OVERHEAD_BYTES_MAX: usize = 1_024;
 /// What is known and waits to be said, at most; whoever has more waits with it.
 const SAYINGS_MAX: usize = 256;
+/// What is done for devices at once, at most; the cloud is not read beyond.
+const TASKS_MAX: usize = 256;
 /// Bytes that wait for the socket beyond which only messages are added, by their own measure.
 const OUT_BYTES_MAX: usize = 64 << 10;
 
@@ -73,14 +76,14 @@ pub(super) struct Session {
     refused: Vec<Settled>,
     /// Nothing new can be told of in this connection.
     is_spent: bool,
+    /// What is done for devices.
+    tasks: JoinSet<()>,
 }
 
 /// Something that is to be said once it is known.
 pub(super) enum Say {
     /// The result of the call with this Correlation Data.
     Result { correlation_data: Vec<u8>, result: Vec<u8> },
-    /// Something about devices.
-    Told(Told),
 }
 
 impl Session {
@@ -122,6 +125,7 @@ impl Session {
             is_pinged: false,
             refused: Vec::new(),
             is_spent: false,
+            tasks: JoinSet::new(),
         })
     }
 
@@ -129,13 +133,22 @@ impl Session {
     pub(super) async fn serve(mut self, link: &mut Link) -> Ended {
         let (say, mut sayings) = mpsc::channel(SAYINGS_MAX);
         let speaks_selvedge = matches!(self.dialect, Dialect::Selvedge(_));
-        let devices = speaks_selvedge.then(|| begin_sharing(link, &say));
+        let (tell, mut told) = mpsc::channel(1);
+        let devices = speaks_selvedge.then(|| Devices::at_edge(link.common.clone(), tell));
+        if let Some(devices) = devices.clone() {
+            self.tasks.spawn(devices.greet());
+        }
+        // Waits for the line as batches do, and goes before them.
+        let mut telling: Option<Told> = None;
         let mut refreshes = link.hub.refreshes();
         let mut beats = tokio::time::interval(Duration::from_secs(KEEP_ALIVE_S.into()) / 2);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Err(ended) = self.take_packets(link, &say, devices.as_ref()).await {
                 return ended;
+            }
+            if self.out.is_empty() && Instant::now() >= self.window.refills_at(self.line_free_at) {
+                telling.take().iter().for_each(|told| self.tell(told));
             }
             link.allow(self.window.bytes()).await;
             self.fill(&mut link.load);
@@ -149,14 +162,16 @@ impl Session {
             }
             let is_writing = self.written < self.out.len();
             let refills_at = self.window.refills_at(self.line_free_at);
-            let waits_for_line = link.load.has_next() && refills_at > Instant::now();
+            let waits_for_line = (link.load.has_next() || telling.is_some()) && refills_at > Instant::now();
             tokio::select! {
                 biased;
                 written = self.writer.write(&self.out[self.written..]), if is_writing => match written {
                     Ok(bytes) => self.wrote(bytes),
                     Err(error) => return Ended::Broken(error.to_string()),
                 },
-                read = self.packets.read_from(&mut self.reader) => match read {
+                Some(what) = told.recv(), if telling.is_none() => telling = Some(what),
+                Some(_) = self.tasks.join_next() => {}
+                read = self.packets.read_from(&mut self.reader), if self.tasks.len() < TASKS_MAX => match read {
                     Ok(()) => self.heard(),
                     Err(error) => return Ended::Broken(error.to_string()),
                 },
@@ -165,11 +180,11 @@ impl Session {
                     None => return Ended::HubStopped,
                 },
                 Some(saying) = sayings.recv(), if self.out.len() < OUT_BYTES_MAX => self.say(&saying),
-                Some(change) = next_change(&mut link.twin_changes) => if let Some(devices) = devices.clone() {
-                    tokio::spawn(async move { devices.tell_twin(&change.tenant, &change.device).await });
+                Some(change) = next_change(&mut link.twin_changes), if self.tasks.len() < TASKS_MAX => if let Some(devices) = devices.clone() {
+                    self.tasks.spawn(async move { devices.tell_twin(&change.tenant, &change.device).await });
                 },
                 Ok(()) = refreshes.changed() => if let Some(devices) = devices.clone() {
-                    tokio::spawn(devices.tell_changes());
+                    self.tasks.spawn(devices.tell_changes());
                 },
                 () = tokio::time::sleep_until(refills_at), if waits_for_line => {}
                 _ = beats.tick() => {
@@ -303,7 +318,18 @@ impl Session {
                     self.line_free_at = self.window.free_at(now, link.load.on_the_way_bytes());
                     done.extend(fates(&sent, &verdict).map(|(message, fate)| message.settled(fate)));
                 }
-                Packet::Publish(publish) => act(link, &publish, say, devices),
+                Packet::Publish(publish) => {
+                    if let Some(packet_id) = publish.packet_id {
+                        Packet::PubAck(Ack::new(packet_id, ReasonCode::Success)).encode(Version::V5, &mut self.out);
+                    }
+                    match devices.filter(|_| Devices::is_of(publish.topic)) {
+                        Some(devices) => {
+                            let (topic, payload) = (publish.topic.to_owned(), publish.payload.to_vec());
+                            self.tasks.spawn(Arc::clone(devices).take(topic, payload));
+                        }
+                        None => start_call(link, &publish, say),
+                    }
+                }
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
                 Packet::Disconnect(disconnect) => {
                     let why = disconnect.reason_string.unwrap_or_default();
@@ -337,10 +363,12 @@ impl Session {
                 publish.properties.correlation_data = Some(correlation_data);
                 publish.encode(Version::V5, &mut self.out);
             }
-            Say::Told(Told { topic, payload }) => {
-                Publish::new(topic, QoS::AtMostOnce, None, payload).encode(Version::V5, &mut self.out);
-            }
         }
+    }
+
+    fn tell(&mut self, Told { topic, payload }: &Told) {
+        Publish::new(topic, QoS::AtMostOnce, None, payload).encode(Version::V5, &mut self.out);
+        self.line_free_at = self.line_free_at.max(Instant::now()) + self.window.takes(self.out.len());
     }
 }
 
@@ -349,32 +377,6 @@ async fn next_change(changes: &mut Option<mpsc::Receiver<TwinChange>>) -> Option
     match changes {
         Some(changes) => changes.recv().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Begins to make devices equal.
-fn begin_sharing(link: &Link, say: &mpsc::Sender<Say>) -> Arc<Devices> {
-    let (tell, mut told) = mpsc::channel(1);
-    let say = say.clone();
-    tokio::spawn(async move {
-        while let Some(told) = told.recv().await {
-            // Without a connection nobody is told.
-            let _ = say.send(Say::Told(told)).await;
-        }
-    });
-    let devices = Devices::at_edge(link.common.clone(), tell);
-    tokio::spawn(Arc::clone(&devices).greet());
-    devices
-}
-
-/// Does what the cloud asks, in a task of its own.
-fn act(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>, devices: Option<&Arc<Devices>>) {
-    match devices.filter(|_| Devices::is_of(publish.topic)) {
-        Some(devices) => {
-            let (topic, payload) = (publish.topic.to_owned(), publish.payload.to_vec());
-            tokio::spawn(Arc::clone(devices).take(topic, payload));
-        }
-        None => start_call(link, publish, say),
     }
 }
 
