@@ -14,6 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::credentials;
 use crate::desk::Desk;
+use crate::edge_manifests::Key;
 use crate::sharing;
 use crate::types::{Add, Added, ClientInfo, Page, Patch};
 use crate::unix_now_s;
@@ -330,8 +331,19 @@ pub(crate) async fn remove(
     find(&desk, &name, kind).await?;
     let wanted = name.clone();
     desk.with_registry(move |registry| registry.remove(&wanted)).await?;
-    if kind == ClientKind::Device {
-        desk.manifests.remove(&tenant, "Device", &id).await?;
+    match kind {
+        ClientKind::Device => {
+            let _turn = desk.applying.lock().await;
+            desk.manifests.remove(&tenant, "Device", &id).await?;
+            let key = Key {
+                tenant,
+                kind: "Device".to_owned(),
+                name: id,
+            };
+            desk.from_cloud.device_is_gone(&key).await?;
+        }
+        ClientKind::Edge => desk.for_edges.forget(&name).await?,
+        ClientKind::App => {}
     }
     desk.account_for(Action::Removed, &name, kind.as_str());
     desk.wake_hub().await?;

@@ -42,6 +42,7 @@ async fn apply(client: &Client, text: &str, is_dry_run: bool) -> Result<Applied,
         file: "a.yaml".to_owned(),
         text: text.to_owned(),
         is_dry_run,
+        takes_over: false,
     };
     client
         .post("/v1/apply", &apply)

@@ -10,11 +10,14 @@
 //! | `$link/devices` | both, QoS 0 | JSON: what each device of a part is in short |
 //! | `$link/records` | both, QoS 0 | JSON: what devices of a tenant are, and each one's twin in short |
 //! | `$link/twin/{tenant}/{device}` | both, QoS 0 | the twin as this side has it; empty: what does the other have? |
+//! | `$link/manifests` | both, QoS 0 | what the [talk](crate::Talk) about manifests is, unseen |
 
 /// Messages for the cloud.
 pub(crate) const BATCH: &str = "$link/batch";
 /// What came of a call.
 pub(crate) const RESULT: &str = "$link/result";
+/// The talk about manifests.
+pub(crate) const MANIFESTS: &str = "$link/manifests";
 /// A call begins so.
 const CALL: &str = "$link/call/";
 

@@ -14,11 +14,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::failure;
 use super::registry::{Connected, Down};
+use super::{Correspondent, failure};
 use crate::batch::{Decoder, Section};
 use crate::devices::{Common, Devices, Told};
 use crate::packets::Packets;
+use crate::talk::{self, Line};
 use crate::topics::{self, CallTopic};
 
 /// Bytes of a packet that an edge may send.
@@ -53,6 +54,8 @@ pub(super) struct Session {
     out: Vec<u8>,
     keep_alive: Duration,
     last_heard: Instant,
+    /// The talk about manifests.
+    manifests: Line,
 }
 
 /// What became of a batch, by the numbers of its sections.
@@ -66,7 +69,12 @@ struct Verdict {
 
 impl Session {
     /// Serves an edge until its connection ends.
-    pub(super) async fn serve(connection: EdgeConnection, common: Common, connected: &Connected) {
+    pub(super) async fn serve(
+        connection: EdgeConnection,
+        common: Common,
+        connected: &Connected,
+        manifests: &dyn Correspondent,
+    ) {
         let (tell, mut told) = mpsc::channel(TELLING_MAX);
         let name = connection.name();
         let (instance, keep_alive_s) = {
@@ -75,6 +83,7 @@ impl Session {
             (instance.to_owned(), connect.keep_alive_s)
         };
         let tenants = connection.tenants();
+        let (talk, line) = talk::channel();
         let mut session = Self {
             hub: Arc::clone(&common.hub),
             devices: Devices::in_cloud(common, tell, Arc::clone(&name), tenants.clone()),
@@ -90,12 +99,14 @@ impl Session {
             out: Vec::new(),
             keep_alive: Duration::from_secs(keep_alive_s.into()).mul_f64(1.5),
             last_heard: Instant::now(),
+            manifests: line,
         };
         let mut down = match connected.enter(Arc::clone(&name), &instance, session.connection.address()) {
             Ok(down) => down,
             Err(taken) => return session.refuse(taken.by).await,
         };
         tracing::info!(edge = %session.edge, address = ?session.connection.address(), "an edge is connected");
+        manifests.begin(&name, &session.tenants, talk);
         let reason = session.run(&mut down, &mut told).await;
         connected.leave(&name, &down);
         tracing::info!(edge = %session.edge, %reason, "an edge is not connected any more");
@@ -152,6 +163,9 @@ impl Session {
                     None => return self.end(ReasonCode::SessionTakenOver, "it connected again").await,
                 },
                 Some(told) = told.recv() => self.tell(&told),
+                saying = self.manifests.next() => {
+                    Publish::new(topics::MANIFESTS, QoS::AtMostOnce, None, &saying).encode(Version::V5, &mut self.out);
+                }
                 Some(_) = self.tasks.join_next() => {}
                 Some(done) = self.waiting.join_next() => self.acknowledge(done.expect("no batch panics")),
                 read = self.connection.read(self.packets.buffer()), if takes_more => match read {
@@ -216,6 +230,9 @@ impl Session {
                 Packet::Publish(publish) if Devices::is_of(publish.topic) => {
                     let (topic, payload) = (publish.topic.to_owned(), publish.payload.to_vec());
                     self.tasks.spawn(Arc::clone(&self.devices).take(topic, payload));
+                }
+                Packet::Publish(publish) if publish.topic == topics::MANIFESTS => {
+                    self.manifests.hear(publish.payload)?;
                 }
                 Packet::PingReq => Packet::PingResp.encode(Version::V5, &mut self.out),
                 Packet::Disconnect(_) => return Err("it said goodbye".to_owned()),

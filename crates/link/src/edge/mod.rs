@@ -25,6 +25,7 @@ use self::dial::{Ways, dial};
 use self::load::Load;
 use self::session::{Ended, Session};
 pub use self::status::{LinkStatus, State};
+use crate::Talk;
 use crate::devices::{Common, Follow};
 
 /// The first pause before another try, at most; each one doubles it.
@@ -64,6 +65,12 @@ pub struct Login {
     pub password: Vec<u8>,
 }
 
+/// Speaks with a cloud of Selvedge about what it wants of this edge.
+pub trait Correspondent: Send {
+    /// There is a connection.
+    fn begin(&self, talk: Talk);
+}
+
 /// What a link works with.
 pub struct Parts {
     /// The edge's hub.
@@ -76,6 +83,8 @@ pub struct Parts {
     pub follow: Follow,
     /// Told once the authority is another one that the cloud signs the certificates of devices with.
     pub new_authority: Arc<Notify>,
+    /// Who speaks of manifests.
+    pub manifests: Box<dyn Correspondent>,
     /// Where the link says how it is.
     pub status: Arc<LinkStatus>,
     /// Ends the connection or the pause of the moment: there is another way.
@@ -90,6 +99,7 @@ pub async fn run(way: Way, parts: Parts) {
         identity,
         follow,
         new_authority,
+        manifests,
         status,
         redial,
     } = parts;
@@ -114,6 +124,7 @@ pub async fn run(way: Way, parts: Parts) {
         allowed: Allowance::default(),
         status,
         redial,
+        manifests,
     };
     let mut pause = FIRST_PAUSE;
     loop {
@@ -153,6 +164,8 @@ struct Link {
     allowed: Allowance,
     status: Arc<LinkStatus>,
     redial: Arc<Notify>,
+    /// Who speaks of manifests.
+    manifests: Box<dyn Correspondent>,
 }
 
 impl Link {

@@ -20,6 +20,7 @@ use super::{Link, Options};
 use crate::batch::Encoder;
 use crate::devices::{Devices, Told};
 use crate::packets::Packets;
+use crate::talk::{self, Line};
 use crate::topics::{self, CallTopic};
 
 /// Seconds between signs of life; a line that is silent for twice as long is broken.
@@ -71,6 +72,8 @@ pub(super) struct Session {
     refused: Vec<Settled>,
     /// Nothing new can be told of in this connection.
     is_spent: bool,
+    /// The talk about manifests; with any other broker nobody speaks.
+    manifests: Option<Line>,
 }
 
 /// Something that is to be said once it is known.
@@ -120,6 +123,7 @@ impl Session {
             is_pinged: false,
             refused: Vec::new(),
             is_spent: false,
+            manifests: None,
         })
     }
 
@@ -128,6 +132,11 @@ impl Session {
         let (say, mut sayings) = mpsc::channel(SAYINGS_MAX);
         let speaks_selvedge = matches!(self.dialect, Dialect::Selvedge(_));
         let devices = speaks_selvedge.then(|| begin_sharing(link, &say));
+        self.manifests = speaks_selvedge.then(|| {
+            let (talk, line) = talk::channel();
+            link.manifests.begin(talk);
+            line
+        });
         let mut refreshes = link.hub.refreshes();
         let mut beats = tokio::time::interval(Duration::from_secs(KEEP_ALIVE_S.into()) / 2);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -163,6 +172,9 @@ impl Session {
                     None => return Ended::HubStopped,
                 },
                 Some(saying) = sayings.recv(), if self.out.len() < OUT_BYTES_MAX => self.say(&saying),
+                saying = next_saying(&mut self.manifests), if self.out.len() < OUT_BYTES_MAX => {
+                    Publish::new(topics::MANIFESTS, QoS::AtMostOnce, None, &saying).encode(Version::V5, &mut self.out);
+                }
                 Some(change) = next_change(&mut link.twin_changes) => if let Some(devices) = devices.clone() {
                     tokio::spawn(async move { devices.tell_twin(&change.tenant, &change.device).await });
                 },
@@ -300,6 +312,11 @@ impl Session {
                     self.line_free_at = self.window.free_at(now, link.load.on_the_way_bytes());
                     done.extend(fates(&sent, &verdict).map(|(message, fate)| message.settled(fate)));
                 }
+                Packet::Publish(publish) if publish.topic == topics::MANIFESTS => {
+                    self.manifests
+                        .as_ref()
+                        .map_or(Ok(()), |line| line.hear(publish.payload))?;
+                }
                 Packet::Publish(publish) => act(link, &publish, say, devices),
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
                 Packet::Disconnect(disconnect) => {
@@ -358,6 +375,14 @@ fn begin_sharing(link: &Link, say: &mpsc::Sender<Say>) -> Arc<Devices> {
     let devices = Devices::at_edge(link.common.clone(), tell);
     tokio::spawn(Arc::clone(&devices).greet());
     devices
+}
+
+/// What is to be said of manifests next.
+async fn next_saying(line: &mut Option<Line>) -> Vec<u8> {
+    match line {
+        Some(line) => line.next().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Does what the cloud asks, in a task of its own.
