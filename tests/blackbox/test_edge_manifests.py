@@ -286,25 +286,27 @@ def test_a_cloud_that_was_restored_from_a_backup_takes_nothing_from_the_edge(sit
     kept = site.cloud.data / "manifests-of-edges"
     backup = {path: path.read_bytes() for path in kept.rglob("*.json")}
     site.cloud.start()
-    apply(site.cloud, route("old", to="newer/{device}") + "---\n" + route("young"))
+    names = ("young", "younger")
+    apply(site.cloud, "---\n".join([route("old", to="newer/{device}"), *map(route, names)]))
     site.edge.is_connected()
-    wait_until(lambda: is_at(site, "young", "applied") and is_at(site, "old", "applied"))
+    wait_until(lambda: all(is_at(site, name, "applied") for name in ("old", *names)))
     site.cloud.stop()
     for path in kept.rglob("*.json"):
         path.unlink()
     for path, content in backup.items():
         path.write_bytes(content)
+    # It gets the number of the revision that the edge has.
+    apply(site.cloud, route("younger", to="other/{device}"))
+    assert manifests(site)["younger"]["wanted"] == 2
     site.cloud.start()
-    # Numbered as one that the edge has already.
-    apply(site.cloud, route("other"))
-    site.edge.is_connected()
-    wait_until(lambda: is_at(site, "old", "applied") and is_at(site, "other", "applied"))
+    wait_until(lambda: all(is_at(site, name, "applied") for name in ("old", "younger")))
     wait_until(lambda: is_at(site, "young", "unknown"))
     assert "alarms/{device}" in site.edge.run("describe", "route", "old").stdout
-    assert "young" in routes(site.edge)
+    assert "other/{device}" in site.edge.run("describe", "route", "younger").stdout
+    assert "young " in routes(site.edge)
     site.cloud.run("delete", "route", "young", "--edge", "hall-1")
     wait_until(lambda: "young" not in manifests(site), 5)
-    assert "young" not in routes(site.edge)
+    assert "young " not in routes(site.edge)
 
 
 def test_who_may_apply_and_see_what(site):
@@ -364,7 +366,8 @@ def test_an_edge_applies_only_for_the_tenants_that_it_speaks_for(site):
     site.edge.start()
     apply(site.cloud, route("later"))
     wait_until(lambda: is_at(site, "later", "applied"))
-    assert is_at(site, "water-alarm", "waiting")
+    held_back = manifests(site)["water-alarm"]
+    assert held_back["state"] == "waiting" and 'does not speak for "acme"' in held_back["error"]
     assert "alarms/{device}" in site.edge.run("describe", "route", "water-alarm", "--tenant", "acme").stdout
 
 

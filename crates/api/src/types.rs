@@ -294,7 +294,7 @@ pub struct EdgeManifest {
     pub wanted: Option<u64>,
     /// Number of the revision that is in effect at the edge, as far as the edge told; `None`: none is.
     pub on_edge: Option<u64>,
-    /// Why the wanted one is not, in the words of the edge.
+    /// Why the wanted one is not, in the words of the edge; or why the edge is not told of it.
     pub error: Option<String>,
 }
 

@@ -17,7 +17,7 @@ use super::wire::{Applied as Kept, Key, MANIFESTS_MAX, Revision, TEXT_BYTES_MAX,
 use crate::applying::{self, NOTHING, check_route, refused, title};
 use crate::clients;
 use crate::desk::Desk;
-use crate::types::{Applied, Apply, EdgeManifest, Page};
+use crate::types::{Applied, Apply, EdgeManifest, ManifestState, Page};
 use crate::wrong::{Done, Wrong};
 
 type Records = BTreeMap<Key, Record>;
@@ -70,11 +70,8 @@ pub(crate) async fn apply(
     Json(request): Json<Apply>,
 ) -> Done<Json<Applied>> {
     let edge = ClientName::new(&tenant, &id)?;
-    let (client, _) = clients::find(&desk, &edge, ClientKind::Edge).await?;
+    let (of_edge, tenants) = of_edge(&desk, &edge).await?;
     let documents = applying::parse(&request)?;
-    let label = client.labels.get("tenants").map(String::as_str);
-    let tenants: Vec<String> = identity::tenants_of_edge(&tenant, label).map(str::to_owned).collect();
-    let of_edge = desk.for_edges.of(&edge);
     let _turn = of_edge.turn.lock().await;
     let mut records = of_edge.records.all().await?;
     let plan = plan(&edge, &tenants, &documents, &request.text, &mut records);
@@ -220,18 +217,21 @@ pub(crate) async fn list(
     Path(EdgePath { tenant, id }): Path<EdgePath>,
     caller: Option<Extension<LoggedIn>>,
 ) -> Done<Json<Page<EdgeManifest>>> {
-    let of_edge = of_edge(&desk, &ClientName::new(&tenant, &id)?).await?;
+    let (of_edge, tenants) = of_edge(&desk, &ClientName::new(&tenant, &id)?).await?;
     let records = of_edge.records.all().await?;
-    let items = records.into_iter().filter(|(key, _)| may_see(caller.as_ref(), key));
+    let seen = records.into_iter().filter(|(key, _)| may_see(caller.as_ref(), key));
     Ok(Json(Page {
-        items: items.map(|(key, record)| info(key, record)).collect(),
+        items: seen.map(|(key, record)| info(key, record, &tenants)).collect(),
         has_more: false,
     }))
 }
 
-async fn of_edge(desk: &Desk, edge: &ClientName) -> Done<Arc<OfEdge>> {
-    clients::find(desk, edge, ClientKind::Edge).await?;
-    Ok(desk.for_edges.of(edge))
+/// What was applied for an edge, and the names of the tenants that it speaks for.
+async fn of_edge(desk: &Desk, edge: &ClientName) -> Done<(Arc<OfEdge>, Vec<String>)> {
+    let (client, _) = clients::find(desk, edge, ClientKind::Edge).await?;
+    let label = client.labels.get("tenants").map(String::as_str);
+    let tenants = identity::tenants_of_edge(edge.tenant(), label).map(str::to_owned);
+    Ok((desk.for_edges.of(edge), tenants.collect()))
 }
 
 /// An edge may speak for tenants of which another tenant's user sees nothing.
@@ -240,11 +240,15 @@ fn may_see(caller: Option<&Extension<LoggedIn>>, key: &Key) -> bool {
     own.is_none_or(|own| *own == *key.tenant)
 }
 
-fn info(key: Key, record: Record) -> EdgeManifest {
+fn info(key: Key, record: Record, tenants: &[String]) -> EdgeManifest {
     let (state, wanted) = (record.state(), record.revision());
     let on_edge = record.there.as_ref().and_then(|there| there.in_effect);
     // What the edge said of an earlier one says nothing of this.
     let of_wanted = record.there.filter(|there| wanted == Some(there.revision));
+    let is_held_back =
+        matches!(state, ManifestState::Waiting | ManifestState::Removing) && !tenants.contains(&key.tenant);
+    let why = || format!("the edge does not speak for \"{}\" any more", key.tenant);
+    let error = is_held_back.then(why).or_else(|| of_wanted?.error);
     EdgeManifest {
         tenant: key.tenant,
         kind: key.kind,
@@ -252,7 +256,7 @@ fn info(key: Key, record: Record) -> EdgeManifest {
         state,
         wanted: wanted.map(|revision| revision.number),
         on_edge,
-        error: of_wanted.and_then(|there| there.error),
+        error,
     }
 }
 
@@ -266,7 +270,7 @@ pub(crate) async fn show(
     caller: Option<Extension<LoggedIn>>,
 ) -> Done<impl IntoResponse> {
     let (edge, key) = path.edge_and_key()?;
-    let record = of_edge(&desk, &edge).await?.records.get(&key).await?;
+    let record = of_edge(&desk, &edge).await?.0.records.get(&key).await?;
     match record.map(|record| record.wanted) {
         Some(Wanted::Applied(applied)) if may_see(caller.as_ref(), &key) => {
             Ok(([(header::CONTENT_TYPE, "application/yaml")], applied.text))
@@ -280,7 +284,7 @@ pub(crate) async fn show(
     operation_id = "remove_manifest_of_edge", params(ManifestPath), responses((status = 204)))]
 pub(crate) async fn remove(State(desk): State<Arc<Desk>>, Path(path): Path<ManifestPath>) -> Done<StatusCode> {
     let (edge, key) = path.edge_and_key()?;
-    let of_edge = of_edge(&desk, &edge).await?;
+    let (of_edge, _) = of_edge(&desk, &edge).await?;
     let _turn = of_edge.turn.lock().await;
     let record = of_edge.records.get(&key).await?;
     let is_gone = |record: &Record| record.wanted == Wanted::Removed;

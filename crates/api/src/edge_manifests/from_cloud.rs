@@ -12,8 +12,8 @@ use tokio::time::MissedTickBehavior;
 
 use super::records::Records;
 use super::wire::{
-    Applied, ENTRIES_MAX, Entries, FromCloud as Said, FromEdge, Key, MANIFESTS_MAX, TEXT_BYTES_MAX, There, Verdict,
-    bounded, digest, to_json,
+    Applied, Entries, FromCloud as Said, FromEdge, Key, MANIFESTS_MAX, TEXT_BYTES_MAX, There, Verdict, bounded, digest,
+    in_parts, to_json,
 };
 use crate::applying::{self, Terms};
 use crate::desk::Desk;
@@ -76,7 +76,8 @@ impl FromCloud {
     }
 
     async fn end_effect(&self, key: &Key, verdict: Verdict, why: &str) -> Done<()> {
-        let Some(mut kept) = self.records.get(key).await? else {
+        let kept = self.records.get(key).await?;
+        let Some(mut kept) = kept.filter(|kept| kept.there.verdict != Verdict::TakenOver) else {
             return Ok(());
         };
         kept.there = There {
@@ -176,16 +177,12 @@ impl Taking {
     }
 
     async fn tell_entries(&self) -> Done<()> {
-        let entries: Vec<_> = self.desk.from_cloud.entries().await?.into_iter().collect();
-        let mut parts = entries.chunks(ENTRIES_MAX).peekable();
-        loop {
-            let entries = parts.next().unwrap_or_default().to_vec();
+        let mut parts = in_parts(self.desk.from_cloud.entries().await?).into_iter().peekable();
+        while let Some(entries) = parts.next() {
             let is_last = parts.peek().is_none();
             self.tell(&FromEdge::Entries { entries, is_last }).await;
-            if is_last {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// Applies a manifest as an operator here would, and keeps what became of it.
@@ -201,6 +198,7 @@ impl Taking {
         }
         let in_effect = before.and_then(|kept| kept.there.in_effect);
         let there = enact(&self.desk, key, &applied, in_effect).await;
+        log(key, &there);
         let kept = Kept { applied, there };
         records.put(key, &kept).await?;
         Ok(kept.there)
@@ -236,12 +234,21 @@ impl Taking {
             };
             let there = enact(&self.desk, &key, &kept.applied, kept.there.in_effect).await;
             if there != kept.there {
+                log(&key, &there);
                 let kept = Kept { there, ..kept };
                 records.put(&key, &kept).await?;
                 self.tell(&FromEdge::Became(key, Some(kept.there))).await;
             }
         }
         Ok(())
+    }
+}
+
+fn log(key: &Key, there: &There) {
+    let (manifest, revision) = (key.title(), there.revision.number);
+    match &there.error {
+        None => tracing::info!(manifest, revision, "a manifest of the cloud's is in effect"),
+        Some(error) => tracing::warn!(manifest, revision, error, "a manifest of the cloud's is refused"),
     }
 }
 
@@ -255,15 +262,12 @@ async fn enact(desk: &Desk, key: &Key, applied: &Applied, in_effect: Option<u64>
             in_effect: Some(revision.number),
             error: None,
         },
-        Err(error) => {
-            tracing::warn!(%error, "a manifest of the cloud's is refused");
-            There {
-                revision,
-                verdict: Verdict::Refused,
-                in_effect,
-                error: Some(bounded(error)),
-            }
-        }
+        Err(error) => There {
+            revision,
+            verdict: Verdict::Refused,
+            in_effect,
+            error: Some(bounded(error)),
+        },
     }
 }
 

@@ -19,8 +19,8 @@ pub(super) const TEXT_BYTES_MAX: usize = 64 << 10;
 pub(super) const TEXTS_BYTES_MAX: usize = 4 << 20;
 /// Bytes of what an edge says of a manifest that it refuses; of more, the beginning is told.
 pub(super) const ERROR_BYTES_MAX: usize = 4 << 10;
-/// Entries of one message of the list: in JSON at most 1.3 MB, of which a cloud takes 2 MiB.
-pub(super) const ENTRIES_MAX: usize = 50;
+/// Bytes of a part of the list, or one entry.
+const PART_BYTES_MAX: usize = 256 << 10;
 
 /// Which manifest it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,6 +122,20 @@ pub(super) fn digest(entries: &Entries) -> u64 {
     hasher.finish()
 }
 
+/// In parts, at least one, each of which is to be said by itself.
+pub(super) fn in_parts(entries: Entries) -> Vec<Vec<(Key, There)>> {
+    let (mut parts, mut bytes) = (vec![Vec::new()], 0);
+    for entry in entries {
+        bytes += to_json(&entry).len();
+        if bytes > PART_BYTES_MAX {
+            parts.push(Vec::new());
+            bytes = 0;
+        }
+        parts.last_mut().expect("one at least").push(entry);
+    }
+    parts
+}
+
 /// An edge says.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -201,6 +215,19 @@ mod tests {
         }
         // Both ends have to have it so, of whatever version they are.
         assert_eq!(of(&[]), 0xd1fb_a762_150c_532c);
+    }
+
+    #[test]
+    fn a_long_list_is_said_in_parts_and_an_empty_one_in_one() {
+        let refused = There {
+            error: Some("x".repeat(ERROR_BYTES_MAX)),
+            ..there(1, 1)
+        };
+        let entries: Entries = (0..200).map(|n| (key(&format!("r{n}")), refused.clone())).collect();
+        let parts = in_parts(entries.clone());
+        assert!(parts.len() > 2 && parts.iter().all(|part| to_json(part).len() < 2 * PART_BYTES_MAX));
+        assert_eq!(parts.into_iter().flatten().collect::<Entries>(), entries);
+        assert_eq!(in_parts(Entries::new()), vec![vec![]]);
     }
 
     #[test]
