@@ -232,6 +232,21 @@ def test_what_the_edge_refused_takes_effect_by_itself_once_it_can(site):
     wait_until(lambda: is_at(site, "pump-9", "refused"), 5)
 
 
+def test_a_device_that_is_added_at_the_cloud_after_its_manifest_logs_in_at_the_edge(site):
+    """The record comes by itself, and then the manifest takes effect."""
+    apply(site.cloud, device("pump-9"))
+    wait_until(lambda: is_at(site, "pump-9", "refused"), 5)
+    site.cloud.run("device", "add", "pump-9", "--edge", "hall-1", "--password", PASSWORD)
+    wait_until(lambda: is_at(site, "pump-9", "applied"), 10)
+    client = Client(site.edge.port, "pump-9", user="pump-9", password=PASSWORD).opened()
+    client.subscribe("devices/pump-9/twin/desired")
+    assert json.loads(client.receive().payload)["interval_s"] == 10
+    client.disconnect()
+    assert "kind=pump" in site.cloud.run("describe", "device", "pump-9").stdout
+    site.cloud.run("device", "remove", "pump-9")
+    wait_until(lambda: is_at(site, "pump-9", "refused"), 10)
+
+
 def test_a_revision_that_is_refused_leaves_the_one_before_in_effect(site):
     apply(site.cloud, device("pump-7"))
     wait_until(lambda: is_at(site, "pump-7", "applied"), 5)

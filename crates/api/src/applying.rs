@@ -288,6 +288,18 @@ pub(crate) async fn withdraw(desk: &Desk, key: &Key) -> Done<()> {
     }
 }
 
+/// The device is no more, and neither is its manifest.
+pub(crate) async fn forget_device(desk: &Desk, device: &ClientName) -> Done<()> {
+    let key = Key {
+        tenant: device.tenant().to_string(),
+        kind: "Device".to_owned(),
+        name: device.id().to_string(),
+    };
+    let _turn = desk.applying.lock().await;
+    desk.manifests.remove(&key.tenant, "Device", &key.name).await?;
+    desk.from_cloud.device_is_gone(&key).await
+}
+
 /// Has a running hub route as the tenant's files say.
 pub(crate) async fn follow(desk: &Desk, tenant: &str) -> Done<()> {
     let Some(hub) = desk.running_hub() else { return Ok(()) };

@@ -12,9 +12,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::applying;
 use crate::credentials;
 use crate::desk::Desk;
-use crate::edge_manifests::Key;
 use crate::sharing;
 use crate::types::{Add, Added, ClientInfo, Page, Patch};
 use crate::unix_now_s;
@@ -332,16 +332,7 @@ pub(crate) async fn remove(
     let wanted = name.clone();
     desk.with_registry(move |registry| registry.remove(&wanted)).await?;
     match kind {
-        ClientKind::Device => {
-            let _turn = desk.applying.lock().await;
-            desk.manifests.remove(&tenant, "Device", &id).await?;
-            let key = Key {
-                tenant,
-                kind: "Device".to_owned(),
-                name: id,
-            };
-            desk.from_cloud.device_is_gone(&key).await?;
-        }
+        ClientKind::Device => applying::forget_device(&desk, &name).await?,
         ClientKind::Edge => desk.for_edges.forget(&name).await?,
         ClientKind::App => {}
     }

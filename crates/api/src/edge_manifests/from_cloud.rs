@@ -8,7 +8,7 @@ use link::Talk;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::Instant;
 
 use super::records::Records;
 use super::wire::{
@@ -22,8 +22,10 @@ use crate::wrong::{Done, Wrong};
 /// Where they are kept, in the data directory.
 const DIRECTORY: &str = "manifests-of-cloud";
 
-/// How often what was refused is tried again: a device may have been added, a disk may have room.
+/// How often what was refused is tried again: a disk may have room, a twin another version.
 const RETRY_INTERVAL: Duration = Duration::from_secs(15);
+/// How long after a change of the registry: a device may have been added, and others may follow.
+const RETRY_SOON: Duration = Duration::from_secs(1);
 
 /// What is kept of a manifest that came from the cloud. What is in effect is among the edge's own manifests, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,8 +136,8 @@ impl Taking {
     async fn run(&mut self, mut heard: mpsc::Receiver<Vec<u8>>) -> Done<()> {
         let desk = Arc::clone(&self.desk);
         let mut changes = desk.from_cloud.changed.subscribe();
-        let mut retries = tokio::time::interval(RETRY_INTERVAL);
-        retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut refreshes = desk.hub().await?.refreshes();
+        let mut retry_at = Instant::now();
         self.tell_digest().await?;
         loop {
             tokio::select! {
@@ -144,7 +146,11 @@ impl Taking {
                     None => return Ok(()),
                 },
                 _ = changes.changed() => self.tell_digest().await?,
-                _ = retries.tick() => self.try_again().await?,
+                Ok(()) = refreshes.changed() => retry_at = retry_at.min(Instant::now() + RETRY_SOON),
+                () = tokio::time::sleep_until(retry_at) => {
+                    retry_at = Instant::now() + RETRY_INTERVAL;
+                    self.try_again().await?;
+                }
             }
         }
     }
