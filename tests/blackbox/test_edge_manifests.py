@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import random
 
 import pytest
 
@@ -181,6 +182,31 @@ def test_kills_of_both_sides_lose_nothing_that_was_applied_or_said_of_it(site):
     # Nothing of it is sent again: a route that were new would count anew.
     site.edge.is_connected()
     assert manifests(site) == told
+
+
+def test_through_random_applies_removals_cuts_and_kills_the_edge_ends_with_what_is_wanted(site):
+    """No more, no less, and the last of each."""
+    dice, wanted = random.Random(17), {}
+    for step in range(40):
+        name = f"alarm-{dice.choice('abcd')}"
+        match dice.randrange(7):
+            case 0:
+                site.line.hang_up()
+            case 1:
+                side = dice.choice([site.cloud, site.edge])
+                side.kill()
+                side.start()
+            case 2 | 3 if name in wanted:
+                site.cloud.run("delete", "route", name, "--edge", "hall-1")
+                del wanted[name]
+            case _:
+                wanted[name] = f"step-{step}/{{device}}"
+                apply(site.cloud, route(name, to=wanted[name]))
+    wait_until(lambda: set(manifests(site)) == set(wanted) and all(is_at(site, name, "applied") for name in wanted), 60)
+    there = json.loads(site.edge.run("get", "routes", "--output", "json").stdout)
+    assert {one["name"] for one in there if one["name"].startswith("alarm-")} == set(wanted)
+    for name, to in wanted.items():
+        assert to in site.edge.run("describe", "route", name).stdout
 
 
 MISTAKES = [

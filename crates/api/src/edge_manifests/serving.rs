@@ -12,9 +12,9 @@ use super::wire::{Entries, FromCloud, FromEdge, Key, MANIFESTS_MAX, Revision, Th
 use crate::desk::Desk;
 use crate::wrong::{Done, Wrong};
 
-/// Bytes of manifests that the edge has not answered, at most, or one that is longer: on a thin line they are in the way
-/// of calls and twins.
-const WINDOW_BYTES: usize = 32 << 10;
+/// Bytes of manifests that the edge has not answered, at most, or one that is longer: they are in the way of calls and
+/// twins, for two seconds where the line has 8 kbit/s.
+const WINDOW_BYTES: usize = 2 << 10;
 /// Manifests that the edge has not answered, at most: no more than the link lets wait there.
 const WINDOW_MANIFESTS: usize = link::WAITING_MAX / 2;
 
