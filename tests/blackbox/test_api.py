@@ -264,7 +264,7 @@ def test_no_route_gives_a_user_or_device_of_another_tenant_anything_of_this_one(
     _, document = Api(cloud).ask("GET", "/v1/openapi.json")
     ids = ["secret-pump", "secret-app"]
     values = {"tenant": ["acme", "beta"], "kinds": ["devices", "apps"], "id": ids, "name": ["secret-user", "stop"]}
-    values |= {"stream": ["secret"], "credential": ["password"]}
+    values |= {"stream": ["secret"], "credential": ["password"], "namespace": ["acme", "beta"], "kind": ["Route"]}
     tried = 0
     for method, path in paths_with(document, values):
         # The one would end the login, the other does not end.

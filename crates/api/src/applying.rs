@@ -13,6 +13,7 @@ use route::{CompiledRoute, MAX_ROUTES};
 use crate::applying_desired::{as_it_is, check_desired};
 use crate::clients;
 use crate::desk::Desk;
+use crate::edge_manifests::Key;
 use crate::twins;
 use crate::types::{Applied, Apply};
 use crate::wrong::{Done, Wrong};
@@ -21,10 +22,41 @@ use crate::wrong::{Done, Wrong};
 #[utoipa::path(post, path = "/v1/apply", tag = "manifests", operation_id = "apply_manifest",
     responses((status = 200, body = Applied)))]
 pub(crate) async fn apply(State(desk): State<Arc<Desk>>, Json(request): Json<Apply>) -> Done<Json<Applied>> {
+    let documents = parse(&request)?;
+    let keys: Vec<Key> = documents.iter().map(|document| Key::of(&document.resource)).collect();
+    let terms = Terms {
+        is_dry_run: request.is_dry_run,
+        takes_over: request.takes_over,
+    };
     let _turn = desk.applying.lock().await;
-    let (before, after) = plan(&desk, &request)
-        .await
-        .map_err(|wrong| wrong.noting("nothing was applied"))?;
+    let applied = apply_documents(&desk, documents, terms).await?;
+    if !request.is_dry_run {
+        for key in &keys {
+            desk.from_cloud.take_over(key).await?;
+        }
+    }
+    Ok(Json(applied))
+}
+
+/// The documents of a file.
+pub(crate) fn parse(request: &Apply) -> Done<Vec<Document>> {
+    let documents = manifest::parse(&request.file, &request.text);
+    documents.map_err(|errors| refused(&errors).noting(NOTHING))
+}
+
+/// How manifests are applied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Only what would change is said.
+    pub(crate) is_dry_run: bool,
+    /// Those that came from the cloud may be changed, too.
+    pub(crate) takes_over: bool,
+}
+
+/// Applies all of these, or nothing where one of them is refused for what it says. The caller holds [`Desk::applying`].
+pub(crate) async fn apply_documents(desk: &Desk, documents: Vec<Document>, terms: Terms) -> Done<Applied> {
+    let planned = plan(desk, documents, terms).await;
+    let (before, after) = planned.map_err(|wrong| wrong.noting(NOTHING))?;
     let changes = manifest::diff(&before, &after);
     let changed: BTreeSet<&str> = changes.iter().map(title).collect();
     let (new, same): (Vec<&Resource>, Vec<&Resource>) =
@@ -33,19 +65,18 @@ pub(crate) async fn apply(State(desk): State<Arc<Desk>>, Json(request): Json<App
         changes: changes.iter().map(Change::to_string).collect(),
         unchanged: same.iter().map(|resource| resource.title()).collect(),
     };
-    if !request.is_dry_run {
+    if !terms.is_dry_run {
         let mut done = Vec::new();
-        enact(&desk, &before, &new, &mut done)
+        enact(desk, &before, &new, &mut done)
             .await
             .map_err(|wrong| wrong.noting(&so_far(&done)))?;
     }
-    Ok(Json(applied))
+    Ok(applied)
 }
 
 /// What of the file is there already, and what shall be; nothing is changed.
-async fn plan(desk: &Desk, request: &Apply) -> Done<(Vec<Resource>, Vec<Resource>)> {
-    let documents = manifest::parse(&request.file, &request.text).map_err(|errors| refused(&errors))?;
-    check(desk, &documents).await?;
+async fn plan(desk: &Desk, documents: Vec<Document>, terms: Terms) -> Done<(Vec<Resource>, Vec<Resource>)> {
+    check(desk, &documents, terms).await?;
     let after: Vec<Resource> = documents.into_iter().map(|document| document.resource).collect();
     Ok((before(desk, &after).await?, after))
 }
@@ -58,18 +89,21 @@ fn so_far(done: &[String]) -> String {
     }
 }
 
-fn refused(errors: &Errors) -> Wrong {
+/// What is said of a file of which nothing was applied.
+pub(crate) const NOTHING: &str = "nothing was applied";
+
+pub(crate) fn refused(errors: &Errors) -> Wrong {
     Wrong::new(StatusCode::UNPROCESSABLE_ENTITY, errors.to_string())
 }
 
-fn title(change: &Change) -> &str {
+pub(crate) fn title(change: &Change) -> &str {
     match change {
         Change::Add { title } | Change::Modify { title, .. } | Change::Remove { title } => title,
     }
 }
 
 /// Finds everything wrong that reading alone does not show.
-async fn check(desk: &Desk, documents: &[Document]) -> Done<()> {
+async fn check(desk: &Desk, documents: &[Document], terms: Terms) -> Done<()> {
     let tenants = desk.with_registry(|registry| registry.tenants()).await?;
     let is_tenant = |name: &str| tenants.iter().any(|tenant| tenant.name == name);
     let mut errors = Errors::default();
@@ -83,13 +117,14 @@ async fn check(desk: &Desk, documents: &[Document]) -> Done<()> {
                 .push(document.error("metadata.namespace", 0, format!("no tenant \"{tenant}\"{hint}")));
             continue;
         }
+        if !terms.takes_over {
+            let refusal = desk.from_cloud.refusal(&Key::of(&document.resource)).await?;
+            errors
+                .0
+                .extend(refusal.map(|refusal| document.error("metadata.name", 0, refusal)));
+        }
         match &document.resource {
-            Resource::Route(route) => {
-                let error = CompiledRoute::compile(route).err();
-                errors
-                    .0
-                    .extend(error.map(|error| document.error(&error.path, error.offset, error.message)));
-            }
+            Resource::Route(route) => errors.0.extend(check_route(document, route)),
             Resource::Device(device) => {
                 errors.0.extend(check_device(desk, document, device).await?);
             }
@@ -101,6 +136,12 @@ async fn check(desk: &Desk, documents: &[Document]) -> Done<()> {
     } else {
         Err(refused(&errors))
     }
+}
+
+/// What does not show before a route is compiled.
+pub(crate) fn check_route(document: &Document, route: &Route) -> Option<Error> {
+    let error = CompiledRoute::compile(route).err()?;
+    Some(document.error(&error.path, error.offset, error.message))
 }
 
 /// A manifest holds no credentials, so it can add no device that could connect.
@@ -222,6 +263,41 @@ async fn enact_device(desk: &Desk, old: Option<&Resource>, device: &Device) -> D
     labels.extend(new.map(|(label, value)| (label.clone(), Some(value.clone()))));
     clients::set_labels(desk, &name, labels).await?;
     desk.settle().await
+}
+
+/// Takes a manifest out of effect: a route is no more, and a device loses the labels that the manifest gave it; what is
+/// desired of it stays, and so does the device. The caller holds [`Desk::applying`].
+pub(crate) async fn withdraw(desk: &Desk, key: &Key) -> Done<()> {
+    match &*key.kind {
+        "Route" => {
+            desk.manifests.remove(&key.tenant, "Route", &key.name).await?;
+            follow(desk, &key.tenant).await
+        }
+        "Device" => {
+            if let Some(Resource::Device(device)) = desk.manifests.get(&key.tenant, "Device", &key.name).await?
+                && let Ok(name) = find_device(desk, &device).await
+            {
+                let labels = device.labels.into_keys().map(|label| (label, None));
+                clients::set_labels(desk, &name, labels.collect::<Vec<_>>()).await?;
+                desk.settle().await?;
+            }
+            desk.manifests.remove(&key.tenant, "Device", &key.name).await.map(drop)
+        }
+        // Nothing of a kind that this version does not know was ever in effect.
+        _ => Ok(()),
+    }
+}
+
+/// The device is no more, and neither is its manifest.
+pub(crate) async fn forget_device(desk: &Desk, device: &ClientName) -> Done<()> {
+    let key = Key {
+        tenant: device.tenant().to_string(),
+        kind: "Device".to_owned(),
+        name: device.id().to_string(),
+    };
+    let _turn = desk.applying.lock().await;
+    desk.manifests.remove(&key.tenant, "Device", &key.name).await?;
+    desk.from_cloud.device_is_gone(&key).await
 }
 
 /// Has a running hub route as the tenant's files say.

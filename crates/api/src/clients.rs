@@ -12,6 +12,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::applying;
 use crate::credentials;
 use crate::desk::Desk;
 use crate::sharing;
@@ -330,8 +331,10 @@ pub(crate) async fn remove(
     find(&desk, &name, kind).await?;
     let wanted = name.clone();
     desk.with_registry(move |registry| registry.remove(&wanted)).await?;
-    if kind == ClientKind::Device {
-        desk.manifests.remove(&tenant, "Device", &id).await?;
+    match kind {
+        ClientKind::Device => applying::forget_device(&desk, &name).await?,
+        ClientKind::Edge => desk.for_edges.forget(&name).await?,
+        ClientKind::App => {}
     }
     desk.account_for(Action::Removed, &name, kind.as_str());
     desk.wake_hub().await?;

@@ -1,6 +1,6 @@
 //! The desk where operators ask: what the edge is made of, and the settling of what they changed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -16,6 +16,7 @@ use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::applying;
 use crate::database::Questions;
+use crate::edge_manifests::{ForEdges, FromCloud};
 use crate::enrolment::Enrolment;
 use crate::guard::actor;
 use crate::log_tail::LogTail;
@@ -30,6 +31,10 @@ use crate::wrong::{Done, Wrong};
 pub struct Desk {
     pub(crate) identity: Arc<Identity>,
     pub(crate) manifests: Manifests,
+    /// Those that this edge has from its cloud.
+    pub(crate) from_cloud: FromCloud,
+    /// Those that edges have from this cloud.
+    pub(crate) for_edges: ForEdges,
     pub(crate) about: About,
     /// Its whole configuration, without secrets.
     configuration: std::sync::Mutex<String>,
@@ -105,8 +110,11 @@ impl Desk {
     /// A desk for the edge that `parts` make.
     pub fn new(parts: Parts) -> Self {
         let settled = parts.identity.registry().last_change();
+        let data: Arc<Path> = parts.data.into();
         Self {
-            manifests: Manifests::new(&parts.data),
+            manifests: Manifests::new(&data),
+            from_cloud: FromCloud::new(&data),
+            for_edges: ForEdges::new(&data),
             identity: parts.identity,
             about: parts.about,
             configuration: std::sync::Mutex::default(),

@@ -17,7 +17,9 @@ mod database;
 mod desk;
 mod document;
 mod doors;
+mod edge_manifests;
 mod enrolment;
+mod files;
 mod guard;
 mod health;
 mod joining;
@@ -49,6 +51,7 @@ mod wrong;
 pub use client::{Answer, Client, ClientError};
 pub use desk::{About, Desk, Parts};
 pub use doors::{Bounds, Door, serve};
+pub use edge_manifests::{ManifestsForEdges, ManifestsFromCloud};
 pub use enrolment::{Enrolment, InvitationInfo, Invite};
 pub use joining::{JoinCloud, Joined};
 pub use log_tail::LogTail;
@@ -57,8 +60,9 @@ pub use member::Member;
 pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ClientInfo, Credential, CredentialInfo, EdgeInfo,
-    EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo, Page, Patch, QuotaChanges,
-    RouteInfo, SessionInfo, SetPassword, TenantInfo, TenantUse, TwinConflict, UserInfo, UserRole,
+    EdgeManifest, EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo,
+    ManifestState, Page, Patch, QuotaChanges, RouteInfo, SessionInfo, SetPassword, TenantInfo, TenantUse, TwinConflict,
+    UserInfo, UserRole,
 };
 
 /// Name of the control socket in the data directory.

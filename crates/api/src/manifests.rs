@@ -1,18 +1,17 @@
 //! The manifests that were applied: a file for each resource, `manifests/{tenant}/{kind}/{name}.yaml`.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use manifest::{Resource, Route};
 
-use crate::wrong::{Done, Wrong};
+use crate::files::{blocking, named, remove, replace};
+use crate::wrong::Done;
 
 /// The files. Names are checked where a resource is read, so each is one path component.
 #[derive(Clone, Debug)]
 pub struct Manifests {
+    data: Arc<Path>,
     directory: Arc<Path>,
 }
 
@@ -20,6 +19,7 @@ impl Manifests {
     /// Those in the data directory `data`.
     pub fn new(data: &Path) -> Self {
         Self {
+            data: data.into(),
             directory: data.join("manifests").into(),
         }
     }
@@ -57,30 +57,20 @@ impl Manifests {
     pub(crate) async fn put(&self, resource: &Resource) -> Done<()> {
         let path = self.path(resource.tenant(), resource.kind(), resource.name());
         let text = resource.to_yaml();
-        blocking(move || replace(&path, text.as_bytes())).await
+        let data = Arc::clone(&self.data);
+        blocking(move || replace(&data, &path, text.as_bytes())).await
     }
 
     /// Forgets a resource; whether it was there.
     pub(crate) async fn remove(&self, tenant: &str, kind: &'static str, name: &str) -> Done<bool> {
         let path = self.path(tenant, kind, name);
-        blocking(move || match std::fs::remove_file(&path) {
-            Ok(()) => sync_directory(&path).map(|()| true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(named(&path, &error)),
-        })
-        .await
+        let data = Arc::clone(&self.data);
+        blocking(move || remove(&data, &path)).await
     }
 
     fn path(&self, tenant: &str, kind: &str, name: &str) -> PathBuf {
         self.directory.join(tenant).join(kind).join(format!("{name}.yaml"))
     }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Done<T> {
-    let worked = tokio::task::spawn_blocking(work).await;
-    worked
-        .map_err(|error| Wrong::here(error.to_string()))?
-        .map_err(Wrong::here)
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -94,38 +84,4 @@ fn read(path: &Path) -> Result<Resource, String> {
     document
         .map(|document| document.resource)
         .ok_or_else(|| format!("{}: holds no manifest", path.display()))
-}
-
-/// The old content or the new, never a part, whenever the power is cut.
-fn replace(path: &Path, content: &[u8]) -> Result<(), String> {
-    let directory = path.parent().expect("a file has a directory");
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    let temporary = path.with_extension("new");
-    let write = || -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    };
-    made.and_then(|()| write()).map_err(|error| named(path, &error))?;
-    sync_directory(path)
-}
-
-/// Syncs the directory of a file and those above it that may be new.
-fn sync_directory(path: &Path) -> Result<(), String> {
-    path.ancestors()
-        .skip(1)
-        .take(4)
-        .try_for_each(|directory| File::open(directory)?.sync_all())
-        .map_err(|error| named(path, &error))
-}
-
-fn named(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}", path.display())
 }

@@ -49,6 +49,16 @@ pub fn invitation(edge: &ClientName) -> String {
     format!("{}/invitation", client(edge, ClientKind::Edge))
 }
 
+/// The manifests that were applied at a cloud for an edge.
+pub fn edge_manifests(edge: &ClientName) -> String {
+    format!("{}/manifests", client(edge, ClientKind::Edge))
+}
+
+/// One of these, of a tenant that the edge speaks for.
+pub fn edge_manifest(edge: &ClientName, namespace: &str, kind: &str, name: &str) -> String {
+    format!("{}/{namespace}/{kind}/{name}", edge_manifests(edge))
+}
+
 /// A device's twin.
 pub fn twin(device: &ClientName) -> String {
     format!("{}/twin", client(device, ClientKind::Device))

@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::desk::Desk;
+use crate::edge_manifests::for_edges;
 use crate::guard::Needs;
 use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
@@ -38,7 +39,10 @@ fn guarded() -> Vec<(Needs, Routes)> {
         (Needs::of_cloud(Role::Viewer), of_cloud()),
         (
             Needs::of_cloud(Role::Operator),
-            Routes::new().routes(routes!(applying::apply)),
+            Routes::new()
+                .routes(routes!(applying::apply))
+                .routes(routes!(for_edges::apply))
+                .routes(routes!(for_edges::remove)),
         ),
         (Needs::of_cloud(Role::Admin), administering_cloud()),
         (Needs::in_tenant(Role::Viewer), viewing()),
@@ -71,6 +75,8 @@ fn viewing() -> Routes {
         .routes(routes!(sessions::list))
         .routes(routes!(flows::list))
         .routes(routes!(flows::show))
+        .routes(routes!(for_edges::list))
+        .routes(routes!(for_edges::show))
         .routes(routes!(clients::list))
         .routes(routes!(clients::show))
         .routes(routes!(credentials::list))

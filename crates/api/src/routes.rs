@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::applying::follow;
 use crate::desk::Desk;
+use crate::edge_manifests::Key;
 use crate::types::{LastFailureInfo, Page, RouteInfo};
 use crate::wrong::{Done, Wrong};
 
@@ -69,19 +72,38 @@ pub(crate) async fn show(
     Ok(([(header::CONTENT_TYPE, "application/yaml")], route.to_yaml()))
 }
 
+/// How a route is deleted.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Removal {
+    /// Also one that came from the cloud.
+    #[serde(default)]
+    take_over: bool,
+}
+
 /// Deletes a route.
 #[utoipa::path(delete, path = "/v1/tenants/{tenant}/routes/{name}", tag = "routes", operation_id = "remove_route",
-    responses((status = 204)))]
+    params(Removal), responses((status = 204)))]
 pub(crate) async fn remove(
     State(desk): State<Arc<Desk>>,
     Path((tenant, name)): Path<(String, String)>,
+    Query(Removal { take_over }): Query<Removal>,
 ) -> Done<StatusCode> {
     check_names(&tenant, &name)?;
+    let key = Key {
+        tenant: tenant.clone(),
+        kind: "Route".to_owned(),
+        name: name.clone(),
+    };
     let _turn = desk.applying.lock().await;
+    if let Some(refusal) = desk.from_cloud.refusal(&key).await?.filter(|_| !take_over) {
+        return Err(Wrong::new(StatusCode::CONFLICT, refusal));
+    }
     if !desk.manifests.remove(&tenant, "Route", &name).await? {
         return Err(absent(&desk, &tenant, &name));
     }
     follow(&desk, &tenant).await?;
+    desk.from_cloud.take_over(&key).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

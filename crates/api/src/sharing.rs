@@ -5,6 +5,7 @@ use std::sync::Arc;
 use identity::{Action, Client, ClientKind, ClientName, What};
 use link::{DeviceChange, DeviceFigures, Follow};
 
+use crate::applying;
 use crate::desk::Desk;
 use crate::guard::acting_as;
 use crate::page::MetricsPage;
@@ -57,7 +58,7 @@ impl Desk {
             };
             self.account_for(action, name, &what);
             if *change == What::Removed
-                && let Err(wrong) = self.manifests.remove(name.tenant(), "Device", name.id()).await
+                && let Err(wrong) = applying::forget_device(self, name).await
             {
                 tracing::error!(device = %name, error = wrong.message(), "the manifest of a removed device stays");
             }

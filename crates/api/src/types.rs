@@ -291,6 +291,47 @@ pub struct Apply {
     /// Only say what would change.
     #[serde(default)]
     pub is_dry_run: bool,
+    /// At an edge: change also what came from its cloud, which does not change it any more until it is applied there again.
+    #[serde(default)]
+    pub takes_over: bool,
+}
+
+/// A manifest that was applied at a cloud for an edge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EdgeManifest {
+    /// Its tenant.
+    pub tenant: String,
+    /// `Device` or `Route`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Where the edge is with it.
+    pub state: ManifestState,
+    /// Number of the revision that is wanted; `None`: it is to be removed, or this cloud does not know it.
+    pub wanted: Option<u64>,
+    /// Number of the revision that is in effect at the edge, as far as the edge told; `None`: none is.
+    pub on_edge: Option<u64>,
+    /// Why the wanted one is not, in the words of the edge; or why the edge is not told of it.
+    pub error: Option<String>,
+}
+
+/// Where an edge is with a manifest that was applied for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ManifestState {
+    /// The edge has not said yet what became of it.
+    Waiting,
+    /// It is in effect there.
+    Applied,
+    /// The edge cannot apply it as things are there, and tries again.
+    Refused,
+    /// Somebody at the edge has changed or deleted it there; applied here again, it takes effect again.
+    TakenOver,
+    /// It is to be removed, and the edge has not said yet that it is.
+    Removing,
+    /// The edge has it from a cloud that knew more than this one, which was restored from a backup perhaps. It stays there
+    /// until it is applied or removed here.
+    Unknown,
 }
 
 /// What applying changed, or would change.

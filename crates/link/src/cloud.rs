@@ -15,11 +15,25 @@ use tokio::task::JoinSet;
 use self::registry::Down;
 pub use self::registry::{Connected, ConnectedEdge};
 use self::session::Session;
+use crate::Talk;
 use crate::devices::{Common, Follow};
 
+/// Speaks with edges about what is wanted of them here.
+pub trait Correspondent: Send + Sync {
+    /// There is a connection of this edge, which may speak for these tenants.
+    fn begin(&self, edge: &Arc<str>, tenants: &[String], talk: Talk);
+}
+
 /// Serves edges until the hub ends. Who is connected can be read from `connected`; `follow` acts on what they change about
-/// their devices.
-pub async fn run(hub: Arc<Hub>, identity: Arc<Identity>, follow: Follow, mut edges: Edges, connected: Arc<Connected>) {
+/// their devices, `manifests` speaks with them about theirs.
+pub async fn run(
+    hub: Arc<Hub>,
+    identity: Arc<Identity>,
+    follow: Follow,
+    mut edges: Edges,
+    connected: Arc<Connected>,
+    manifests: Arc<dyn Correspondent>,
+) {
     let mut sessions = JoinSet::new();
     let common = Common {
         hub: Arc::clone(&hub),
@@ -41,7 +55,10 @@ pub async fn run(hub: Arc<Hub>, identity: Arc<Identity>, follow: Follow, mut edg
             connection = edges.connections.recv() => match connection {
                 Some(connection) => {
                     let (common, connected) = (common.clone(), Arc::clone(&connected));
-                    sessions.spawn(async move { Session::serve(connection, common, &connected).await });
+                    let manifests = Arc::clone(&manifests);
+                    sessions.spawn(async move {
+                        Session::serve(connection, common, &connected, &*manifests).await;
+                    });
                 }
                 None => return,
             },

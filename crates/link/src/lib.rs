@@ -2,15 +2,17 @@
 //! behind an edge are asked from the cloud.
 //!
 //! Both ends are here: [`edge`] dials, [`cloud`] serves the edges that the hub's doors let in. Neither knows what a
-//! message means.
+//! message means, nor what is said in a [`Talk`].
 
 pub mod batch;
 pub mod cloud;
 mod devices;
 pub mod edge;
 mod packets;
+mod talk;
 mod topics;
 mod wire;
 
 pub use devices::{DeviceChange, DeviceFigures, Follow};
+pub use talk::{Talk, WAITING_MAX};
 pub use wire::Malformed;

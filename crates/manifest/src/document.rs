@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::Error;
+use crate::error::{Error, Errors};
+use crate::load::MAX_FILE_BYTES;
 use crate::node::{Content, Node, Style};
+use crate::read::parse;
 use crate::resource::Resource;
 use crate::tree::join;
 
@@ -66,6 +68,67 @@ impl Document {
             }
             path = &path[..path.rfind(['.', '['])?];
         }
+    }
+}
+
+/// A document of a file by itself: what is needed to read it elsewhere, with errors that name its place in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The file, as whoever read it named it.
+    pub file: String,
+    /// The line that it begins in, from 1 on.
+    pub line: usize,
+    /// Its lines.
+    pub text: String,
+}
+
+impl Excerpt {
+    /// Each document of a file that was read, as it stands there; one that does not end where a line does, as its
+    /// resource is written.
+    #[must_use]
+    pub fn of(documents: &[Document], text: &str) -> Vec<Self> {
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let ends = documents
+            .iter()
+            .skip(1)
+            .map(|next| next.line.saturating_sub(1))
+            .chain([lines.len()]);
+        let excerpts = documents.iter().zip(ends).map(|(document, end)| {
+            let begin = document.line.saturating_sub(1);
+            let written = Excerpt {
+                file: document.file.clone(),
+                line: document.line,
+                text: lines.get(begin..end).unwrap_or_default().concat(),
+            };
+            match written.read() {
+                Ok(read) if read.resource == document.resource => written,
+                _ => Excerpt {
+                    text: document.resource.to_yaml(),
+                    line: 1,
+                    ..written
+                },
+            }
+        });
+        excerpts.collect()
+    }
+
+    /// The document, its lines counted as in its file.
+    ///
+    /// # Errors
+    /// All mistakes in it; that it is not exactly one document is one.
+    pub fn read(&self) -> Result<Document, Errors> {
+        // Lines beyond any file are those of no file.
+        let before = self.line.saturating_sub(1).min(MAX_FILE_BYTES);
+        let documents = parse(&self.file, &("\n".repeat(before) + &self.text))?;
+        let [document] = <[Document; 1]>::try_from(documents).map_err(|documents| {
+            Errors(vec![Error {
+                file: self.file.clone(),
+                line: self.line,
+                path: String::new(),
+                message: format!("{} manifests where one was expected", documents.len()),
+            }])
+        })?;
+        Ok(document)
     }
 }
 

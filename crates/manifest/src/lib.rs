@@ -16,7 +16,7 @@ mod resource;
 mod tree;
 
 pub use diff::{Change, diff};
-pub use document::Document;
+pub use document::{Document, Excerpt};
 pub use error::{Error, Errors};
 pub use load::{MAX_DEPTH, MAX_FILE_BYTES, MAX_NODES};
 pub use names::nearest;

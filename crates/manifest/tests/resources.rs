@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use manifest::{Device, Document, Priority, Resource, Route, Target, Upstream, WhenFull, diff, parse};
+use manifest::{Device, Document, Excerpt, Priority, Resource, Route, Target, Upstream, WhenFull, diff, parse};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -271,5 +271,53 @@ proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "\\PC{0,40}|[a-z:{}\\[\\], \n\"'|>&*!?-]{0,60}") {
         let _ = parse("m.yaml", &text);
+    }
+}
+
+#[test]
+fn a_document_by_itself_is_the_same_and_its_mistakes_have_the_places_of_the_file() {
+    let text = "# two\n---\napiVersion: selvedge.dev/v1\nkind: Device\nmetadata: {name: d}\nspec:\n  labels: {a: b}\n\
+                --- # the other\napiVersion: selvedge.dev/v1\nkind: Route\nmetadata: {name: r}\nspec:\n  from: a\n  \
+                when: |\n    payload.x ==\n      1\n  to: [{topic: b}]\n---\n";
+    let documents = parse("both.yaml", text).unwrap();
+    let excerpts = Excerpt::of(&documents, text);
+    for (excerpt, document) in excerpts.iter().zip(&documents) {
+        assert_eq!(excerpt.read().unwrap().resource, document.resource);
+        let place = |document: &manifest::Document| document.error("spec", 0, String::new()).line;
+        assert_eq!(place(&excerpt.read().unwrap()), place(document));
+    }
+    assert_eq!((excerpts[0].line, excerpts[1].line), (3, 9));
+    assert!(excerpts[0].text.starts_with("apiVersion") && excerpts[1].text.contains("payload.x"));
+    let mut wrong = excerpts[1].clone();
+    wrong.text = wrong.text.replace("from", "form");
+    let said = wrong.read().unwrap_err().to_string();
+    assert!(said.starts_with("both.yaml:13: spec.form: unknown field"), "{said}");
+}
+
+#[test]
+fn a_document_that_shares_its_lines_with_another_is_written_anew() {
+    let text = "{apiVersion: selvedge.dev/v1, kind: Device, metadata: {name: a}, spec: {}}\r--- {apiVersion: \
+                selvedge.dev/v1, kind: Device, metadata: {name: b}, spec: {}}";
+    let documents = parse("m.yaml", text).unwrap();
+    assert_eq!(documents.len(), 2);
+    for (excerpt, document) in Excerpt::of(&documents, text).iter().zip(&documents) {
+        assert_eq!(excerpt.read().unwrap().resource, document.resource);
+    }
+}
+
+#[test]
+fn an_excerpt_of_nothing_or_of_two_is_refused() {
+    let one = "apiVersion: selvedge.dev/v1\nkind: Device\nmetadata: {name: a}\nspec: {}\n";
+    for text in [
+        "",
+        "# nothing\n",
+        &format!("{one}---\n{}", one.replace("name: a", "name: b")),
+    ] {
+        let excerpt = Excerpt {
+            file: "m.yaml".to_owned(),
+            line: usize::MAX,
+            text: text.to_owned(),
+        };
+        assert!(excerpt.read().is_err(), "{text}");
     }
 }

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hub::{EdgeCall, EdgeConnection, Hub};
-use mqtt::{Ack, ConnAck, Disconnect, Packet, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
+use mqtt::{Ack, ConnAck, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 
 use super::batches::{BATCHES_MAX, Batches, Taken};
 use super::claim::{Claim, refuse};
-use super::failure;
 use super::registry::{Connected, Down, Entered, LastHeard};
+use super::{Correspondent, failure};
 use crate::batch::Decoder;
 use crate::devices::{Common, Devices, Told};
 use crate::packets::Packets;
+use crate::talk::{self, Line};
 use crate::topics::{self, CallTopic};
 
 /// Bytes of a packet that an edge may send.
@@ -65,11 +66,18 @@ pub(super) struct Session {
     out: Vec<u8>,
     keep_alive_s: u16,
     last_heard: Arc<LastHeard>,
+    /// The talk about manifests.
+    manifests: Line,
 }
 
 impl Session {
     /// Serves an edge until its connection ends.
-    pub(super) async fn serve(connection: EdgeConnection, common: Common, connected: &Connected) {
+    pub(super) async fn serve(
+        connection: EdgeConnection,
+        common: Common,
+        connected: &Connected,
+        manifests: &dyn Correspondent,
+    ) {
         let (tell, mut told) = mpsc::channel(TELLING_MAX);
         let name = connection.name();
         let (instance, keep_alive_s) = {
@@ -95,6 +103,7 @@ impl Session {
             Ok(entered) => entered,
             Err(by) => return refuse(connection, by).await,
         };
+        let (talk, line) = talk::channel();
         let mut session = Self {
             hub: Arc::clone(&common.hub),
             devices: Devices::in_cloud(common, tell, Arc::clone(&name), tenants.clone()),
@@ -113,8 +122,10 @@ impl Session {
             out: Vec::new(),
             keep_alive_s,
             last_heard,
+            manifests: line,
         };
         tracing::info!(edge = %session.edge, address = ?session.connection.address(), "an edge is connected");
+        manifests.begin(&name, &session.tenants, talk);
         let reason = session.run(&mut down, &mut told, is_stopping).await;
         connected.leave(&name, &down);
         tracing::info!(edge = %session.edge, %reason, "an edge is not connected any more");
@@ -158,6 +169,9 @@ impl Session {
                     None => return self.end(ReasonCode::SessionTakenOver, "it connected again").await,
                 },
                 Some(told) = told.recv(), if self.told_on_the_way < TOLD_ON_THE_WAY_MAX => self.tell(&told),
+                saying = self.manifests.next() => {
+                    Publish::new(topics::MANIFESTS, QoS::AtMostOnce, None, &saying).encode(Version::V5, &mut self.out);
+                }
                 Some(_) = self.tasks.join_next() => {}
                 Some(taken) = self.batches.next() => self.acknowledge(&taken),
                 read = self.connection.read(self.packets.buffer()) => match read {
@@ -262,6 +276,9 @@ impl Session {
                     self.start(taking);
                 }
                 Packet::PubAck(_) => self.told_on_the_way = self.told_on_the_way.saturating_sub(1),
+                Packet::Publish(publish) if publish.topic == topics::MANIFESTS => {
+                    self.manifests.hear(publish.payload)?;
+                }
                 Packet::PingReq => Packet::PingResp.encode(Version::V5, &mut self.out),
                 Packet::Disconnect(_) => return Err("it said goodbye".to_owned()),
                 other => {

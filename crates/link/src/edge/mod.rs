@@ -27,6 +27,7 @@ use self::load::Load;
 use self::pauses::Pauses;
 use self::session::{Ended, Session};
 pub use self::status::{LinkStatus, State};
+use crate::Talk;
 use crate::devices::{Common, Follow};
 
 /// Time for a connection to be made: name, TCP, proxy, TLS and WebSocket; and then for the answer to CONNECT.
@@ -60,6 +61,12 @@ pub struct Login {
     pub password: Vec<u8>,
 }
 
+/// Speaks with a cloud of Selvedge about what it wants of this edge.
+pub trait Correspondent: Send {
+    /// There is a connection.
+    fn begin(&self, talk: Talk);
+}
+
 /// What a link works with.
 pub struct Parts {
     /// The edge's hub.
@@ -72,6 +79,8 @@ pub struct Parts {
     pub follow: Follow,
     /// Told once the authority is another one that the cloud signs the certificates of devices with.
     pub new_authority: Arc<Notify>,
+    /// Who speaks of manifests.
+    pub manifests: Box<dyn Correspondent>,
     /// Where the link says how it is.
     pub status: Arc<LinkStatus>,
     /// Ends the connection or the pause of the moment: there is another way.
@@ -86,6 +95,7 @@ pub async fn run(way: Way, parts: Parts) {
         identity,
         follow,
         new_authority,
+        manifests,
         status,
         redial,
     } = parts;
@@ -110,6 +120,7 @@ pub async fn run(way: Way, parts: Parts) {
         allowed: Allowance::default(),
         status,
         redial,
+        manifests,
     };
     let mut pauses = Pauses::default();
     loop {
@@ -153,6 +164,8 @@ struct Link {
     allowed: Allowance,
     status: Arc<LinkStatus>,
     redial: Arc<Notify>,
+    /// Who speaks of manifests.
+    manifests: Box<dyn Correspondent>,
 }
 
 impl Link {

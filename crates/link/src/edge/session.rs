@@ -21,6 +21,7 @@ use super::{Link, Options};
 use crate::batch::Encoder;
 use crate::devices::{Devices, Told};
 use crate::packets::Packets;
+use crate::talk::{self, Line};
 use crate::topics::{self, CallTopic};
 
 /// Seconds between signs of life; a line that is silent for twice as long is broken.
@@ -78,6 +79,8 @@ pub(super) struct Session {
     is_spent: bool,
     /// What is done for devices.
     tasks: JoinSet<()>,
+    /// The talk about manifests; with any other broker nobody speaks.
+    manifests: Option<Line>,
 }
 
 /// Something that is to be said once it is known.
@@ -126,6 +129,7 @@ impl Session {
             refused: Vec::new(),
             is_spent: false,
             tasks: JoinSet::new(),
+            manifests: None,
         })
     }
 
@@ -140,6 +144,11 @@ impl Session {
         }
         // Waits for the line as batches do, and goes before them.
         let mut telling: Option<Told> = None;
+        self.manifests = speaks_selvedge.then(|| {
+            let (talk, line) = talk::channel();
+            link.manifests.begin(talk);
+            line
+        });
         let mut refreshes = link.hub.refreshes();
         let mut beats = tokio::time::interval(Duration::from_secs(KEEP_ALIVE_S.into()) / 2);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -180,6 +189,9 @@ impl Session {
                     None => return Ended::HubStopped,
                 },
                 Some(saying) = sayings.recv(), if self.out.len() < OUT_BYTES_MAX => self.say(&saying),
+                saying = next_saying(&mut self.manifests), if self.out.len() < OUT_BYTES_MAX => {
+                    Publish::new(topics::MANIFESTS, QoS::AtMostOnce, None, &saying).encode(Version::V5, &mut self.out);
+                }
                 Some(change) = next_change(&mut link.twin_changes), if self.tasks.len() < TASKS_MAX => if let Some(devices) = devices.clone() {
                     self.tasks.spawn(async move { devices.tell_twin(&change.tenant, &change.device).await });
                 },
@@ -318,6 +330,10 @@ impl Session {
                     self.line_free_at = self.window.free_at(now, link.load.on_the_way_bytes());
                     done.extend(fates(&sent, &verdict).map(|(message, fate)| message.settled(fate)));
                 }
+                Packet::Publish(publish) if publish.topic == topics::MANIFESTS => {
+                    let heard = self.manifests.as_ref().map(|line| line.hear(publish.payload));
+                    heard.transpose().map_err(Ended::Broken)?;
+                }
                 Packet::Publish(publish) => {
                     if let Some(packet_id) = publish.packet_id {
                         Packet::PubAck(Ack::new(packet_id, ReasonCode::Success)).encode(Version::V5, &mut self.out);
@@ -376,6 +392,14 @@ impl Session {
 async fn next_change(changes: &mut Option<mpsc::Receiver<TwinChange>>) -> Option<TwinChange> {
     match changes {
         Some(changes) => changes.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is to be said of manifests next.
+async fn next_saying(line: &mut Option<Line>) -> Vec<u8> {
+    match line {
+        Some(line) => line.next().await,
         None => std::future::pending().await,
     }
 }

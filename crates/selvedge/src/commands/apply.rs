@@ -1,13 +1,14 @@
-//! `selvedge apply -f FILE`.
+//! `selvedge apply -f FILE`, here or for an edge of a cloud.
 
 use std::io::Read;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use api::{Applied, Client};
+use api::{Applied, Client, paths};
 use clap::Args;
 
 use super::Where;
+use super::edge_manifests::{ForEdge, cloud};
 use crate::output::Output;
 
 #[derive(Args)]
@@ -18,6 +19,11 @@ pub(crate) struct Apply {
     /// Say what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// At an edge: change also what came from its cloud, which keeps its hands off until it is applied there again
+    #[arg(long, conflicts_with = "edge_name")]
+    take_over: bool,
+    #[command(flatten)]
+    for_edge: ForEdge,
     #[command(flatten)]
     edge: Where,
     /// For people or for programs
@@ -31,10 +37,18 @@ impl Apply {
             file: self.file.display().to_string(),
             text: self.read().with_context(|| self.file.display().to_string())?,
             is_dry_run: self.dry_run,
+            takes_over: self.take_over,
         };
-        let apply = async |client: &Client| Ok(client.post("/v1/apply", &request).await?);
-        let applied: Applied = self.edge.ask(true, apply)?;
-        self.output.show(&applied, text);
+        let (path, node) = match &self.for_edge.edge_name {
+            Some(edge) => (paths::edge_manifests(edge), cloud(self.edge)),
+            None => ("/v1/apply".to_owned(), self.edge),
+        };
+        let apply = async |client: &Client| Ok(client.post(&path, &request).await?);
+        let applied: Applied = node.ask(self.for_edge.edge_name.is_none(), apply)?;
+        let hint = self.for_edge.edge_name.filter(|_| !request.is_dry_run);
+        let hint = hint.map(|edge| format!("what becomes of it there: selvedge get manifests --edge {edge}\n"));
+        self.output
+            .show(&applied, |applied| text(applied) + &hint.unwrap_or_default());
         Ok(())
     }
 

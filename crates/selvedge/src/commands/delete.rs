@@ -1,10 +1,12 @@
-//! `selvedge delete KIND NAME`.
+//! `selvedge delete KIND NAME`, here, or its manifest from an edge of a cloud.
 
+use anyhow::bail;
 use api::paths;
 use clap::Args;
 use hyper::Method;
 use identity::{ClientName, check_name};
 
+use super::edge_manifests::{ForEdge, cloud};
 use super::{Kind, Where};
 use crate::output::say;
 
@@ -18,20 +20,30 @@ pub(crate) struct Delete {
     /// Tenant
     #[arg(long, value_name = "NAME", default_value = identity::DEFAULT_TENANT, value_parser = super::tenant_name)]
     tenant: String,
+    /// At an edge: delete also a route that came from its cloud, which keeps its hands off until it is applied there again
+    #[arg(long, conflicts_with = "edge_name")]
+    take_over: bool,
+    #[command(flatten)]
+    for_edge: ForEdge,
     #[command(flatten)]
     edge: Where,
 }
 
 impl Delete {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let path = match self.kind.of_client() {
-            None => {
-                check_name("route", &self.name)?;
-                paths::route(&self.tenant, &self.name)
-            }
-            Some(kind) => paths::client(&ClientName::new(&self.tenant, &self.name)?, kind),
+        check_name("name", &self.name)?;
+        let path = match (&self.for_edge.edge_name, self.kind, self.kind.of_client()) {
+            (Some(_), Kind::App, _) => bail!("an application has no manifest; those of routes and devices are deleted"),
+            (Some(edge), kind, _) => paths::edge_manifest(edge, &self.tenant, &format!("{kind:?}"), &self.name),
+            (None, _, None) if self.take_over => paths::route(&self.tenant, &self.name) + "?take_over=true",
+            (None, _, None) => paths::route(&self.tenant, &self.name),
+            (None, _, Some(kind)) => paths::client(&ClientName::new(&self.tenant, &self.name)?, kind),
         };
-        let done = self.edge.ask(false, async |client| {
+        let node = match self.for_edge.edge_name {
+            Some(_) => cloud(self.edge),
+            None => self.edge,
+        };
+        let done = node.ask(false, async |client| {
             Ok(client.good(Method::DELETE, &path, Vec::new()).await?)
         });
         done?;

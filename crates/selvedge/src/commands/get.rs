@@ -1,11 +1,13 @@
-//! `selvedge get routes|devices|apps|edges|sessions|link`.
+//! `selvedge get routes|devices|apps|edges|sessions|link|manifests`.
 
+use anyhow::bail;
 use api::{Page, RouteInfo, SessionInfo, paths};
 use clap::{Args, ValueEnum};
 use identity::ClientKind;
 
 use super::Target;
-use super::{clients, link};
+use super::edge_manifests::ForEdge;
+use super::{clients, edge_manifests, link};
 use crate::output::table;
 
 #[derive(Args)]
@@ -13,6 +15,8 @@ pub(crate) struct Get {
     /// What to list
     #[arg(value_name = "WHAT")]
     what: Listed,
+    #[command(flatten)]
+    for_edge: ForEdge,
     #[command(flatten)]
     target: Target,
 }
@@ -31,17 +35,23 @@ enum Listed {
     Sessions,
     /// The way to the cloud, and what became of every message
     Link,
+    /// At a cloud, with --edge: what was applied for an edge, and what became of it there
+    #[value(alias = "manifest")]
+    Manifests,
 }
 
 impl Get {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        match self.what {
-            Listed::Routes => routes(&self.target),
-            Listed::Devices => clients::list(&self.target, ClientKind::Device),
-            Listed::Apps => clients::list(&self.target, ClientKind::App),
-            Listed::Edges => link::edges(&self.target),
-            Listed::Sessions => sessions(&self.target),
-            Listed::Link => link::show(&self.target),
+        match (self.what, self.for_edge.edge_name) {
+            (Listed::Manifests, Some(edge)) => edge_manifests::list(self.target, &edge),
+            (Listed::Manifests, None) => bail!("of which edge? selvedge get manifests --edge NAME, at a cloud"),
+            (_, Some(edge)) => bail!("of an edge only manifests are listed: selvedge get manifests --edge {edge}"),
+            (Listed::Routes, None) => routes(&self.target),
+            (Listed::Devices, None) => clients::list(&self.target, ClientKind::Device),
+            (Listed::Apps, None) => clients::list(&self.target, ClientKind::App),
+            (Listed::Edges, None) => link::edges(&self.target),
+            (Listed::Sessions, None) => sessions(&self.target),
+            (Listed::Link, None) => link::show(&self.target),
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod clients;
 mod credential;
 pub(crate) mod delete;
 pub(crate) mod describe;
+mod edge_manifests;
 pub(crate) mod get;
 pub(crate) mod invite;
 mod issued;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use api::{Desk, Member};
+use api::{Desk, ManifestsFromCloud, Member};
 use hub::Hub;
 use identity::{ClientPair, Identity, Membership};
 use link::edge::{LinkStatus, Login, Options, Parts, Proxies, State};
@@ -66,6 +66,7 @@ impl EdgeLink {
             identity: Arc::clone(identity),
             follow: desk.follower(),
             new_authority: Arc::clone(&self.new_authority),
+            manifests: Box::new(ManifestsFromCloud::new(Arc::clone(desk))),
             status: Arc::clone(&self.status),
             redial: Arc::clone(&self.redial),
         };

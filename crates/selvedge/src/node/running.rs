@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use ::link::cloud::Connected;
 use anyhow::{Context, anyhow};
-use api::{About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, Parts, control_router, public_router, serve};
+use api::{
+    About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, ManifestsForEdges, Parts, control_router, public_router, serve,
+};
 use hub::Hub;
 use identity::{Audit, EdgeLock, Identity, IdentityOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -107,13 +109,13 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     }
     telemetry.start(&hub).await?;
     if let (Some(edges), Some(connected)) = (hub.take_edges(), &connected) {
-        let follow = desk.follower();
         tokio::spawn(::link::cloud::run(
             Arc::clone(&hub),
             Arc::clone(&identity),
-            follow,
+            desk.follower(),
             edges,
             Arc::clone(connected),
+            Arc::new(ManifestsForEdges::new(Arc::clone(&desk))),
         ));
     }
     open(&hub, opened).await?;

@@ -143,6 +143,7 @@ impl Up {
             file: "the route of the application".to_owned(),
             text: app::ROUTE.to_owned(),
             is_dry_run: false,
+            takes_over: false,
         };
         let _: Applied = edge.post("/v1/apply", &manifests).await?;
         let mut clients = vec![app::start(self.login(edge, ClientKind::App, app::NAME).await?)];
