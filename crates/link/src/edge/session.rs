@@ -12,6 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::dial::Stream;
 use super::greeting::{answer_to_connect, connect_packet};
+use super::life::{BEAT, Beat, Life};
 use super::load::{Load, Sent};
 use super::packing::{put_batch, put_one};
 use super::verdict::{Verdict, fates};
@@ -22,8 +23,6 @@ use crate::devices::{Devices, Told};
 use crate::packets::Packets;
 use crate::topics::{self, CallTopic};
 
-/// Seconds between signs of life; a line that is silent for twice as long is broken.
-pub(super) const KEEP_ALIVE_S: u16 = 10;
 /// Bytes of a packet that the cloud may send.
 pub(super) const PACKET_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a packet with one message beside that message as the outbox has it, at most.
@@ -65,8 +64,7 @@ pub(super) struct Session {
     /// Bytes that wait for the socket, of which some are written.
     out: Vec<u8>,
     written: usize,
-    last_heard: Instant,
-    is_pinged: bool,
+    life: Life,
     /// Messages that are longer than any packet that the other end takes.
     refused: Vec<Settled>,
     /// Nothing new can be told of in this connection.
@@ -116,8 +114,7 @@ impl Session {
             next_packet_id: 0,
             out: Vec::new(),
             written: 0,
-            last_heard: Instant::now(),
-            is_pinged: false,
+            life: Life::new(Instant::now()),
             refused: Vec::new(),
             is_spent: false,
         })
@@ -129,7 +126,7 @@ impl Session {
         let speaks_selvedge = matches!(self.dialect, Dialect::Selvedge(_));
         let devices = speaks_selvedge.then(|| begin_sharing(link, &say));
         let mut refreshes = link.hub.refreshes();
-        let mut beats = tokio::time::interval(Duration::from_secs(KEEP_ALIVE_S.into()) / 2);
+        let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Err(reason) = self.take_packets(link, &say, devices.as_ref()).await {
@@ -155,7 +152,7 @@ impl Session {
                     Err(error) => return Ended::Broken(error.to_string()),
                 },
                 read = self.packets.read_from(&mut self.reader) => match read {
-                    Ok(()) => self.heard(),
+                    Ok(()) => self.life.heard(Instant::now()),
                     Err(error) => return Ended::Broken(error.to_string()),
                 },
                 messages = link.outbox.next() => match messages {
@@ -182,6 +179,7 @@ impl Session {
     }
 
     fn wrote(&mut self, bytes: usize) {
+        self.life.wrote(Instant::now());
         self.written += bytes;
         if self.written == self.out.len() {
             self.out.clear();
@@ -189,20 +187,12 @@ impl Session {
         }
     }
 
-    fn heard(&mut self) {
-        self.last_heard = Instant::now();
-        self.is_pinged = false;
-    }
-
     /// Looks for signs of life, and asks for one.
     fn beat(&mut self) -> Result<(), String> {
-        let silent = self.last_heard.elapsed();
-        if silent > 2 * Duration::from_secs(KEEP_ALIVE_S.into()) {
-            return Err(format!("nothing was heard for {} s", silent.as_secs()));
-        }
-        if !self.is_pinged {
-            self.is_pinged = true;
-            Packet::PingReq.encode(Version::V5, &mut self.out);
+        match self.life.beat(Instant::now()) {
+            Beat::Calm => {}
+            Beat::Ping => Packet::PingReq.encode(Version::V5, &mut self.out),
+            Beat::Broken(silent) => return Err(format!("nothing was heard for {} s", silent.as_secs())),
         }
         Ok(())
     }
