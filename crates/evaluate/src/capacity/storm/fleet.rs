@@ -19,8 +19,9 @@ const FIRST_PORT: u16 = 10_000;
 pub(in crate::capacity) const EDGES_MAX: u32 = 20_000;
 /// Edges that start at one time: each has to be ready in 20 s.
 const STARTING_AT_ONCE: usize = 50;
-/// An edge's log has little to hold: files of 64 KiB, not of 16 MiB, a thousand times four.
-const STORE: &str = "segment_bytes = 65536\npending_bytes = 32768\n";
+/// An edge's log has little to hold: files of 64 KiB, not of 16 MiB, a thousand times four. And it waits for no disk: a
+/// thousand edges have a thousand of their own, which here would all be that of the cloud.
+const STORE: &str = "durability = \"os\"\nsegment_bytes = 65536\npending_bytes = 32768\n";
 
 /// Processes, each with its directory, on the devices' host.
 pub(super) struct Fleet<'a> {
