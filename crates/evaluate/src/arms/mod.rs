@@ -5,6 +5,7 @@ mod launch;
 mod models;
 mod mosquitto;
 mod own;
+mod postgres;
 mod process;
 mod selvedge;
 mod target;
@@ -21,6 +22,7 @@ pub use launch::Helper;
 pub(crate) use launch::{Cpus, launch, pin_to, raise_file_limit};
 pub(crate) use mosquitto::find as find_mosquitto;
 use mqtt::Version;
+pub(crate) use postgres::Postgres;
 pub(crate) use process::ServerProcess;
 pub(crate) use selvedge::{add, find as find_selvedge, output_of};
 

@@ -183,6 +183,12 @@ pub(super) fn acknowledge(packet_id: PacketId, out: &mut Vec<u8>) {
     Packet::PubAck(Ack::new(packet_id, ReasonCode::Success)).encode(VERSION, out);
 }
 
+/// The packet identifier of a message: none is used again before 65,534 others.
+pub(super) fn packet_id(number: u64) -> PacketId {
+    let id = (number % u64::from(u16::MAX)) as u16 + 1;
+    PacketId::new(id).unwrap_or(PacketId::MIN)
+}
+
 fn connect_packet(client_id: &str, clean: bool) -> Packet<'_> {
     Packet::Connect(Box::new(Connect {
         version: VERSION,

@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use super::client::Client;
 use super::options::Options;
 use super::record::About;
-use crate::arms::{self, Certificates, Helper, ServerProcess};
+use crate::arms::{self, Certificates, Cpus, Helper, Postgres, ServerProcess};
 use crate::generator::login::Secret;
 use crate::generator::socket::Endpoint;
+use crate::network::{Host, Network, Plan};
 
 /// How long a server may take until it is ready, or to stop: with a million messages some take long.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,11 +42,20 @@ impl Contender {
     }
 }
 
+/// Where a server runs.
+#[derive(Clone, Copy)]
+pub(super) struct On<'a> {
+    pub(super) host: &'a Host,
+    pub(super) cpu: Option<usize>,
+}
+
 /// What all servers of a run share.
 pub(super) struct Site {
     pub(super) directory: PathBuf,
     helper: Helper,
-    cpu: Option<usize>,
+    pub(super) cpus: Cpus,
+    /// Where the generator might run before it was pinned.
+    affinity: CpuSet,
     certificates: Certificates,
     /// Own copies of the programs: the memory of a server must not be shared with this very program.
     programs: Vec<(Contender, PathBuf)>,
@@ -55,13 +66,14 @@ impl Site {
     pub(super) fn prepare(
         options: &Options,
         helper: &Helper,
-        cpu: Option<usize>,
+        (cpus, affinity): (Cpus, &CpuSet),
         directory: &Path,
     ) -> Result<(Site, Vec<About>, Vec<String>), String> {
         let mut site = Site {
             directory: directory.to_owned(),
             helper: helper.clone(),
-            cpu,
+            cpus,
+            affinity: *affinity,
             certificates: Certificates::create(directory)?,
             programs: Vec::new(),
         };
@@ -113,16 +125,43 @@ impl Site {
         arms::output_of(self.selvedge_program()?, arguments)
     }
 
-    /// Adds a client of a kind to Selvedge; its password.
-    pub(super) fn add(&self, kind: &str, id: &str, data: &Path) -> Result<Secret, String> {
-        let added = arms::add(self.selvedge_program()?, kind, &[id.to_owned()], data)?;
-        let first = added.into_iter().next();
-        first.ok_or_else(|| format!("no password was made for {id}"))
+    /// Adds clients of a kind to Selvedge; their passwords.
+    pub(super) fn add(&self, kind: &str, ids: &[String], data: &Path) -> Result<Vec<Secret>, String> {
+        arms::add(self.selvedge_program()?, kind, ids, data)
     }
 
     /// Starts a role of Selvedge, its words going to a log in `directory`.
-    pub(super) fn start_selvedge(&self, arguments: &[String], directory: &Path) -> Result<ServerProcess, String> {
-        ServerProcess::start(&self.helper, self.cpu, self.selvedge_program()?, arguments, directory)
+    pub(super) fn start_selvedge(
+        &self,
+        arguments: &[String],
+        directory: &Path,
+        on: On<'_>,
+    ) -> Result<ServerProcess, String> {
+        let helper = on.host.helper(&self.helper);
+        ServerProcess::start(&helper, on.cpu, self.selvedge_program()?, arguments, directory)
+    }
+
+    /// A PostgreSQL server for one measurement, where the generator runs: a database shares no CPU with what is measured.
+    pub(super) fn postgres(&self) -> Result<Postgres, String> {
+        Postgres::start(&self.helper)
+    }
+
+    /// Hosts of their own, with the lines of a plan.
+    ///
+    /// # Errors
+    /// They cannot be made here, with what would help.
+    pub(super) fn network(&self, plan: &Plan) -> Result<Network, String> {
+        let pinned = |set: &CpuSet| sched_setaffinity(None, set).map_err(|error| format!("cannot be pinned: {error}"));
+        let now = sched_getaffinity(None).map_err(|error| format!("cannot see our CPUs: {error}"))?;
+        // The threads of the lines run where this one may.
+        pinned(&self.affinity)?;
+        let built = Network::build(plan).map_err(|error| error.to_string());
+        pinned(&now)?;
+        let built = built?;
+        built.not_varied().map_or(Ok(()), |reason| {
+            Err(format!("it takes a line of its own, and {reason}"))
+        })?;
+        Ok(built)
     }
 
     /// A place for a server of `contender` with an empty data directory.
@@ -188,7 +227,7 @@ impl Place<'_> {
             Contender::Mosquitto => vec!["-c".to_owned(), file],
             _ => vec!["edge".to_owned(), "--config".to_owned(), file],
         };
-        let server = ServerProcess::start(&site.helper, site.cpu, program, &arguments, &self.directory)?;
+        let server = ServerProcess::start(&site.helper, site.cpus.server, program, &arguments, &self.directory)?;
         self.wait_until_ready(server)
     }
 

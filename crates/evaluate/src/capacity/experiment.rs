@@ -6,20 +6,23 @@ use std::time::Instant;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::contender::{Contender, Site};
 use super::options::{Options, Part};
 use super::ready::Queue;
 use super::record::{CapacityRun, FORMAT, Figure, Sample};
-use super::{drain, durable, memory, ready};
+use super::{cut, drain, durable, memory, ready, storm, thin};
 use crate::arms::{self, Helper};
 use crate::environment::{self, Environment};
 use crate::privacy::without_paths;
+use crate::report::words;
 use crate::rtt::{Progress, Step};
 
 /// Files of this program beside its connections.
 const FILES_OF_OUR_OWN: u64 = 128;
+/// Files for each edge that reconnects: that by which it is watched, and those of its start.
+const FILES_PER_EDGE: u64 = 4;
 
 /// What one system does at a time.
 #[derive(Clone, Copy, PartialEq)]
@@ -35,11 +38,19 @@ struct Job {
 /// The machine refuses what every part needs, in words.
 pub fn run(options: &Options, helper: &Helper, progress: &mut dyn Progress) -> Result<CapacityRun, String> {
     let options = options.clone().effective();
-    let needed = u64::from(options.connections) + FILES_OF_OUR_OWN;
+    if options.edges > storm::EDGES_MAX {
+        return Err(format!(
+            "--edges is {}; it may be {} at most",
+            options.edges,
+            storm::EDGES_MAX
+        ));
+    }
+    let needed = u64::from(options.connections) + FILES_PER_EDGE * u64::from(options.edges) + FILES_OF_OUR_OWN;
     if !arms::raise_file_limit(needed) {
         return Err(format!(
-            "{} connections need {needed} open files; raise the limit (ulimit -n) or ask for fewer --connections",
-            options.connections
+            "{} connections and {} edges need {needed} open files; raise the limit (ulimit -n) or ask for fewer \
+             --connections and --edges",
+            options.connections, options.edges
         ));
     }
     // Before this thread is pinned: it says on how many CPUs it may run.
@@ -50,7 +61,14 @@ pub fn run(options: &Options, helper: &Helper, progress: &mut dyn Progress) -> R
         .map_or(Ok(()), arms::pin_to)
         .map_err(|error| format!("cannot pin the generator: {error}"))?;
     let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-    let result = measure(&options, helper, (cpus.server, before), directory.path(), progress).map(|run| CapacityRun {
+    let result = measure(
+        &options,
+        helper,
+        (cpus, &affinity_before, before),
+        directory.path(),
+        progress,
+    )
+    .map(|run| CapacityRun {
         environment: environment::conclude(run.environment, cpus.generator, started.elapsed()),
         ..run
     });
@@ -63,22 +81,23 @@ pub fn run(options: &Options, helper: &Helper, progress: &mut dyn Progress) -> R
 fn measure(
     options: &Options,
     helper: &Helper,
-    (server_cpu, before): (Option<usize>, Environment),
+    (cpus, affinity, before): (arms::Cpus, &CpuSet, Environment),
     directory: &Path,
     progress: &mut dyn Progress,
 ) -> Result<CapacityRun, String> {
-    let (site, programs, missing) = Site::prepare(options, helper, server_cpu, directory)?;
+    let (site, programs, missing) = Site::prepare(options, helper, (cpus, affinity), directory)?;
     let seed = options.seed.unwrap_or_else(rand::random);
     let mut bench = Bench {
         options,
         site: &site,
+        seed,
         queues: Vec::new(),
         samples: Vec::new(),
         skipped: missing.iter().map(|reason| without_paths(reason)).collect(),
         left_out: Vec::new(),
     };
     bench.fill_queues(progress);
-    bench.blocks(seed, progress);
+    bench.blocks(progress);
     bench.empty_queues(progress);
     Ok(CapacityRun {
         format: FORMAT,
@@ -99,6 +118,7 @@ fn measure(
 struct Bench<'a> {
     options: &'a Options,
     site: &'a Site,
+    seed: u64,
     queues: Vec<(Contender, Queue<'a>)>,
     samples: Vec<Sample>,
     skipped: Vec<String>,
@@ -113,8 +133,10 @@ impl Bench<'_> {
         for part in &self.options.parts {
             for contender in self.site.contenders() {
                 let payloads: Vec<Option<u32>> = match (part, contender) {
-                    (Part::Drain, Contender::SelvedgeDisk) => vec![Some(drain::PAYLOAD_BYTES)],
-                    (Part::Drain, _) => Vec::new(),
+                    (Part::Drain | Part::DrainPostgresql, Contender::SelvedgeDisk) => vec![Some(drain::PAYLOAD_BYTES)],
+                    (Part::Thin, Contender::SelvedgeDisk) => vec![Some(thin::PAYLOAD_BYTES)],
+                    (Part::Storm | Part::Cut, Contender::SelvedgeDisk) => vec![None],
+                    (part, _) if part.is_of_link() => Vec::new(),
                     (Part::Durable, _) => self.options.payload_bytes.iter().copied().map(Some).collect(),
                     (_, Contender::SelvedgeOs) => Vec::new(),
                     _ => vec![None],
@@ -143,21 +165,31 @@ impl Bench<'_> {
         }
     }
 
-    fn blocks(&mut self, seed: u64, progress: &mut dyn Progress) {
-        let mut order = ChaCha8Rng::seed_from_u64(seed);
+    fn blocks(&mut self, progress: &mut dyn Progress) {
+        let mut order = ChaCha8Rng::seed_from_u64(self.seed);
         let (mut jobs, blocks) = (self.jobs(), self.options.blocks);
-        let total = jobs.len() * blocks as usize;
+        let once = jobs.iter().filter(|job| job.part.is_once()).count();
+        let total = (jobs.len() - once) * blocks as usize + once;
+        let mut done = 0;
         for block in 0..blocks {
             shuffle(&mut jobs, &mut order);
-            for (place, job) in jobs.iter().enumerate() {
+            for job in jobs.iter().filter(|job| block == 0 || !job.part.is_once()) {
                 progress.block(&Step {
-                    done: block as usize * jobs.len() + place,
+                    done,
                     total,
                     arm: job.contender.name(),
                     block: block + 1,
                     blocks,
                 });
+                if let Some(time) = job.part.takes(self.options) {
+                    progress.say(&format!(
+                        "  {:?}: {} at least",
+                        job.part,
+                        words::duration(time.as_secs_f64() * 1e6)
+                    ));
+                }
                 self.attempt(*job, block, progress);
+                done += 1;
             }
         }
     }
@@ -183,7 +215,11 @@ impl Bench<'_> {
             (Part::Durable, payload_bytes) => {
                 return durable::measure(site, contender, &name, (options, payload_bytes.unwrap_or_default()));
             }
-            (Part::Drain, _) => return drain::measure(site, &name, options),
+            (Part::Drain, _) => return drain::measure(site, &name, options, None),
+            (Part::DrainPostgresql, _) => return drain::into_postgres(site, &name, options),
+            (Part::Thin, _) => return thin::measure(site, &name, options),
+            (Part::Storm, _) => return storm::measure(site, &name, options),
+            (Part::Cut, _) => return cut::measure(site, &name, options, self.seed),
             (Part::Memory, _) => memory::measure(site, contender, &name, (options.connections, false))?,
             (Part::MemoryTls, _) => memory::measure(site, contender, &name, (options.connections, true))?,
             (Part::Ready, _) => ready::fresh(site, contender, &name, options)?,
@@ -226,13 +262,13 @@ impl Bench<'_> {
     }
 
     fn leave_out(&mut self, job: Job, reason: &str, progress: &mut dyn Progress) {
-        let words = format!(
+        let said = format!(
             "{}, {:?}: left out from here on: {reason}",
             job.contender.name(),
             job.part
         );
-        progress.say(&words);
-        self.skipped.push(without_paths(&words));
+        progress.say(&said);
+        self.skipped.push(without_paths(&said));
         self.left_out.push(job);
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mqtt::{Packet, PacketId};
 
-use super::client::{Client, acknowledge};
+use super::client::{Client, acknowledge, packet_id};
 use crate::generator::socket::Endpoint;
 
 const TOPIC: &str = "capacity/messages";
@@ -215,11 +215,6 @@ impl Publisher {
 
 fn no_acknowledgement() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "no acknowledgement for 30 s")
-}
-
-fn packet_id(number: u64) -> PacketId {
-    let id = (number % u64::from(u16::MAX)) as u16 + 1;
-    PacketId::new(id).unwrap_or(PacketId::MIN)
 }
 
 /// What came out of the session.

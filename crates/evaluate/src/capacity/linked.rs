@@ -1,49 +1,86 @@
-//! A cloud and an edge behind it, on loopback, as a user sets them up.
+//! A cloud and an edge behind it, as a user sets them up: both on this machine, or each on a host of its own.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::contender::Site;
-use crate::arms::{self, ServerProcess};
+use super::contender::{On, Site};
+use super::http::Door;
+use crate::arms::ServerProcess;
+use crate::generator::login::Secret;
 use crate::generator::socket::Endpoint;
+use crate::network::{Host, Network, Place};
 
 /// The edge's name in its cloud.
 const EDGE: &str = "edge-1";
 /// How long the cloud and the edge may take to be ready, to stop, and to meet.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(20);
-/// Bytes of a page of metrics, at most.
-const PAGE_BYTES_MAX: u64 = 4 << 20;
 
 /// Both, and where they are.
 pub(super) struct Linked<'a> {
-    site: &'a Site,
-    directory: PathBuf,
+    pub(super) site: &'a Site,
+    pub(super) directory: PathBuf,
     database: Option<String>,
+    /// That of the cloud, and that of the edge.
+    hosts: [Host; 2],
     /// Doors of the cloud: of clients, of edges, of HTTP without and with TLS.
     cloud: [SocketAddr; 4],
     edge: [SocketAddr; 2],
 }
 
 /// One side of the link, as commands and metrics name it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Cloud,
     Edge,
 }
 
+/// What became of the messages that routes send upstream, those of all routes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ledger {
+    pub(super) received: u64,
+    pub(super) delivered: u64,
+    pub(super) queued: u64,
+    pub(super) dropped: u64,
+}
+
+impl Ledger {
+    /// As the page of metrics has it.
+    fn read(page: &str) -> Ledger {
+        Ledger {
+            received: sum(page, "selvedge_upstream_received_total"),
+            delivered: sum(page, "selvedge_upstream_delivered_total"),
+            queued: sum(page, "selvedge_upstream_queued_messages"),
+            dropped: sum(page, "selvedge_upstream_dropped_total"),
+        }
+    }
+}
+
 impl<'a> Linked<'a> {
-    /// Sets both up, and starts neither. `database`: PostgreSQL's URL, if it is not the embedded one.
-    pub(super) fn set_up(site: &'a Site, name: &str, database: Option<&str>) -> Result<Linked<'a>, String> {
-        let free = || arms::free_address().map_err(|error| format!("no free port on loopback: {error}"));
+    /// Sets both up, and starts neither. `database`: PostgreSQL's URL, if it is not the embedded one. Without a `network`
+    /// both are on this machine.
+    pub(super) fn set_up(
+        site: &'a Site,
+        name: &str,
+        database: Option<&str>,
+        network: Option<&Network>,
+    ) -> Result<Linked<'a>, String> {
+        let host = |place| network.map_or_else(Host::loopback, |network| network.host(place).clone());
+        let hosts = [host(Place::Cloud), host(Place::Edge)];
+        let free = |side: Side| free_address(&hosts[side as usize]);
         let linked = Linked {
             site,
             directory: site.directory.join(name),
             database: database.map(str::to_owned),
-            cloud: [free()?, free()?, free()?, free()?],
-            edge: [free()?, free()?],
+            cloud: [
+                free(Side::Cloud)?,
+                free(Side::Cloud)?,
+                free(Side::Cloud)?,
+                free(Side::Cloud)?,
+            ],
+            edge: [free(Side::Edge)?, free(Side::Edge)?],
+            hosts: hosts.clone(),
         };
         for side in [Side::Cloud, Side::Edge] {
             let data = linked.data(side);
@@ -55,14 +92,18 @@ impl<'a> Linked<'a> {
         Ok(linked)
     }
 
-    fn data(&self, side: Side) -> PathBuf {
+    pub(super) fn data(&self, side: Side) -> PathBuf {
         self.directory.join(match side {
             Side::Cloud => "cloud",
             Side::Edge => "edge",
         })
     }
 
-    /// Where clients of a side find it.
+    fn host(&self, side: Side) -> &Host {
+        &self.hosts[side as usize]
+    }
+
+    /// Where clients of a side find it; they are on its host.
     pub(super) fn endpoint(&self, side: Side) -> Endpoint {
         let address = match side {
             Side::Cloud => self.cloud[0],
@@ -71,50 +112,76 @@ impl<'a> Linked<'a> {
         Endpoint {
             address,
             tls: None,
-            from: None,
+            from: Some(self.host(side).clone()),
+        }
+    }
+
+    /// Where a side speaks HTTP.
+    pub(super) fn door(&self, side: Side) -> Door {
+        let address = match side {
+            Side::Cloud => self.cloud[2],
+            Side::Edge => self.edge[1],
+        };
+        Door {
+            address,
+            host: self.host(side).clone(),
         }
     }
 
     fn let_in(&self) -> Result<(), String> {
-        let added = self.site.add("edge", EDGE, &self.data(Side::Cloud))?;
-        let (password, file) = (self.directory.join("password"), self.configuration());
-        let quoted = |path: &Path| format!("'{}'", path.display());
-        let text = format!(
-            "data = {data}\nallow_anonymous = true\n[listen]\nmqtt = [\"{mqtt}\"]\nhttp = [\"{http}\"]\n\
-             [store]\nlimit_bytes = 34359738368\n\
-             [link]\nurl = \"mqtts://{link}\"\nuser_name = \"{EDGE}\"\npassword_file = {password}\nca = {ca}\nbytes = 17179869184\n",
-            data = quoted(&self.data(Side::Edge)),
-            mqtt = self.edge[0],
-            http = self.edge[1],
-            link = self.cloud[1],
-            password = quoted(&password),
-            ca = quoted(&self.data(Side::Cloud).join("ca.pem")),
-        );
-        for (path, text) in [(&password, &added.0), (&file, &text)] {
-            std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
+        let added = self.site.add("edge", &[EDGE.to_owned()], &self.data(Side::Cloud))?;
+        let added = added
+            .first()
+            .ok_or_else(|| format!("no password was made for {EDGE}"))?;
+        let listen = format!("mqtt = [\"{}\"]\nhttp = [\"{}\"]\n", self.edge[0], self.edge[1]);
+        let edge = EdgeFiles {
+            name: EDGE,
+            password: added,
+            head: "",
+            listen: &listen,
+            store: "limit_bytes = 34359738368\n",
+            link: "bytes = 17179869184\n",
+        };
+        self.write(&edge, &self.directory, &self.data(Side::Edge))?;
         let data = self.data(Side::Edge).display().to_string();
         let unlimited = ["tenant", "set", "default", "--upstream-bytes", "none", "--data", &data];
         self.site.selvedge(&unlimited).map(|_| ())
     }
 
-    fn configuration(&self) -> PathBuf {
-        self.directory.join("edge.toml")
+    /// Writes the configuration of an edge of this cloud into `directory`.
+    pub(super) fn write(&self, edge: &EdgeFiles<'_>, directory: &Path, data: &Path) -> Result<(), String> {
+        let password = directory.join("password");
+        let quoted = |path: &Path| format!("'{}'", path.display());
+        let text = format!(
+            "data = {data}\nallow_anonymous = true\n{head}[listen]\n{listen}[store]\n{store}\
+             [link]\nurl = \"mqtts://{link}\"\nuser_name = \"{name}\"\npassword_file = {password}\nca = {ca}\n{more}",
+            data = quoted(data),
+            head = edge.head,
+            listen = edge.listen,
+            store = edge.store,
+            link = self.cloud[1],
+            name = edge.name,
+            password = quoted(&password),
+            ca = quoted(&self.data(Side::Cloud).join("ca.pem")),
+            more = edge.link,
+        );
+        for (path, text) in [(password, &edge.password.0), (configuration(directory), &text)] {
+            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(())
     }
 
     /// Starts a side, and waits until it accepts connections.
     pub(super) fn start(&self, side: Side) -> Result<ServerProcess, String> {
-        let arguments = match side {
-            Side::Edge => ["edge", "--config"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain([self.configuration().display().to_string()])
-                .collect(),
-            Side::Cloud => self.cloud_arguments(),
+        let (arguments, cpu) = match side {
+            Side::Edge => (edge_arguments(&self.directory), self.site.cpus.server),
+            Side::Cloud => (self.cloud_arguments(), self.site.cpus.cloud),
         };
-        let directory = self.data(side);
-        let mut server = self.site.start_selvedge(&arguments, &directory)?;
-        server.wait_until_ready(self.endpoint(side).address)?;
+        let (directory, host) = (self.data(side), self.host(side));
+        let mut server = self.site.start_selvedge(&arguments, &directory, On { host, cpu })?;
+        let address = self.endpoint(side).address;
+        let ready = host.enter(|| server.wait_until_ready(address));
+        ready.map_err(|error| error.to_string())??;
         Ok(server)
     }
 
@@ -130,41 +197,87 @@ impl<'a> Linked<'a> {
         arguments
     }
 
-    /// Messages that a side has brought to where its routes send them: from the edge to the cloud, there into the database.
-    pub(super) fn delivered(&self, side: Side) -> Result<u64, String> {
-        let address = match side {
-            Side::Cloud => self.cloud[2],
-            Side::Edge => self.edge[1],
-        };
-        let page = fetch_metrics(address).map_err(|error| format!("metrics of {address}: {error}"))?;
-        let lines = page
-            .lines()
-            .filter(|line| line.starts_with("selvedge_upstream_delivered_total{"));
-        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-        Ok(values.sum())
+    /// What a side's ledgers say: of the edge's way to the cloud, in the cloud of the way into the database.
+    pub(super) fn ledger(&self, side: Side) -> Result<Ledger, String> {
+        Ok(Ledger::read(&self.door(side).get("/metrics", None)?))
     }
 
-    /// Waits until a side, which is `server`, has brought so many messages there; when that was, to 20 ms.
+    /// Messages that came to the cloud from its edges, each counted once.
+    pub(super) fn arrived(&self) -> Result<u64, String> {
+        let page = self.door(Side::Cloud).get("/metrics", None)?;
+        Ok(sum(&page, "selvedge_edge_messages_total"))
+    }
+
+    /// Waits until a side, which is `server`, has brought so many messages to where its routes send them; when that was,
+    /// to 20 ms.
     pub(super) fn reaches(
         &self,
         (side, server): (Side, &mut ServerProcess),
         messages: impl Fn() -> u64,
         limit: Duration,
     ) -> Result<Instant, String> {
+        self.waits_for((side, server), limit, |ledger| ledger.delivered >= messages())
+    }
+
+    /// Waits until the ledger of a side, which is `server`, is as asked; when that was, to 20 ms.
+    pub(super) fn waits_for(
+        &self,
+        (side, server): (Side, &mut ServerProcess),
+        limit: Duration,
+        is_so: impl Fn(&Ledger) -> bool,
+    ) -> Result<Instant, String> {
         let until = Instant::now() + limit;
         loop {
-            let delivered = self.delivered(side)?;
-            if delivered >= messages() {
+            let ledger = self.ledger(side)?;
+            if is_so(&ledger) {
                 return Ok(Instant::now());
             }
             if server.ended_within(STEP) {
                 return Err(server.ended().unwrap_or_default());
             }
             if Instant::now() > until {
-                return Err(format!("{delivered} of {} messages after {limit:?}", messages()));
+                return Err(format!("after {limit:?} its ledger is {ledger:?}"));
             }
         }
     }
+}
+
+/// What is an edge's own.
+pub(super) struct EdgeFiles<'a> {
+    pub(super) name: &'a str,
+    pub(super) password: &'a Secret,
+    /// Lines of its configuration: before all parts, and of three of them.
+    pub(super) head: &'a str,
+    pub(super) listen: &'a str,
+    pub(super) store: &'a str,
+    pub(super) link: &'a str,
+}
+
+fn configuration(directory: &Path) -> PathBuf {
+    directory.join("edge.toml")
+}
+
+/// Of an edge whose configuration is in `directory`.
+pub(super) fn edge_arguments(directory: &Path) -> Vec<String> {
+    let file = configuration(directory).display().to_string();
+    vec!["edge".to_owned(), "--config".to_owned(), file]
+}
+
+/// An address of a host that nobody has now; servers bind it a moment later.
+fn free_address(host: &Host) -> Result<SocketAddr, String> {
+    let free = host.enter(|| TcpListener::bind((host.address(), 0))?.local_addr());
+    free.map_err(|error| error.to_string())?
+        .map_err(|error| format!("no free port at {}: {error}", host.address()))
+}
+
+/// All values of a metric together.
+fn sum(page: &str, name: &str) -> u64 {
+    let of_metric = page
+        .lines()
+        .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')));
+    of_metric
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        .sum()
 }
 
 impl Drop for Linked<'_> {
@@ -174,11 +287,26 @@ impl Drop for Linked<'_> {
     }
 }
 
-fn fetch_metrics(address: SocketAddr) -> std::io::Result<String> {
-    let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut page = String::new();
-    socket.take(PAGE_BYTES_MAX).read_to_string(&mut page)?;
-    Ok(page)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_is_the_sum_over_routes_and_reasons() {
+        let page = "# TYPE selvedge_upstream_received_total counter\n\
+            selvedge_upstream_received_total{tenant=\"default\",route=\"a\"} 7\n\
+            selvedge_upstream_received_total{tenant=\"default\",route=\"b\"} 2\n\
+            selvedge_upstream_delivered_total{tenant=\"default\",route=\"a\"} 4\n\
+            selvedge_upstream_dropped_total{tenant=\"default\",route=\"a\",reason=\"expired\"} 1\n\
+            selvedge_upstream_dropped_total{tenant=\"default\",route=\"a\",reason=\"full\"} 1\n\
+            selvedge_upstream_queued_messages{tenant=\"default\",route=\"a\"} 3\n\
+            selvedge_upstream_queued_bytes{tenant=\"default\",route=\"a\"} 300\n";
+        let ledger = Ledger {
+            received: 9,
+            delivered: 4,
+            queued: 3,
+            dropped: 2,
+        };
+        assert_eq!(Ledger::read(page), ledger);
+    }
 }

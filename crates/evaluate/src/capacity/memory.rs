@@ -1,10 +1,10 @@
 //! Memory of an idle process, and of connections that do nothing.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use super::client::Client;
 use super::contender::{Contender, Site};
+use super::pause::pause;
 use super::record::Figure;
 use crate::arms::ServerProcess;
 use crate::generator::socket::Socket;
@@ -23,7 +23,7 @@ pub(super) fn measure(
 ) -> Result<Vec<(Figure, f64)>, String> {
     let place = site.place(contender, name, tls)?;
     let standing = place.start()?;
-    rest();
+    pause(REST);
     let rss_bytes = standing.server.rss_bytes();
     let before_bytes = pss_bytes(&standing.server)?;
     let mut idle: Vec<Socket> = Vec::with_capacity(connections as usize);
@@ -39,7 +39,7 @@ pub(super) fn measure(
         }
         idle.extend(begun.into_iter().map(Client::into_socket));
     }
-    rest();
+    pause(REST);
     let added_bytes = pss_bytes(&standing.server)? - before_bytes;
     drop(idle);
     standing.stop()?;
@@ -56,10 +56,4 @@ fn pss_bytes(server: &ServerProcess) -> Result<f64, String> {
     bytes
         .map(|bytes| bytes as f64)
         .ok_or_else(|| "the kernel does not say how much memory the server has".to_owned())
-}
-
-/// Nothing is ever sent here, so that it waits for the whole time.
-fn rest() {
-    let (_sender, silence) = mpsc::sync_channel::<()>(0);
-    let _ = silence.recv_timeout(REST);
 }

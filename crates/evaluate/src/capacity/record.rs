@@ -106,6 +106,58 @@ pub enum Figure {
     LiveDrainP99Us,
     /// The second as a multiple of the first.
     LiveDrainRatio,
+    /// Of the bytes that a thin line carried both ways, IP headers counted, those of readings.
+    ThinPayloadShare,
+    /// The same of the bytes towards the cloud.
+    ThinUpPayloadShare,
+    /// Of the bytes that it carried both ways, those that came back.
+    ThinDownShare,
+    /// Of the bytes that it can carry towards the cloud, those that it did.
+    ThinUse,
+    /// As [`Figure::ThinPayloadShare`], while methods are called.
+    ThinCallsPayloadShare,
+    /// Median of the time from a due call in the cloud to the answer of the device at the edge.
+    CallP50Ms,
+    /// The longest of them.
+    CallMaxMs,
+    /// Calls.
+    CallsMessages,
+    /// Those of them that the device did not answer.
+    CallsLostMessages,
+    /// From the line's return until the cloud has a message of each edge that was left there meanwhile.
+    LineSyncMs,
+    /// Edges that had not come back 3 min after that.
+    LineMissingEdges,
+    /// From the cloud's restart after `kill -9` until the same.
+    CloudSyncMs,
+    /// Edges that had not come back 3 min after that.
+    CloudMissingEdges,
+    /// 99th percentile of the time from a device at another edge to an application in the cloud while the others come back.
+    LiveStormP99Us,
+    /// That as a multiple of the one without.
+    LiveStormRatio,
+    /// Messages of that device that did not arrive.
+    LiveLostMessages,
+    /// Messages sent to an edge through a cut of its line and crashes of both sides.
+    CutSentMessages,
+    /// Those that it acknowledged.
+    CutAcknowledgedMessages,
+    /// Those that were on their way when it crashed: whether it has them, nobody was told.
+    CutInDoubtMessages,
+    /// Rows in the cloud's database in the end.
+    CutRowsMessages,
+    /// Acknowledged messages without a row.
+    CutLostMessages,
+    /// Rows of messages in doubt.
+    CutFurtherMessages,
+    /// Rows beyond the first of a message, or of a place in the edge's log.
+    CutDuplicateMessages,
+    /// Rows of messages that were never sent.
+    CutUnknownMessages,
+    /// Messages that the edge's log took and the database has not, or the other way round.
+    CutUnbalancedMessages,
+    /// From the line's return until the database has all.
+    CutCaughtUpMs,
     /// CPU time of the generator while it published, as a share of the time on the wall (rule 10).
     GeneratorCpuShare,
 }

@@ -1,15 +1,14 @@
 //! What the samples say: each figure of Selvedge beside Mosquitto's, their ratio within blocks, and whether a promise is
 //! kept.
 
+mod sources;
+
 use serde::Serialize;
 
 use super::contender::Contender;
-use super::drain::PAYLOAD_BYTES;
-use super::durable::PACED_PER_S;
-use super::options::Part;
-use super::record::{CapacityRun, Figure};
-use crate::report::words;
+use super::record::CapacityRun;
 use crate::stats::{Bootstrap, Estimate, Interval, Method, Outcome, log_median, median};
+use sources::{Source, sources};
 
 /// What a figure is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,8 +24,10 @@ pub enum Unit {
     Us,
     /// Messages a second.
     PerS,
-    /// Messages of all blocks together.
+    /// Messages, edges or calls, of all blocks together.
     Messages,
+    /// A share of a whole, shown in per cent.
+    Share,
     /// One figure as a multiple of another.
     Times,
 }
@@ -67,228 +68,16 @@ pub struct Row {
     pub verdict: Option<Verdict>,
 }
 
-/// Where a row's values come from.
-struct Source {
-    label: String,
-    unit: Unit,
-    part: Part,
-    figure: Figure,
-    selvedge: Contender,
-    payload_bytes: Option<u32>,
-    promise: Option<Promise>,
-}
-
-/// Every row that was measured.
+/// Every row that was measured, and those of which something is promised that was asked for and could not be measured.
 pub fn summarise(run: &CapacityRun) -> Vec<Row> {
-    let rows = sources(run).into_iter().map(|source| {
+    let rows = sources(run).into_iter().filter_map(|source| {
         let selvedge = values(run, &source, source.selvedge);
         let mosquitto = values(run, &source, Contender::Mosquitto);
-        row(&source, &selvedge, &mosquitto, run.seed)
+        let row = row(&source, &selvedge, &mosquitto, run.seed);
+        let is_lacking = row.verdict.is_some() && source.part.is_of_link() && run.options.parts.contains(&source.part);
+        (row.selvedge.is_some() || row.mosquitto.is_some() || is_lacking).then_some(row)
     });
-    let measured = rows.filter(|row| row.selvedge.is_some() || row.mosquitto.is_some());
-    measured.chain(binary(run)).collect()
-}
-
-fn sources(run: &CapacityRun) -> Vec<Source> {
-    let mut sources = footprint(run);
-    sources.extend(drained(run));
-    for payload_bytes in &run.options.payload_bytes {
-        for (selvedge, word) in [(Contender::SelvedgeOs, "os"), (Contender::SelvedgeDisk, "disk")] {
-            sources.extend(durable(selvedge, word, *payload_bytes));
-        }
-    }
-    sources
-}
-
-/// Memory and time until ready.
-fn footprint(run: &CapacityRun) -> Vec<Source> {
-    use Promise::AtMost;
-    let connections = words::count(u64::from(run.options.connections));
-    let queued = words::count(u64::from(run.options.queued));
-    let ready = Some(AtMost(100.0));
-    let list = [
-        (
-            "idle process, RSS".to_owned(),
-            Unit::Megabytes,
-            Part::Memory,
-            Figure::IdleRssBytes,
-            Some(AtMost(15e6)),
-        ),
-        (
-            "idle process, PSS".to_owned(),
-            Unit::Megabytes,
-            Part::Memory,
-            Figure::IdlePssBytes,
-            None,
-        ),
-        (
-            format!("idle connection, of {connections}"),
-            Unit::Kibibytes,
-            Part::Memory,
-            Figure::ConnectionBytes,
-            Some(AtMost(4096.0)),
-        ),
-        (
-            format!("idle connection, TLS, of {connections}"),
-            Unit::Kibibytes,
-            Part::MemoryTls,
-            Figure::ConnectionBytes,
-            Some(AtMost(30720.0)),
-        ),
-        (
-            "ready, data directory empty".to_owned(),
-            Unit::Ms,
-            Part::Ready,
-            Figure::ReadyEmptyMs,
-            ready,
-        ),
-        (
-            "ready, data directory used".to_owned(),
-            Unit::Ms,
-            Part::Ready,
-            Figure::ReadyUsedMs,
-            ready,
-        ),
-        (
-            format!("ready, {queued} queued, stopped"),
-            Unit::Ms,
-            Part::ReadyQueued,
-            Figure::ReadyAfterStopMs,
-            ready,
-        ),
-        (
-            format!("ready, {queued} queued, kill -9"),
-            Unit::Ms,
-            Part::ReadyQueued,
-            Figure::ReadyAfterKillMs,
-            ready,
-        ),
-        (
-            "  and the first of them delivered".to_owned(),
-            Unit::Ms,
-            Part::ReadyQueued,
-            Figure::FirstMessageAfterKillMs,
-            None,
-        ),
-        (
-            "  lost of them in the end".to_owned(),
-            Unit::Messages,
-            Part::ReadyQueued,
-            Figure::QueueLostMessages,
-            Some(AtMost(0.0)),
-        ),
-    ];
-    let source = |(label, unit, part, figure, promise)| Source {
-        label,
-        unit,
-        part,
-        figure,
-        selvedge: Contender::SelvedgeDisk,
-        payload_bytes: None,
-        promise,
-    };
-    list.into_iter().map(source).collect()
-}
-
-/// A backlog that drains.
-fn drained(run: &CapacityRun) -> Vec<Source> {
-    use Promise::{AtLeast, AtMost};
-    let (database, stored) = match run.options.database {
-        None => ("SQLite", 20_000.0),
-        Some(_) => ("PostgreSQL", 50_000.0),
-    };
-    let backlog = words::count(u64::from(run.options.queued));
-    let list = [
-        (
-            format!("backlog of {backlog} to the cloud"),
-            Unit::PerS,
-            Figure::DrainedPerS,
-            Some(AtLeast(stored)),
-        ),
-        (
-            format!("  and into {database}"),
-            Unit::PerS,
-            Figure::StoredPerS,
-            Some(AtLeast(stored)),
-        ),
-        (
-            "  live meanwhile, p99".to_owned(),
-            Unit::Us,
-            Figure::LiveDrainP99Us,
-            None,
-        ),
-        ("  live without it, p99".to_owned(), Unit::Us, Figure::LiveP99Us, None),
-        (
-            "  the former to the latter".to_owned(),
-            Unit::Times,
-            Figure::LiveDrainRatio,
-            Some(AtMost(3.0)),
-        ),
-    ];
-    let source = |(label, unit, figure, promise)| Source {
-        label,
-        unit,
-        part: Part::Drain,
-        figure,
-        selvedge: Contender::SelvedgeDisk,
-        payload_bytes: Some(PAYLOAD_BYTES),
-        promise,
-    };
-    list.into_iter().map(source).collect()
-}
-
-fn durable(selvedge: Contender, word: &str, payload_bytes: u32) -> Vec<Source> {
-    use Promise::{AtLeast, AtMost};
-    let disk = selvedge == Contender::SelvedgeDisk;
-    let rate = AtLeast(if disk { 20_000.0 } else { 50_000.0 });
-    let list = [
-        (
-            format!("acknowledged, {payload_bytes} B, {word}"),
-            Unit::PerS,
-            Figure::AcknowledgedPerS,
-            Some(rate),
-        ),
-        (
-            "  time to acknowledge, p50".to_owned(),
-            Unit::Us,
-            Figure::LatencyP50Us,
-            None,
-        ),
-        (
-            "  time to acknowledge, p99".to_owned(),
-            Unit::Us,
-            Figure::LatencyP99Us,
-            disk.then_some(AtMost(10_000.0)),
-        ),
-        (
-            format!("  p99 at {}/s, open loop", words::count(u64::from(PACED_PER_S))),
-            Unit::Us,
-            Figure::PacedLatencyP99Us,
-            disk.then_some(AtMost(10_000.0)),
-        ),
-        (
-            "  acknowledged before kill -9".to_owned(),
-            Unit::Messages,
-            Figure::AcknowledgedMessages,
-            None,
-        ),
-        (
-            "  lost of them".to_owned(),
-            Unit::Messages,
-            Figure::LostMessages,
-            Some(AtMost(0.0)),
-        ),
-    ];
-    let source = |(label, unit, figure, promise)| Source {
-        label,
-        unit,
-        part: Part::Durable,
-        figure,
-        selvedge,
-        payload_bytes: Some(payload_bytes),
-        promise,
-    };
-    list.into_iter().map(source).collect()
+    rows.chain(binary(run)).collect()
 }
 
 /// Block and value, by block.

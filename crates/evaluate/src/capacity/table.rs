@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::cut;
+use super::options::{Options, Part};
 use super::record::{CapacityRun, Figure};
 use super::summary::{Promise, Row, Unit, Verdict};
 use crate::report::words;
@@ -46,7 +48,7 @@ pub fn table(run: &CapacityRun, rows: &[Row]) -> String {
     }
     out.push('\n');
     for note in notes(run) {
-        let _ = writeln!(out, "  {}", words::shortened(&note, 98));
+        out.push_str(&words::wrapped(&note));
     }
     out
 }
@@ -78,6 +80,7 @@ pub(crate) fn shown(value: f64, unit: Unit) -> String {
         Unit::Us => words::duration(value),
         Unit::PerS => format!("{}/s", count(value.round() as u64)),
         Unit::Messages => count(value.round() as u64),
+        Unit::Share => format!("{} %", words::round(value * 100.0)),
         Unit::Times => format!("{} ×", words::round(value)),
     }
 }
@@ -94,11 +97,7 @@ pub(crate) fn notes(run: &CapacityRun) -> Vec<String> {
         "Medians of {} blocks in random order, seed {}.",
         options.blocks, run.seed
     ));
-    notes.push(format!(
-        "Closed loop: {} QoS 1 messages in flight for {} ms, then kill -9.",
-        options.in_flight, options.duration_ms
-    ));
-    notes.push("Memory of the process alone; ready: from its start to the answer to the first CONNECT.".to_owned());
+    notes.extend(options.parts.iter().filter_map(|part| about(*part, options)));
     notes.extend(generator(run));
     let (before, after) = (run.environment.before, run.environment.after);
     notes.push(format!(
@@ -112,6 +111,37 @@ pub(crate) fn notes(run: &CapacityRun) -> Vec<String> {
     }
     notes.extend(run.skipped.iter().cloned());
     notes
+}
+
+/// How a part was measured, as far as its rows do not say.
+fn about(part: Part, options: &Options) -> Option<String> {
+    Some(match part {
+        Part::Memory => "Memory of the process alone.".to_owned(),
+        Part::Ready => "Ready: from its start to the answer to the first CONNECT.".to_owned(),
+        Part::Durable => format!(
+            "Closed loop: {} QoS 1 messages in flight for {} ms, then kill -9.",
+            options.in_flight, options.duration_ms
+        ),
+        Part::Drain => format!(
+            "Drain: {} QoS 1 messages in flight fill the log; live: open loop, 100 a second, at the edge.",
+            options.in_flight
+        ),
+        Part::Thin => format!(
+            "8 kbit/s: {} alone, as long beside a call every 5 s (open loop); bytes with IP headers, both ways.",
+            words::duration(options.thin_us as f64)
+        ),
+        Part::Storm => format!(
+            "Storm: {} without a line, 30 ms round trip; live: open loop, 250 a second. Once a run.",
+            words::duration(options.outage_us as f64)
+        ),
+        Part::Cut => format!(
+            "Cut: open loop, {} QoS 1 a second; kill -9 of each side {} times within, {} after. Once a run.",
+            words::count(u64::from(cut::PER_S)),
+            cut::KILLS[0],
+            cut::KILLS[1]
+        ),
+        Part::MemoryTls | Part::ReadyQueued | Part::DrainPostgresql => return None,
+    })
 }
 
 fn generator(run: &CapacityRun) -> Option<String> {

@@ -54,7 +54,7 @@ pub(super) fn measure(
 ) -> Result<Raw, Failure> {
     let named = |error: std::io::Error| format!("{}: {error}", path.display());
     path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(named)?;
-    progress.say("Measuring memory, time until ready and acknowledged messages, Selvedge beside Mosquitto");
+    progress.say("Measuring what a broker takes, holds and carries on, Selvedge beside Mosquitto");
     let run = capacity::run(options, &Helper::this_program(prefix)?, progress)?;
     let rows = capacity::summarise(&run);
     let json = serde_json::to_string_pretty(&File { run: &run, rows: &rows })?;

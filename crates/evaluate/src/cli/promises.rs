@@ -46,7 +46,7 @@ enum Experiment {
     Crowd,
     /// D-E-C against D-C
     Link,
-    /// Memory, time until ready, durability
+    /// Memory, time until ready, durability, and an edge with its cloud
     Capacity,
 }
 

@@ -39,7 +39,8 @@ impl Host {
         }
     }
 
-    pub(super) fn loopback() -> Host {
+    /// This machine itself.
+    pub(crate) fn loopback() -> Host {
         Host {
             address: Ipv4Addr::LOCALHOST,
             namespace: None,

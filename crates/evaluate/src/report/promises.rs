@@ -109,7 +109,7 @@ fn capacity_line(promise: String, row: &capacity::Row) -> Option<Line> {
         format!("{value} ({}…{})", ends[0], ends[1])
     };
     let why = match row.selvedge {
-        None => "it was not measured",
+        None => "it was not measured: the notes on capacity say why",
         Some(found) if found.interval.method == Method::Range => words::why(Undecided::TooFewBlocks),
         Some(_) => words::aim(Undecided::Interval),
     };

@@ -20,6 +20,7 @@ use super::notices::{Notices, quoted};
 use super::pending::{Pending, Ticket};
 use super::proxy_protocol;
 use super::stream::{Socket, Stream};
+use super::turns::Turns;
 use super::upgrade::{NoUpgrade, upgrade};
 use crate::config::{Limits, Listener};
 use crate::pace::Pace;
@@ -44,6 +45,7 @@ pub(crate) struct Doorman {
     labels: LabelSource,
     pending: Arc<Pending>,
     pace: Pace,
+    handshakes: Turns,
     throttle: Mutex<Throttle>,
     /// Exchanged whole when its number changes: what is being checked then is let finish beside the new ones.
     login_checks: ArcSwap<LoginChecks>,
@@ -114,6 +116,7 @@ impl Doorman {
             labels,
             pending: Arc::default(),
             pace: Pace::new(),
+            handshakes: Turns::default(),
             throttle: Mutex::new(Throttle::default()),
             login_checks: ArcSwap::new(LoginChecks::new(limits.login_checks)),
             places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
@@ -195,7 +198,7 @@ impl Doorman {
         ticket.comes_from(origin_of(address));
         let mut stream = match &door.tls {
             Some(source) => {
-                let shaken = Stream::tls(socket, source.load_full()).await;
+                let shaken = self.handshakes.take(Stream::tls(socket, source.load_full())).await;
                 shaken.map_err(|error| self.handshake_failed(error, address))?
             }
             None => Stream::plain(socket),

@@ -11,6 +11,7 @@ mod notices;
 mod pending;
 mod proxy_protocol;
 mod stream;
+mod turns;
 mod upgrade;
 
 pub(crate) use admission::{Doorman, fnv, place_of};

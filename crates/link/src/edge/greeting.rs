@@ -5,7 +5,8 @@ use tokio::io::{AsyncReadExt, ReadHalf};
 
 use super::Options;
 use super::dial::Stream;
-use super::session::{KEEP_ALIVE_S, PACKET_BYTES_MAX};
+use super::life::KEEP_ALIVE_S;
+use super::session::PACKET_BYTES_MAX;
 use crate::packets::Packets;
 use crate::topics;
 

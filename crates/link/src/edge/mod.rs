@@ -3,6 +3,7 @@
 mod allowance;
 mod dial;
 mod greeting;
+mod life;
 mod load;
 mod packing;
 mod pauses;

@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::dial::Stream;
 use super::greeting::{answer_to_connect, connect_packet};
+use super::life::{BEAT, Beat, Life};
 use super::load::{Load, Sent};
 use super::packing::{put_batch, put_one};
 use super::verdict::{Verdict, fates};
@@ -24,8 +25,6 @@ use crate::packets::Packets;
 use crate::talk::{self, Line};
 use crate::topics::{self, CallTopic};
 
-/// Seconds between signs of life; a line that is silent for twice as long is broken.
-pub(super) const KEEP_ALIVE_S: u16 = 10;
 /// Bytes of a packet that the cloud may send.
 pub(super) const PACKET_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a packet with one message beside that message as the outbox has it, at most.
@@ -71,8 +70,7 @@ pub(super) struct Session {
     /// Bytes that wait for the socket, of which some are written.
     out: Vec<u8>,
     written: usize,
-    last_heard: Instant,
-    is_pinged: bool,
+    life: Life,
     /// Messages that are longer than any packet that the other end takes.
     refused: Vec<Settled>,
     /// Nothing new can be told of in this connection.
@@ -124,8 +122,7 @@ impl Session {
             next_packet_id: 0,
             out: Vec::new(),
             written: 0,
-            last_heard: Instant::now(),
-            is_pinged: false,
+            life: Life::new(Instant::now()),
             refused: Vec::new(),
             is_spent: false,
             tasks: JoinSet::new(),
@@ -150,7 +147,7 @@ impl Session {
             line
         });
         let mut refreshes = link.hub.refreshes();
-        let mut beats = tokio::time::interval(Duration::from_secs(KEEP_ALIVE_S.into()) / 2);
+        let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Err(ended) = self.take_packets(link, &say, devices.as_ref()).await {
@@ -181,7 +178,7 @@ impl Session {
                 Some(what) = told.recv(), if telling.is_none() => telling = Some(what),
                 Some(_) = self.tasks.join_next() => {}
                 read = self.packets.read_from(&mut self.reader), if self.tasks.len() < TASKS_MAX => match read {
-                    Ok(()) => self.heard(),
+                    Ok(()) => self.life.heard(Instant::now()),
                     Err(error) => return Ended::Broken(error.to_string()),
                 },
                 messages = link.outbox.next() => match messages {
@@ -211,6 +208,7 @@ impl Session {
     }
 
     fn wrote(&mut self, bytes: usize) {
+        self.life.wrote(Instant::now());
         self.written += bytes;
         if self.written == self.out.len() {
             self.out.clear();
@@ -218,20 +216,12 @@ impl Session {
         }
     }
 
-    fn heard(&mut self) {
-        self.last_heard = Instant::now();
-        self.is_pinged = false;
-    }
-
     /// Looks for signs of life, and asks for one.
     fn beat(&mut self) -> Result<(), String> {
-        let silent = self.last_heard.elapsed();
-        if silent > 2 * Duration::from_secs(KEEP_ALIVE_S.into()) {
-            return Err(format!("nothing was heard for {} s", silent.as_secs()));
-        }
-        if !self.is_pinged {
-            self.is_pinged = true;
-            Packet::PingReq.encode(Version::V5, &mut self.out);
+        match self.life.beat(Instant::now()) {
+            Beat::Calm => {}
+            Beat::Ping => Packet::PingReq.encode(Version::V5, &mut self.out),
+            Beat::Broken(silent) => return Err(format!("nothing was heard for {} s", silent.as_secs())),
         }
         Ok(())
     }

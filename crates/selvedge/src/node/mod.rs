@@ -75,11 +75,18 @@ impl Cloud {
     }
 }
 
+/// Tasks that have their turn before it is looked again whose sockets are ready. Where a thousand edges come back at once
+/// there is always one with a step of a handshake to do, and what edges that are connected send is not to wait for sixty.
+const TASKS_PER_LOOK: u32 = 8;
+
 fn run(role: Role, flags: &Flags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = flags.config(role)?;
     let log = Logging::start(&config.log)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .event_interval(TASKS_PER_LOOK)
+        .enable_all()
+        .build();
     let runtime = runtime.context("starting tokio")?;
     let done = runtime.block_on(running::run(role, flags, config, log, start));
     // What still waits for a disk or a client is left: the time for a good stop is over.

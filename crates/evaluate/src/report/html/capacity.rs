@@ -1,4 +1,4 @@
-//! Memory, time until ready and durability, beside Mosquitto.
+//! Memory, time until ready and durability, beside Mosquitto; and an edge with its cloud.
 
 use super::page::{Cell, Page};
 use super::record;
@@ -8,7 +8,10 @@ use crate::report::Capacity;
 use crate::stats::{Estimate, Outcome};
 
 pub(super) fn section(page: &mut Page, found: &Capacity) {
-    page.heading("capacity", "Capacity: memory, time until ready, what survives kill -9");
+    page.heading(
+        "capacity",
+        "Capacity: memory, time until ready, what survives kill -9, what a link carries",
+    );
     let rows: Vec<Vec<Cell>> = found.rows.iter().map(row).collect();
     let columns = ["", "selvedge", "mosquitto", "× mosquitto", "promise"];
     page.table("", &columns, &rows);
