@@ -154,7 +154,8 @@ pub enum Figure {
     CutDuplicateMessages,
     /// Rows of messages that were never sent.
     CutUnknownMessages,
-    /// Messages that the edge's log took and the database has not, or the other way round.
+    /// Messages that the edge's log took and the database has not, and rows that neither the log nor a message in doubt
+    /// accounts for.
     CutUnbalancedMessages,
     /// From the line's return until the database has all.
     CutCaughtUpMs,
