@@ -187,3 +187,67 @@ fn binary(run: &CapacityRun) -> Option<Row> {
         mosquitto,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::{Figure, Options, Part, Sample};
+    use crate::environment::Environment;
+
+    fn run(parts: &[Part], samples: &[(Part, Figure, f64)]) -> CapacityRun {
+        let sample = |(part, figure, value): &(Part, Figure, f64)| Sample {
+            block: 0,
+            part: *part,
+            contender: Contender::SelvedgeDisk,
+            figure: *figure,
+            payload_bytes: None,
+            value: Some(*value),
+        };
+        CapacityRun {
+            format: crate::capacity::FORMAT,
+            experiment: "capacity".to_owned(),
+            options: Options {
+                parts: parts.to_vec(),
+                ..Options::default()
+            },
+            seed: 1,
+            programs: Vec::new(),
+            samples: samples.iter().map(sample).collect(),
+            skipped: Vec::new(),
+            environment: Environment::default(),
+        }
+    }
+
+    /// Label and outcome of each row that holds a promise.
+    fn verdicts(run: &CapacityRun) -> Vec<(String, Outcome)> {
+        let rows = summarise(run).into_iter();
+        rows.filter_map(|row| Some((row.label, row.verdict?.outcome))).collect()
+    }
+
+    #[test]
+    fn a_promise_that_was_asked_for_and_not_measured_is_undecided_and_others_are_not_spoken_of() {
+        let found = verdicts(&run(&[Part::Cut], &[]));
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(found.iter().all(|(_, outcome)| *outcome == Outcome::Undecided));
+        assert_eq!(summarise(&run(&[Part::Memory], &[])), []);
+    }
+
+    #[test]
+    fn one_message_lost_by_a_cut_is_a_promise_missed_and_an_edge_back_in_time_is_one_met() {
+        let samples = [
+            (Part::Cut, Figure::CutLostMessages, 1.0),
+            (Part::Storm, Figure::LineSyncMs, 24_000.0),
+            (Part::Storm, Figure::CloudSyncMs, 31_000.0),
+        ];
+        let found = verdicts(&run(&[Part::Storm, Part::Cut], &samples));
+        let of = |label: &str| {
+            found
+                .iter()
+                .find(|(found, _)| found.contains(label))
+                .map(|(_, outcome)| *outcome)
+        };
+        assert_eq!(of("lost of them"), Some(Outcome::Fail));
+        assert_eq!(of("in sync, line back"), Some(Outcome::Pass));
+        assert_eq!(of("in sync, cloud killed"), Some(Outcome::Fail));
+    }
+}

@@ -12,9 +12,12 @@ struct CommandLine {
     options: Options,
 }
 
-/// One block of everything, as small as it can be and still show something.
-const SMALL: [&str; 11] = [
+/// One block of what one server does, and a backlog, as small as it can be and still show something. The other parts take
+/// a line of their own, and are shown by the black-box tests.
+const SMALL: [&str; 13] = [
     "capacity",
+    "--parts",
+    "memory,memory-tls,ready,ready-queued,durable,drain",
     "--blocks",
     "1",
     "--connections",
