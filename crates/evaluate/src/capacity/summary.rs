@@ -246,7 +246,7 @@ mod tests {
                 .find(|(found, _)| found.contains(label))
                 .map(|(_, outcome)| *outcome)
         };
-        assert_eq!(of("lost of them"), Some(Outcome::Fail));
+        assert_eq!(of("acknowledged and lost"), Some(Outcome::Fail));
         assert_eq!(of("in sync, line back"), Some(Outcome::Pass));
         assert_eq!(of("in sync, cloud killed"), Some(Outcome::Fail));
     }

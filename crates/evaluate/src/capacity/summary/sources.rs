@@ -127,14 +127,15 @@ fn footprint(run: &CapacityRun) -> Vec<Source> {
 /// A backlog that drains.
 fn drained(run: &CapacityRun, part: Part, database: &str, stored: f64) -> Vec<Source> {
     use Promise::{AtLeast, AtMost};
-    let backlog = words::count(u64::from(run.options.queued));
-    let list = [
-        (
-            format!("backlog of {backlog} to the cloud"),
-            Unit::PerS,
-            Figure::DrainedPerS,
-            Some(AtLeast(stored)),
+    let backlog = match part {
+        Part::Drain => format!(
+            "backlog of {} to the cloud",
+            words::count(u64::from(run.options.queued))
         ),
+        _ => format!("the same, {database}, to the cloud"),
+    };
+    let list = [
+        (backlog, Unit::PerS, Figure::DrainedPerS, Some(AtLeast(stored))),
         (
             format!("  and into {database}"),
             Unit::PerS,
@@ -149,7 +150,7 @@ fn drained(run: &CapacityRun, part: Part, database: &str, stored: f64) -> Vec<So
         ),
         ("  live without it, p99".to_owned(), Unit::Us, Figure::LiveP99Us, None),
         (
-            "  the former to the latter".to_owned(),
+            "  live p99, meanwhile to without".to_owned(),
             Unit::Times,
             Figure::LiveDrainRatio,
             Some(AtMost(3.0)),
@@ -234,7 +235,7 @@ fn storm(run: &CapacityRun) -> Vec<Source> {
         ),
         ("  the same before, p99".to_owned(), Unit::Us, Figure::LiveP99Us, None),
         (
-            "  the former to the latter".to_owned(),
+            "  live p99, meanwhile to before".to_owned(),
             Unit::Times,
             Figure::LiveStormRatio,
             Some(AtMost(3.0)),
@@ -269,12 +270,12 @@ fn cut(run: &CapacityRun) -> Vec<Source> {
     let count = |label: &str, figure, promise| (label.to_owned(), Unit::Messages, figure, promise);
     let list = [
         (
-            format!("cut of {length}, acknowledged"),
+            format!("cut of {length}, acknowledged and lost"),
             Unit::Messages,
-            Figure::CutAcknowledgedMessages,
-            None,
+            Figure::CutLostMessages,
+            none,
         ),
-        count("  lost of them", Figure::CutLostMessages, none),
+        count("  of acknowledged messages", Figure::CutAcknowledgedMessages, None),
         count("  in doubt at a crash", Figure::CutInDoubtMessages, None),
         count("  rows of those in doubt", Figure::CutFurtherMessages, None),
         count(
@@ -283,7 +284,11 @@ fn cut(run: &CapacityRun) -> Vec<Source> {
             none,
         ),
         count("  rows that nobody sent", Figure::CutUnknownMessages, none),
-        count("  edge's log against database", Figure::CutUnbalancedMessages, none),
+        count(
+            "  edge's log and database differ by",
+            Figure::CutUnbalancedMessages,
+            none,
+        ),
         (
             "  all in the database, from its end".to_owned(),
             Unit::Ms,
