@@ -228,23 +228,35 @@ async fn a_long_list_is_asked_for_part_by_part_and_what_changes_meanwhile_counts
     let mut cloud = cloud(data.path());
     cloud.edge.say(&json!({"digest": 7})).await;
     assert_eq!(cloud.edge.answer().await, Some(json!({"list": {"after": null}})));
-    let part = |after: Value, name: &str, is_last: bool| {
-        let entries = json!([[key("default", name), there(1)]]);
+    let part = |after: Value, names: &[&str], is_last: bool| {
+        let entries: Vec<Value> = names
+            .iter()
+            .map(|name| json!([key("default", name), there(1)]))
+            .collect();
         json!({"entries": {"after": after, "entries": entries, "is_last": is_last}})
     };
-    cloud.edge.say(&part(Value::Null, "a", false)).await;
+    cloud.edge.say(&part(Value::Null, &["a", "b"], false)).await;
     assert_eq!(
         cloud.edge.answer().await,
-        Some(json!({"list": {"after": key("default", "a")}}))
+        Some(json!({"list": {"after": key("default", "b")}}))
     );
     cloud.edge.say(&json!({"became": [key("default", "a"), null]})).await;
     cloud
         .edge
-        .say(&part(key("default", "z"), "of another list", true))
+        .say(&json!({"became": [key("default", "b"), there(2)]}))
         .await;
-    cloud.edge.say(&part(key("default", "a"), "b", true)).await;
+    cloud
+        .edge
+        .say(&part(key("default", "z"), &["of another list"], true))
+        .await;
+    cloud.edge.say(&part(key("default", "b"), &["c"], true)).await;
     assert_eq!(cloud.edge.answer().await, None);
-    assert_eq!(cloud.states().await, [("b".to_owned(), "unknown".to_owned())]);
+    let (_, said) = cloud.ask(Method::GET, PATH, &Value::Null).await;
+    let items = said["items"].as_array().unwrap().iter();
+    let listed: Vec<_> = items
+        .map(|item| (item["name"].clone(), item["on_edge"].clone()))
+        .collect();
+    assert_eq!(listed, [(json!("b"), json!(2)), (json!("c"), json!(1))]);
 }
 
 #[tokio::test]
