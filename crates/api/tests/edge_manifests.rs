@@ -131,7 +131,7 @@ fn there(number: u64) -> Value {
 }
 
 fn list(entries: &Value) -> Value {
-    json!({"entries": {"entries": entries, "is_last": true}})
+    json!({"entries": {"after": null, "entries": entries, "is_last": true}})
 }
 
 /// All files below a directory.
@@ -151,7 +151,7 @@ async fn what_an_edge_lists_outside_its_tenants_or_by_names_that_are_none_is_not
     let data = tempfile::tempdir().unwrap();
     let mut cloud = cloud(data.path());
     cloud.edge.say(&json!({"digest": 7})).await;
-    assert_eq!(cloud.edge.answer().await, Some(json!("list")));
+    assert_eq!(cloud.edge.answer().await, Some(json!({"list": {"after": null}})));
     let names = [
         ("default", "../../../up"),
         ("..", "up"),
@@ -185,9 +185,12 @@ async fn an_edge_that_says_what_no_edge_says_is_left() {
         json!({"became": [key("default", "../x"), null]}),
         json!({"became": [key("default", "x"), {"revision": -1}]}),
         list(&many.into()),
+        // It would go on for ever.
+        json!({"entries": {"after": null, "entries": [], "is_last": false}}),
     ] {
         let data = tempfile::tempdir().unwrap();
         let mut cloud = cloud(data.path());
+        cloud.edge.say(&json!({"digest": 7})).await;
         cloud.edge.say(&nonsense).await;
         assert!(cloud.edge.is_left().await, "{nonsense}");
         assert_eq!(cloud.states().await, []);
@@ -200,7 +203,7 @@ async fn an_edge_that_answers_something_else_for_ever_is_asked_once() {
     let mut cloud = cloud(data.path());
     cloud.apply(route("alarm")).await;
     cloud.edge.say(&json!({"digest": 7})).await;
-    assert_eq!(cloud.edge.answer().await, Some(json!("list")));
+    assert_eq!(cloud.edge.answer().await, Some(json!({"list": {"after": null}})));
     cloud.edge.say(&list(&json!([]))).await;
     let told = cloud.edge.answer().await.unwrap();
     assert_eq!(told["apply"][0], key("default", "alarm"));
@@ -220,6 +223,43 @@ async fn an_edge_that_answers_something_else_for_ever_is_asked_once() {
 }
 
 #[tokio::test]
+async fn a_long_list_is_asked_for_part_by_part_and_what_changes_meanwhile_counts() {
+    let data = tempfile::tempdir().unwrap();
+    let mut cloud = cloud(data.path());
+    cloud.edge.say(&json!({"digest": 7})).await;
+    assert_eq!(cloud.edge.answer().await, Some(json!({"list": {"after": null}})));
+    let part = |after: Value, names: &[&str], is_last: bool| {
+        let entries: Vec<Value> = names
+            .iter()
+            .map(|name| json!([key("default", name), there(1)]))
+            .collect();
+        json!({"entries": {"after": after, "entries": entries, "is_last": is_last}})
+    };
+    cloud.edge.say(&part(Value::Null, &["a", "b"], false)).await;
+    assert_eq!(
+        cloud.edge.answer().await,
+        Some(json!({"list": {"after": key("default", "b")}}))
+    );
+    cloud.edge.say(&json!({"became": [key("default", "a"), null]})).await;
+    cloud
+        .edge
+        .say(&json!({"became": [key("default", "b"), there(2)]}))
+        .await;
+    cloud
+        .edge
+        .say(&part(key("default", "z"), &["of another list"], true))
+        .await;
+    cloud.edge.say(&part(key("default", "b"), &["c"], true)).await;
+    assert_eq!(cloud.edge.answer().await, None);
+    let (_, said) = cloud.ask(Method::GET, PATH, &Value::Null).await;
+    let items = said["items"].as_array().unwrap().iter();
+    let listed: Vec<_> = items
+        .map(|item| (item["name"].clone(), item["on_edge"].clone()))
+        .collect();
+    assert_eq!(listed, [(json!("b"), json!(2)), (json!("c"), json!(1))]);
+}
+
+#[tokio::test]
 async fn so_much_is_on_the_way_as_a_thin_line_carries_in_two_seconds() {
     let data = tempfile::tempdir().unwrap();
     let mut cloud = cloud(data.path());
@@ -227,7 +267,7 @@ async fn so_much_is_on_the_way_as_a_thin_line_carries_in_two_seconds() {
     cloud.apply(all.join("---\n")).await;
     cloud.edge.say(&json!({"digest": 7})).await;
     cloud.edge.say(&list(&json!([]))).await;
-    assert_eq!(cloud.edge.answer().await, Some(json!("list")));
+    assert_eq!(cloud.edge.answer().await, Some(json!({"list": {"after": null}})));
     let mut told = Vec::new();
     while let Some(said) = cloud.edge.answer().await {
         told.push(said["apply"].clone());

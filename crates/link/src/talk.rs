@@ -12,7 +12,7 @@ pub const WAITING_MAX: usize = 64;
 pub struct Talk {
     /// What the other end says.
     pub heard: mpsc::Receiver<Vec<u8>>,
-    /// What it is told: at most half a mebibyte at a time.
+    /// What it is told: at most half a mebibyte at a time. It waits for the line as what is said of devices does.
     pub say: mpsc::Sender<Vec<u8>>,
 }
 

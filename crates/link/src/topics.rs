@@ -10,10 +10,10 @@
 //! | `$link/devices` | both | JSON: what each device of a part is in short |
 //! | `$link/records` | both | JSON: what devices of a tenant are, and each one's twin in short |
 //! | `$link/twin/{tenant}/{device}` | both | the twin as this side has it; empty: what does the other have? |
-//! | `$link/manifests` | both, QoS 0 | what the [talk](crate::Talk) about manifests is, unseen |
+//! | `$link/manifests` | both | what the [talk](crate::Talk) about manifests is, unseen |
 //!
-//! What is said of devices goes up in QoS 0, as the line is free; down in QoS 1, because only its PUBACKs tell the cloud that
-//! it has gone. They say nothing of what became of it.
+//! What is said of devices and manifests goes up in QoS 0, as the line is free; down in QoS 1, because only its PUBACKs
+//! tell the cloud that it has gone. They say nothing of what became of it.
 
 /// Messages for the cloud.
 pub(crate) const BATCH: &str = "$link/batch";

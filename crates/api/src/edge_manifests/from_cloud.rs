@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::records::Records;
 use super::wire::{
     Applied, Entries, FromCloud as Said, FromEdge, Key, MANIFESTS_MAX, TEXT_BYTES_MAX, There, Verdict, bounded, digest,
-    in_parts, to_json,
+    part, to_json,
 };
 use crate::applying::{self, Terms};
 use crate::desk::Desk;
@@ -158,7 +158,7 @@ impl Taking {
     async fn take(&mut self, said: &[u8]) -> Done<()> {
         let said = serde_json::from_slice(said);
         match said.map_err(|error| Wrong::here(format!("the cloud said what this version does not know: {error}")))? {
-            Said::List => self.tell_entries().await?,
+            Said::List { after } => self.tell_entries(after).await?,
             Said::Apply(key, applied) => {
                 let there = self.apply(&key, applied).await?;
                 self.tell(&FromEdge::Became(key, Some(there))).await;
@@ -182,12 +182,14 @@ impl Taking {
         Ok(())
     }
 
-    async fn tell_entries(&self) -> Done<()> {
-        let mut parts = in_parts(self.desk.from_cloud.entries().await?).into_iter().peekable();
-        while let Some(entries) = parts.next() {
-            let is_last = parts.peek().is_none();
-            self.tell(&FromEdge::Entries { entries, is_last }).await;
-        }
+    async fn tell_entries(&self, after: Option<Key>) -> Done<()> {
+        let (entries, is_last) = part(self.desk.from_cloud.entries().await?, after.as_ref());
+        let part = FromEdge::Entries {
+            after,
+            entries,
+            is_last,
+        };
+        self.tell(&part).await;
         Ok(())
     }
 

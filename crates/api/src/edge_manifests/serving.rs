@@ -37,7 +37,7 @@ impl link::cloud::Correspondent for ManifestsForEdges {
             tenants: tenants.to_vec(),
             say: talk.say,
             is_compared: false,
-            listed: Entries::new(),
+            listing: None,
             due: VecDeque::new(),
             sent: HashMap::new(),
         };
@@ -58,12 +58,19 @@ struct Serving {
     say: mpsc::Sender<Vec<u8>>,
     /// What the edge has is known.
     is_compared: bool,
-    /// What it has said of that so far.
-    listed: Entries,
+    /// What it has said of that so far, while it is asked.
+    listing: Option<Listing>,
     /// What it is to be told.
     due: VecDeque<Key>,
     /// What it was told last of each.
     sent: HashMap<Key, Sent>,
+}
+
+#[derive(Default)]
+struct Listing {
+    entries: Entries,
+    /// What it was asked for last.
+    after: Option<Key>,
 }
 
 struct Sent {
@@ -97,30 +104,46 @@ impl Serving {
                 match digest(&known.collect()) == theirs {
                     true => self.look().await?,
                     false => {
-                        self.listed.clear();
-                        self.tell(&FromCloud::List).await;
+                        self.listing = Some(Listing::default());
+                        self.tell(&FromCloud::List { after: None }).await;
                     }
                 }
             }
-            FromEdge::Entries { entries, is_last } => {
-                self.listed.extend(entries);
-                if self.listed.len() > MANIFESTS_MAX {
-                    let message = format!("the edge lists more than {MANIFESTS_MAX} manifests");
-                    return Err(Wrong::request(message));
-                }
-                if is_last {
-                    self.compare().await?;
-                    self.look().await?;
-                }
-            }
+            FromEdge::Entries {
+                after,
+                entries,
+                is_last,
+            } => self.list(after, entries, is_last).await?,
             FromEdge::Became(key, there) => self.keep(key, there).await?,
         }
         Ok(())
     }
 
-    /// The edge has listed what it has: from now on that is known here.
-    async fn compare(&mut self) -> Done<()> {
-        let mut listed = std::mem::take(&mut self.listed);
+    /// Takes a part of what the edge has, and asks for the next one.
+    async fn list(&mut self, after: Option<Key>, part: Vec<(Key, There)>, is_last: bool) -> Done<()> {
+        // Another one is of a list that was begun anew.
+        let Some(listing) = self.listing.as_mut().filter(|listing| listing.after == after) else {
+            return Ok(());
+        };
+        listing.after = part.last().map(|(key, _)| key.clone());
+        listing.entries.extend(part);
+        if listing.entries.len() > MANIFESTS_MAX || !is_last && listing.after <= after {
+            let message = format!("the edge lists more than {MANIFESTS_MAX} manifests, or in no order");
+            return Err(Wrong::request(message));
+        }
+        if !is_last {
+            let after = listing.after.clone();
+            self.tell(&FromCloud::List { after }).await;
+            return Ok(());
+        }
+        let listed = std::mem::take(&mut listing.entries);
+        self.listing = None;
+        self.compare(listed).await?;
+        self.look().await
+    }
+
+    /// What the edge has is known from now on.
+    async fn compare(&self, mut listed: Entries) -> Done<()> {
         let _turn = self.of_edge.turn.lock().await;
         for (key, record) in self.of_edge.records.all().await? {
             let there = listed.remove(&key).map(checked);
@@ -145,11 +168,17 @@ impl Serving {
         } else if let Some(sent) = self.sent.get_mut(&key) {
             sent.unanswered = None;
         }
+        let there = there.map(checked);
+        if let Some(listing) = &mut self.listing
+            && listing.entries.remove(&key).is_some()
+        {
+            // It was listed before this became of it.
+            listing.entries.extend(there.clone().map(|there| (key.clone(), there)));
+        }
         let _turn = self.of_edge.turn.lock().await;
         let Some(record) = self.of_edge.records.get(&key).await? else {
             return Ok(());
         };
-        let there = there.map(checked);
         if let Some(error) = there.as_ref().and_then(|there| there.error.as_ref()) {
             tracing::warn!(edge = %self.edge, manifest = key.title(), %error, "an edge has a manifest not in effect");
         }

@@ -19,8 +19,8 @@ pub(super) const TEXT_BYTES_MAX: usize = 64 << 10;
 pub(super) const TEXTS_BYTES_MAX: usize = 4 << 20;
 /// Bytes of what an edge says of a manifest that it refuses; of more, the beginning is told.
 pub(super) const ERROR_BYTES_MAX: usize = 4 << 10;
-/// Bytes of a part of the list, or one entry.
-const PART_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a part of the list, or one entry: four seconds of a line of 8 kbit/s.
+const PART_BYTES_MAX: usize = 4 << 10;
 
 /// Which manifest it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,18 +122,21 @@ pub(super) fn digest(entries: &Entries) -> u64 {
     hasher.finish()
 }
 
-/// In parts, at least one, each of which is to be said by itself.
-pub(super) fn in_parts(entries: Entries) -> Vec<Vec<(Key, There)>> {
-    let (mut parts, mut bytes) = (vec![Vec::new()], 0);
-    for entry in entries {
-        bytes += to_json(&entry).len();
-        if bytes > PART_BYTES_MAX {
-            parts.push(Vec::new());
-            bytes = 0;
+/// The part of the list behind `after`, and whether it is the last one.
+pub(super) fn part(entries: Entries, after: Option<&Key>) -> (Vec<(Key, There)>, bool) {
+    let mut rest = entries
+        .into_iter()
+        .skip_while(|(key, _)| after.is_some_and(|after| key <= after))
+        .peekable();
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    while let Some(entry) = rest.peek() {
+        bytes += to_json(entry).len();
+        if bytes > PART_BYTES_MAX && !part.is_empty() {
+            return (part, false);
         }
-        parts.last_mut().expect("one at least").push(entry);
+        part.extend(rest.next());
     }
-    parts
+    (part, true)
 }
 
 /// An edge says.
@@ -142,8 +145,13 @@ pub(super) fn in_parts(entries: Entries) -> Vec<Vec<(Key, There)>> {
 pub(super) enum FromEdge {
     /// In short, what became of all of them.
     Digest(u64),
-    /// In full, a part after the other.
-    Entries { entries: Vec<(Key, There)>, is_last: bool },
+    /// In full, those of a part.
+    Entries {
+        /// As it was asked for.
+        after: Option<Key>,
+        entries: Vec<(Key, There)>,
+        is_last: bool,
+    },
     /// Of one; `None`: it is not there any more.
     Became(Key, Option<There>),
 }
@@ -152,8 +160,8 @@ pub(super) enum FromEdge {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromCloud {
-    /// Say in full what became of all of them.
-    List,
+    /// Say in full what became of those behind this one, as many as fit into a part.
+    List { after: Option<Key> },
     /// Apply this one.
     Apply(Key, Applied),
     /// Remove this one.
@@ -219,15 +227,22 @@ mod tests {
 
     #[test]
     fn a_long_list_is_said_in_parts_and_an_empty_one_in_one() {
-        let refused = There {
-            error: Some("x".repeat(ERROR_BYTES_MAX)),
-            ..there(1, 1)
-        };
-        let entries: Entries = (0..200).map(|n| (key(&format!("r{n}")), refused.clone())).collect();
-        let parts = in_parts(entries.clone());
-        assert!(parts.len() > 2 && parts.iter().all(|part| to_json(part).len() < 2 * PART_BYTES_MAX));
-        assert_eq!(parts.into_iter().flatten().collect::<Entries>(), entries);
-        assert_eq!(in_parts(Entries::new()), vec![vec![]]);
+        let mut entries: Entries = (0..200).map(|n| (key(&format!("r{n}")), there(n, 1))).collect();
+        let long = Some("x".repeat(ERROR_BYTES_MAX));
+        entries.entry(key("r100")).and_modify(|there| there.error = long);
+        let (mut listed, mut after, mut parts) = (Entries::new(), None, 0);
+        loop {
+            let (part, is_last) = part(entries.clone(), after.as_ref());
+            assert!(part.len() == 1 || to_json(&part).len() < PART_BYTES_MAX + 200);
+            after = part.last().map(|(key, _)| key.clone());
+            listed.extend(part);
+            parts += 1;
+            if is_last {
+                break;
+            }
+        }
+        assert!(parts > 5 && listed == entries, "{parts}");
+        assert_eq!(part(Entries::new(), None), (vec![], true));
     }
 
     #[test]

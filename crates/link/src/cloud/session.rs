@@ -169,8 +169,9 @@ impl Session {
                     None => return self.end(ReasonCode::SessionTakenOver, "it connected again").await,
                 },
                 Some(told) = told.recv(), if self.told_on_the_way < TOLD_ON_THE_WAY_MAX => self.tell(&told),
-                saying = self.manifests.next() => {
-                    Publish::new(topics::MANIFESTS, QoS::AtMostOnce, None, &saying).encode(Version::V5, &mut self.out);
+                payload = self.manifests.next(), if self.told_on_the_way < TOLD_ON_THE_WAY_MAX => {
+                    let topic = topics::MANIFESTS.to_owned();
+                    self.tell(&Told { topic, payload });
                 }
                 Some(_) = self.tasks.join_next() => {}
                 Some(taken) = self.batches.next() => self.acknowledge(&taken),

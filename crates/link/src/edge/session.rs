@@ -139,13 +139,13 @@ impl Session {
         if let Some(devices) = devices.clone() {
             self.tasks.spawn(devices.greet());
         }
-        // Waits for the line as batches do, and goes before them.
-        let mut telling: Option<Told> = None;
         self.manifests = speaks_selvedge.then(|| {
             let (talk, line) = talk::channel();
             link.manifests.begin(talk);
             line
         });
+        // Waits for the line as batches do, and goes before them.
+        let mut telling: Option<Told> = None;
         let mut refreshes = link.hub.refreshes();
         let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -176,6 +176,10 @@ impl Session {
                     Err(error) => return Ended::Broken(error.to_string()),
                 },
                 Some(what) = told.recv(), if telling.is_none() => telling = Some(what),
+                payload = next_saying(&mut self.manifests), if telling.is_none() => {
+                    let topic = topics::MANIFESTS.to_owned();
+                    telling = Some(Told { topic, payload });
+                }
                 Some(_) = self.tasks.join_next() => {}
                 read = self.packets.read_from(&mut self.reader), if self.tasks.len() < TASKS_MAX => match read {
                     Ok(()) => self.life.heard(Instant::now()),
@@ -186,9 +190,6 @@ impl Session {
                     None => return Ended::HubStopped,
                 },
                 Some(saying) = sayings.recv(), if self.out.len() < OUT_BYTES_MAX => self.say(&saying),
-                saying = next_saying(&mut self.manifests), if self.out.len() < OUT_BYTES_MAX => {
-                    Publish::new(topics::MANIFESTS, QoS::AtMostOnce, None, &saying).encode(Version::V5, &mut self.out);
-                }
                 Some(change) = next_change(&mut link.twin_changes), if self.tasks.len() < TASKS_MAX => if let Some(devices) = devices.clone() {
                     self.tasks.spawn(async move { devices.tell_twin(&change.tenant, &change.device).await });
                 },
@@ -320,20 +321,19 @@ impl Session {
                     self.line_free_at = self.window.free_at(now, link.load.on_the_way_bytes());
                     done.extend(fates(&sent, &verdict).map(|(message, fate)| message.settled(fate)));
                 }
-                Packet::Publish(publish) if publish.topic == topics::MANIFESTS => {
-                    let heard = self.manifests.as_ref().map(|line| line.hear(publish.payload));
-                    heard.transpose().map_err(Ended::Broken)?;
-                }
                 Packet::Publish(publish) => {
                     if let Some(packet_id) = publish.packet_id {
                         Packet::PubAck(Ack::new(packet_id, ReasonCode::Success)).encode(Version::V5, &mut self.out);
                     }
-                    match devices.filter(|_| Devices::is_of(publish.topic)) {
-                        Some(devices) => {
+                    match (devices.filter(|_| Devices::is_of(publish.topic)), &self.manifests) {
+                        (Some(devices), _) => {
                             let (topic, payload) = (publish.topic.to_owned(), publish.payload.to_vec());
                             self.tasks.spawn(Arc::clone(devices).take(topic, payload));
                         }
-                        None => start_call(link, &publish, say),
+                        (None, Some(line)) if publish.topic == topics::MANIFESTS => {
+                            line.hear(publish.payload).map_err(Ended::Broken)?;
+                        }
+                        (None, _) => start_call(link, &publish, say),
                     }
                 }
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
