@@ -29,6 +29,11 @@ def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None
         time.sleep(0.05)  # Answers of commands give no event when they change.
 
 
+def balances(ledger: dict) -> None:
+    """What came is somewhere."""
+    assert ledger["received"] == ledger["delivered"] + ledger["queued"] + sum(ledger["dropped"].values()), ledger
+
+
 class Line:
     """A line of TCP between the edge and its cloud: forwards bytes until it is cut, and again once it is mended."""
 
@@ -150,8 +155,16 @@ class Cloud(Selvedge):
         return rows
 
     def edges(self) -> list[dict]:
-        """What `selvedge get edges` says."""
-        return json.loads(self.run("get", "edges", "--output", "json").stdout)
+        """What `selvedge get edges` says; its ledgers balance."""
+        edges = json.loads(self.run("get", "edges", "--output", "json").stdout)
+        for ledger in [ledger for edge in edges for ledger in edge["ledgers"]]:
+            balances(ledger)
+        return edges
+
+    def arrivals(self, edge: str = "hall-1", tenant: str = "default") -> dict:
+        """What came from an edge by its first route of a tenant."""
+        found = next(each for each in self.edges() if each["name"] == edge)["arrivals"]
+        return next(arrival for arrival in found if arrival["tenant"] == tenant)
 
 
 class Edge(Selvedge):
@@ -187,8 +200,7 @@ class Edge(Selvedge):
         """What `selvedge get link` says; its ledgers balance."""
         link = json.loads(self.run("get", "link", "--output", "json").stdout)
         for ledger in link["ledgers"]:
-            settled = ledger["delivered"] + ledger["queued"] + sum(ledger["dropped"].values())
-            assert ledger["received"] == settled, ledger
+            balances(ledger)
         return link
 
     def ledger(self, tenant: str = "default") -> dict:

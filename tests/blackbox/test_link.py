@@ -24,7 +24,10 @@ def test_what_a_device_says_is_in_the_database_once_and_both_sides_know(site):
     wait_until(lambda: one.edge.ledger()["queued"] == 0)
     ledger = one.edge.ledger()
     assert (ledger["received"], ledger["delivered"], ledger["dropped"], ledger["bytes"]) == (100, 100, {}, 0)
-    assert one.cloud.edges()[0]["received"] == {"default/telemetry": 100}
+    arrival, there = one.cloud.arrivals(), one.cloud.edges()[0]["ledgers"][0]
+    assert (arrival["taken"], arrival["forbidden"], arrival["sent_again"], arrival["returned"]) == (100, 0, 0, 0)
+    wait_until(lambda: one.cloud.edges()[0]["ledgers"][0]["delivered"] == 100)
+    assert (there["tenant"], there["route"], there["edge"]) == ("default", "telemetry", "hall-1")
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use hub::{Discarded, Observation, QueueFigures};
+use hub::{ArrivalCounts, ArrivalFigures, Discarded, Observation, QueueFigures};
 use identity::{ClientKind, MAX_PAGE};
 
 use crate::clients::date_time;
 use crate::desk::Desk;
 use crate::member::Member;
 use crate::page::MetricsPage;
-use crate::types::{EdgeState, LedgerInfo, LinkInfo, Page};
+use crate::types::{ArrivalInfo, EdgeState, LedgerInfo, LinkInfo, Page};
 use crate::wrong::{Done, Wrong};
 
 /// The way to the cloud, or in a cloud to its database, and what became of every message.
@@ -56,10 +56,16 @@ pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<EdgeSt
         state.since_s = edge.since.as_secs();
         state.address = edge.address.map(|address| address.to_string());
     }
-    for arrival in observe(&desk).await?.iter().flat_map(|shard| &shard.arrivals) {
-        let state = edges.entry(arrival.edge.to_string()).or_default();
-        let route = format!("{}/{}", arrival.tenant, arrival.route);
-        state.received.insert(route, arrival.messages);
+    for shard in observe(&desk).await? {
+        for figures in &shard.arrivals {
+            let state = edges.entry(figures.edge.to_string()).or_default();
+            state.arrivals.push(arrival(figures));
+        }
+        for queue in &shard.queues {
+            if let Some(edge) = &queue.edge {
+                edges.entry(edge.to_string()).or_default().ledgers.push(ledger(queue));
+            }
+        }
     }
     let items = edges.into_iter().map(|(name, state)| EdgeState { name, ..state });
     Ok(Json(Page {
@@ -96,6 +102,23 @@ async fn observe(desk: &Desk) -> Done<Vec<Observation>> {
     desk.hub().await?.observe().await.ok_or_else(Wrong::no_answer)
 }
 
+fn arrival(figures: &ArrivalFigures) -> ArrivalInfo {
+    let ArrivalCounts {
+        taken,
+        forbidden,
+        sent_again,
+        returned,
+    } = figures.counts;
+    ArrivalInfo {
+        tenant: figures.tenant.to_string(),
+        route: figures.route.to_string(),
+        taken,
+        forbidden,
+        sent_again,
+        returned,
+    }
+}
+
 fn ledger(queue: &QueueFigures) -> LedgerInfo {
     let dropped = Discarded::ALL
         .iter()
@@ -103,6 +126,7 @@ fn ledger(queue: &QueueFigures) -> LedgerInfo {
     LedgerInfo {
         tenant: queue.tenant.to_string(),
         route: queue.route.to_string(),
+        edge: queue.edge.as_deref().map(str::to_owned),
         received: queue.ledger.received,
         delivered: queue.ledger.delivered,
         queued: queue.ledger.queued(),
@@ -139,11 +163,8 @@ pub(crate) fn write(page: &mut MetricsPage, shards: &[Observation]) {
     page.counter("upstream_dropped_total", "Those that never will be, by reason.");
     for queue in queues() {
         for why in Discarded::ALL {
-            let labels = [
-                ("tenant", &*queue.tenant),
-                ("route", &queue.route),
-                ("reason", why.label()),
-            ];
+            let mut labels = labels(queue);
+            labels.push(("reason", why.label()));
             page.value(&labels, queue.ledger.dropped[why as usize]);
         }
     }
@@ -151,20 +172,49 @@ pub(crate) fn write(page: &mut MetricsPage, shards: &[Observation]) {
     queues().for_each(|queue| write_one(page, queue, queue.ledger.queued()));
     page.gauge("upstream_queued_bytes", "Bytes of the log that they take.");
     queues().for_each(|queue| write_one(page, queue, queue.bytes));
-    page.counter(
-        "edge_messages_total",
-        "Messages that came from an edge, each counted once.",
-    );
-    for arrival in shards.iter().flat_map(|shard| &shard.arrivals) {
-        let labels = [
-            ("edge", &*arrival.edge),
-            ("tenant", &arrival.tenant),
-            ("route", &arrival.route),
-        ];
-        page.value(&labels, arrival.messages);
+    type OfArrivals = fn(&ArrivalCounts) -> u64;
+    let counters: [(&str, &str, OfArrivals); 4] = [
+        (
+            "edge_messages_total",
+            "Messages that came from an edge and were taken, each counted once.",
+            |counts| counts.taken,
+        ),
+        (
+            "edge_messages_forbidden_total",
+            "Those that no edge may send, and that went no further.",
+            |counts| counts.forbidden,
+        ),
+        (
+            "edge_messages_sent_again_total",
+            "Those that came again, though they had been taken.",
+            |counts| counts.sent_again,
+        ),
+        (
+            "edge_messages_returned_total",
+            "Those that there was no room for, and that the edge was to send again later.",
+            |counts| counts.returned,
+        ),
+    ];
+    for (name, help, of) in counters {
+        page.counter(name, help);
+        for arrival in shards.iter().flat_map(|shard| &shard.arrivals) {
+            let labels = [
+                ("edge", &*arrival.edge),
+                ("tenant", &arrival.tenant),
+                ("route", &arrival.route),
+            ];
+            page.value(&labels, of(&arrival.counts));
+        }
     }
 }
 
 fn write_one(page: &mut MetricsPage, queue: &QueueFigures, value: u64) {
-    page.value(&[("tenant", &queue.tenant), ("route", &queue.route)], value);
+    page.value(&labels(queue), value);
+}
+
+fn labels(queue: &QueueFigures) -> Vec<(&str, &str)> {
+    let edge = queue.edge.as_deref().map(|edge| ("edge", edge));
+    let mut labels = vec![("tenant", &*queue.tenant), ("route", &*queue.route)];
+    labels.extend(edge);
+    labels
 }

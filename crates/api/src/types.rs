@@ -47,6 +47,9 @@ pub struct LedgerInfo {
     pub tenant: String,
     /// The route.
     pub route: String,
+    /// The edge that its messages came from; `None`: clients of this hub.
+    #[serde(default)]
+    pub edge: Option<String>,
     /// Messages that it sent.
     pub received: u64,
     /// Of these, those that are there.
@@ -70,8 +73,28 @@ pub struct EdgeState {
     pub since_s: u64,
     /// Where from.
     pub address: Option<String>,
-    /// Messages that came, each counted once, by `tenant/route`.
-    pub received: BTreeMap<String, u64>,
+    /// What came by each of its routes: what its own ledger calls delivered is `taken + forbidden`.
+    pub arrivals: Vec<ArrivalInfo>,
+    /// What became of that here, on its way to the database, by this cloud's routes: `received = delivered + queued +
+    /// dropped`.
+    pub ledgers: Vec<LedgerInfo>,
+}
+
+/// Messages that came from an edge by one of its routes, since it is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ArrivalInfo {
+    /// Tenant of the devices.
+    pub tenant: String,
+    /// The edge's route.
+    pub route: String,
+    /// Those that were taken, each counted once.
+    pub taken: u64,
+    /// Those that no edge may send, and that went no further: with `$…` topics.
+    pub forbidden: u64,
+    /// Those that came again, though they had been taken: their acknowledgement was lost.
+    pub sent_again: u64,
+    /// Those that there was no room for, and that the edge was to send again later.
+    pub returned: u64,
 }
 
 /// Devices or apps to be added: all or none.

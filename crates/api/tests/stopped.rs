@@ -29,7 +29,6 @@ async fn add(client: &Client, id: &str) -> Vec<Added> {
         ids: vec![id.to_owned()],
         credential: Credential::GeneratedPassword,
         labels: [("kind".to_owned(), "pump".to_owned())].into(),
-        edge: None,
     };
     client
         .post(&paths::clients("default", ClientKind::Device), &add)
@@ -69,7 +68,6 @@ async fn a_device_is_added_shown_changed_and_removed() {
     let patch = Patch {
         is_disabled: Some(true),
         labels: [("kind".to_owned(), None), ("site".to_owned(), Some("a".to_owned()))].into(),
-        edge: None,
     };
     let body = serde_json::to_vec(&patch).unwrap();
     client.good(Method::PATCH, &path, body).await.unwrap();
@@ -129,7 +127,6 @@ async fn of_several_ids_all_are_added_or_none() {
         ids: vec!["pump-8".to_owned(), "pump-7".to_owned()],
         credential: Credential::GeneratedPassword,
         labels: Default::default(),
-        edge: None,
     };
     let path = paths::clients("default", ClientKind::Device);
     let refused = client.post::<Vec<Added>>(&path, &both).await.unwrap_err();

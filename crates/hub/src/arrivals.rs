@@ -68,7 +68,7 @@ pub(crate) struct Provenance {
 struct Mark {
     route: Arc<str>,
     /// Messages of this epoch, and of those before it that are forgotten.
-    messages: u64,
+    counts: ArrivalCounts,
     taken: RangeSet<u64>,
     position: Position,
 }
@@ -82,16 +82,39 @@ pub struct ArrivalFigures {
     pub edge: Arc<str>,
     /// The route there.
     pub route: Arc<str>,
-    /// Messages, each counted once, restarts included.
-    pub messages: u64,
+    /// What became of them, restarts included.
+    pub counts: ArrivalCounts,
 }
 
-/// A mark as the log has it.
+/// What became of messages that came from an edge. It counts as delivered what is taken or forbidden here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrivalCounts {
+    /// Those that were taken, each counted once.
+    pub taken: u64,
+    /// Those that were new and are none that an edge may send: `$…` topics.
+    pub forbidden: u64,
+    /// Those that came again, though they had been taken: their acknowledgement was lost.
+    pub sent_again: u64,
+    /// Those that there was no room for, and that were to come again.
+    pub returned: u64,
+}
+
+impl ArrivalCounts {
+    fn add(&mut self, other: ArrivalCounts) {
+        self.taken += other.taken;
+        self.forbidden += other.forbidden;
+        self.sent_again += other.sent_again;
+        self.returned += other.returned;
+    }
+}
+
+/// A mark as the log has it: this, and behind it, but for the first of them, the counts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     edge: String,
     route: String,
     epoch: u64,
+    /// [`ArrivalCounts::taken`].
     messages: u64,
     taken: Vec<(u64, u64)>,
 }
@@ -107,11 +130,16 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     /// A mark that the log has; positions that nothing needs any more.
     pub(crate) fn restore(&mut self, meta: &[u8], position: Position) -> Option<Position> {
-        let kept: Kept = postcard::from_bytes(meta).ok()?;
+        let (kept, counts): (Kept, _) = postcard::take_from_bytes(meta).ok()?;
+        // Logs of earlier versions have none.
+        let counts: ArrivalCounts = postcard::from_bytes(counts).unwrap_or_default();
         let taken = kept.taken.into_iter().map(|(from, to)| from..to).collect();
         let mark = Mark {
             route: kept.route.into(),
-            messages: kept.messages,
+            counts: ArrivalCounts {
+                taken: kept.messages,
+                ..counts
+            },
             taken,
             position,
         };
@@ -135,7 +163,7 @@ impl Arrivals {
         meta: &[u8],
         from: Position,
     ) -> Result<(), Full> {
-        let Ok(kept) = postcard::from_bytes::<Kept>(meta) else {
+        let Ok((kept, _)) = postcard::take_from_bytes::<Kept>(meta) else {
             return Ok(());
         };
         let key = (Arc::from(kept.edge), kept.epoch);
@@ -156,7 +184,7 @@ impl Arrivals {
             let mut of_edge = self.marks.range_mut(of_edge.clone());
             // Their sum stays what it was.
             if let Some((_, mark)) = of_edge.find(|(_, mark)| mark.route == gone.route) {
-                mark.messages += gone.messages;
+                mark.counts.add(gone.counts);
             }
         }
     }
@@ -165,15 +193,15 @@ impl Arrivals {
 impl Arrivals {
     /// What came, by edge and route.
     pub(crate) fn figures(&self, tenant: &Arc<str>) -> Vec<ArrivalFigures> {
-        let mut sums: BTreeMap<(&Arc<str>, &Arc<str>), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(&Arc<str>, &Arc<str>), ArrivalCounts> = BTreeMap::new();
         for ((edge, _), mark) in &self.marks {
-            *sums.entry((edge, &mark.route)).or_default() += mark.messages;
+            sums.entry((edge, &mark.route)).or_default().add(mark.counts);
         }
-        let figures = sums.into_iter().map(|((edge, route), messages)| ArrivalFigures {
+        let figures = sums.into_iter().map(|((edge, route), counts)| ArrivalFigures {
             tenant: Arc::clone(tenant),
             edge: Arc::clone(edge),
             route: Arc::clone(route),
-            messages,
+            counts,
         });
         figures.collect()
     }
@@ -183,7 +211,7 @@ impl Mark {
     fn new(route: &Arc<str>) -> Self {
         Self {
             route: Arc::clone(route),
-            messages: 0,
+            counts: ArrivalCounts::default(),
             taken: RangeSet::new(),
             position: Position::default(),
         }
@@ -199,10 +227,10 @@ impl Mark {
             edge: key.0.to_string(),
             route: self.route.to_string(),
             epoch: key.1,
-            messages: self.messages,
+            messages: self.counts.taken,
             taken: self.ranges(),
         };
-        let meta = postcard::to_allocvec(&kept).expect("memory is all that it takes");
+        let meta = postcard::to_allocvec(&(kept, self.counts)).expect("memory is all that it takes");
         let is_first = self.position == Position::default();
         let kind = if is_first { Kind::Value } else { Kind::Replacement };
         let position = journal.append(tenant, kind, Entry::Arrived(&meta), &[])?;
@@ -254,16 +282,22 @@ pub(crate) fn take(tenant: &mut Tenant, turn: &mut Turn<'_>, arriving: &Arriving
         let Some(origin) = parcel.origin else { continue };
         if mark.taken.contains(&origin.sequence) {
             arrived.known += 1;
+            mark.counts.sent_again += 1;
             continue;
         }
+        let is_forbidden = parcel.publish.topic.starts_with('$');
         let outcome = take_one(tenant, turn, &arriving.edge, &parcel);
         if outcome.reason.is_error() {
             arrived.refused = arriving.parcels.len() - at;
+            mark.counts.returned += arrived.refused as u64;
             break;
         }
         mark.taken
             .insert(origin.after.min(origin.sequence)..origin.sequence + 1);
-        mark.messages += 1;
+        match is_forbidden {
+            true => mark.counts.forbidden += 1,
+            false => mark.counts.taken += 1,
+        }
         arrived.new += 1;
         after = after.max(outcome.after);
         devices.extend(device::topic::DeviceTopic::parse(parcel.publish.topic).map(|topic| topic.device.to_owned()));

@@ -30,7 +30,7 @@ mod twin_sync;
 mod twins;
 mod upstream;
 
-pub use arrivals::{ArrivalFigures, Arrived, Arriving};
+pub use arrivals::{ArrivalCounts, ArrivalFigures, Arrived, Arriving};
 pub use calls::{EdgeCall, Location};
 pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;

@@ -14,6 +14,7 @@ pub(crate) fn send(tenant: &Tenant, turn: &mut Turn<'_>, queue: u32, publish: &P
         return Outcome::now(ReasonCode::Success);
     };
     let provenance = turn.provenance.as_ref();
+    let queue = provenance.map_or(queue, |provenance| queues.queue_of_edge(queue, &provenance.edge));
     let parcel = Parcel {
         received_ms: provenance.map_or(turn.now.unix_ms, |provenance| provenance.received_ms),
         origin: provenance.map(|provenance| Origin {

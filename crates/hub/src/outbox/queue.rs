@@ -18,13 +18,15 @@ const SETTLED_MAX: usize = 1_024;
 /// Settled messages behind one that comes back again and again, at most: then it is given up. Each takes 24 bytes.
 const SETTLED_ROWS_MAX: usize = 1 << 20;
 
-/// One queue: all that one route of one tenant sends.
+/// One queue: all that one route of one tenant sends of what clients of this hub said, or one edge.
 #[derive(Debug)]
 pub(crate) struct Queue {
     /// Number of its tenant in the log.
     pub(crate) tenant_number: u32,
     pub(crate) tenant: Arc<str>,
     pub(crate) route: Arc<str>,
+    /// Where its messages came from; `None`: clients of this hub.
+    pub(crate) edge: Option<Arc<str>>,
     pub(crate) settings: Upstream,
     pub(crate) ledger: Ledger,
     /// Bytes that its messages take in the log.
@@ -64,6 +66,9 @@ pub(crate) struct Kept {
     pub(crate) ledger: Ledger,
     pub(crate) finished_below: u64,
     pub(crate) epochs: Vec<KeptEpoch>,
+    /// Behind the rest, where there is one: see [`Queue::edge`].
+    #[serde(skip)]
+    pub(crate) edge: Option<String>,
 }
 
 /// See [`Kept`].
@@ -95,11 +100,12 @@ impl KeptLane {
 const LANES: [Lane; 2] = [Lane::Live, Lane::Backlog];
 
 impl Queue {
-    pub(crate) fn new(tenant_number: u32, tenant: Arc<str>, route: Arc<str>) -> Self {
+    pub(crate) fn new(tenant_number: u32, tenant: Arc<str>, route: Arc<str>, edge: Option<Arc<str>>) -> Self {
         Self {
             tenant_number,
             tenant,
             route,
+            edge,
             settings: Upstream::default(),
             ledger: Ledger::default(),
             bytes: 0,
@@ -283,6 +289,7 @@ impl Queue {
             ledger: self.ledger,
             finished_below: self.finished_below,
             epochs: epochs.collect(),
+            edge: self.edge.as_deref().map(str::to_owned),
         }
     }
 
@@ -338,7 +345,8 @@ impl Returning {
     /// The queue as it was, and positions that nothing needs; `None` if the log has no state of it.
     pub(crate) fn finish(mut self, tenant_number: u32, tenant: Arc<str>) -> Option<(Queue, Vec<Position>)> {
         let (kept, position) = self.kept.take()?;
-        let mut queue = Queue::new(tenant_number, tenant, kept.route.as_str().into());
+        let edge = kept.edge.as_deref().map(Arc::from);
+        let mut queue = Queue::new(tenant_number, tenant, kept.route.as_str().into(), edge);
         queue.position = position;
         queue.ledger = kept.ledger;
         queue.finished_below = kept.finished_below;

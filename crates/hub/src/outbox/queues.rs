@@ -95,12 +95,15 @@ struct Loading {
     term: u32,
 }
 
+/// What fills a queue: number of the tenant, route, and the edge that the messages came from.
+type Source = (u32, Arc<str>, Option<Arc<str>>);
+
 /// The queues of one shard.
 pub(crate) struct Queues {
     shard: u16,
     options: OutboxOptions,
     queues: BTreeMap<u32, Queue>,
-    by_route: HashMap<(u32, Arc<str>), u32>,
+    by_source: HashMap<Source, u32>,
     numbers: Arc<EpochNumbers>,
     /// Epochs of this start by queue.
     epochs: HashMap<u32, u64>,
@@ -116,6 +119,8 @@ pub(crate) struct Queues {
     term: u32,
     /// Bytes of all queues.
     bytes: u64,
+    /// Messages that wait in all queues.
+    waiting: u64,
     /// The queue whose turn it is.
     turn: u32,
     /// Queues whose state the log does not have yet.
@@ -133,6 +138,8 @@ pub struct QueueFigures {
     pub tenant: Arc<str>,
     /// The route that fills it.
     pub route: Arc<str>,
+    /// The edge that the messages came from; `None`: clients of this hub.
+    pub edge: Option<Arc<str>>,
     /// What became of its messages.
     pub ledger: Ledger,
     /// Bytes that those which wait take in the log.
@@ -150,7 +157,7 @@ impl Queues {
             shard,
             options,
             queues: BTreeMap::new(),
-            by_route: HashMap::new(),
+            by_source: HashMap::new(),
             numbers,
             epochs: HashMap::new(),
             carrier,
@@ -161,6 +168,7 @@ impl Queues {
             away: Allowance::default(),
             term: 0,
             bytes: 0,
+            waiting: 0,
             turn: 0,
             changed: Vec::new(),
             expires_at_s: NEVER_S,
@@ -168,20 +176,34 @@ impl Queues {
         }
     }
 
-    /// The number of a route's queue, which is made if there is none, and goes on as `settings` say.
+    /// The number of a route's queue, which is made if there is none; what the route sends goes on as `settings` say.
     pub(crate) fn queue_of(&mut self, tenant_number: u32, tenant: &Arc<str>, route: &str, settings: &Upstream) -> u32 {
-        let key = (tenant_number, Arc::from(route));
-        let number = match self.by_route.get(&key) {
-            Some(number) => *number,
-            None => {
-                let number = self.queues.last_key_value().map_or(0, |(last, _)| last + 1);
-                let queue = Queue::new(tenant_number, Arc::clone(tenant), Arc::clone(&key.1));
-                self.queues.insert(number, queue);
-                self.by_route.insert(key, number);
-                number
-            }
-        };
-        self.queues.get_mut(&number).expect("is there").settings = *settings;
+        let number = self.queue((tenant_number, Arc::from(route), None), tenant);
+        let is_same = |queue: &&mut Queue| queue.tenant_number == tenant_number && *queue.route == *route;
+        for queue in self.queues.values_mut().filter(is_same) {
+            queue.settings = *settings;
+        }
+        number
+    }
+
+    /// The queue of the same route for what came from an edge: each has a ledger of its own, and none waits for another.
+    pub(crate) fn queue_of_edge(&mut self, number: u32, edge: &Arc<str>) -> u32 {
+        let queue = &self.queues[&number];
+        let (tenant, settings) = (Arc::clone(&queue.tenant), queue.settings);
+        let source = (queue.tenant_number, Arc::clone(&queue.route), Some(Arc::clone(edge)));
+        let number = self.queue(source, &tenant);
+        self.queues.get_mut(&number).expect("is there").settings = settings;
+        number
+    }
+
+    fn queue(&mut self, source: Source, tenant: &Arc<str>) -> u32 {
+        if let Some(number) = self.by_source.get(&source) {
+            return *number;
+        }
+        let number = self.queues.last_key_value().map_or(0, |(last, _)| last + 1);
+        let queue = Queue::new(source.0, Arc::clone(tenant), Arc::clone(&source.1), source.2.clone());
+        self.queues.insert(number, queue);
+        self.by_source.insert(source, number);
         number
     }
 
@@ -261,7 +283,7 @@ impl Queues {
     /// Sends a message at once, from memory.
     fn send(&mut self, number: u32, place: Place, lane: Lane, body: Vec<u8>) {
         *self.away_by(lane) += body.len() as u64 + FIXED_BYTES;
-        self.queues.get_mut(&number).expect("is there").mark_sent(place);
+        self.change_quietly(number, |queue| queue.mark_sent(place));
         self.leave(number, place, lane, body);
     }
 
@@ -359,7 +381,10 @@ impl Queues {
     }
 
     fn load(&mut self, journal: &mut Journal, now: Now) {
-        while self.away.backlog_bytes < self.allowed.backlog_bytes && self.loading_bytes < LOADING_BYTES_MAX {
+        let has_room = |queues: &Self| {
+            queues.away.backlog_bytes < queues.allowed.backlog_bytes && queues.loading_bytes < LOADING_BYTES_MAX
+        };
+        while self.waiting > 0 && has_room(self) {
             let Some(number) = self.next_in_turn(now) else { return };
             let queue = self.queues.get_mut(&number).expect("found just now");
             let (place, held) = queue.next_waiting().expect("one waits");
@@ -367,10 +392,12 @@ impl Queues {
                 self.change(number, |queue| queue.discard(place, Discarded::Expired));
                 continue;
             }
-            let cost_bytes = held.bytes();
-            queue.mark_sent(place);
-            queue.loading += 1;
-            queue.share_bytes -= cost_bytes as i64;
+            let (cost_bytes, tenant) = (held.bytes(), queue.tenant_number);
+            self.change_quietly(number, |queue| {
+                queue.mark_sent(place);
+                queue.loading += 1;
+                queue.share_bytes -= cost_bytes as i64;
+            });
             self.away.backlog_bytes += cost_bytes;
             self.loading_bytes += cost_bytes;
             let loading = Loading {
@@ -379,7 +406,7 @@ impl Queues {
                 cost_bytes,
                 term: self.term,
             };
-            journal.load(queue.tenant_number, held.position);
+            journal.load(tenant, held.position);
             self.loading.insert(held.position, loading);
         }
     }
@@ -435,9 +462,11 @@ impl Queues {
         if now.monotonic_ms < self.unparks_at_ms {
             return;
         }
-        self.queues
-            .values_mut()
-            .for_each(|queue| queue.unpark(now.monotonic_ms));
+        for queue in self.queues.values_mut() {
+            let before = queue.waiting;
+            queue.unpark(now.monotonic_ms);
+            self.waiting = self.waiting - before + queue.waiting;
+        }
         let due_ms = self
             .queues
             .values()
@@ -464,9 +493,10 @@ impl Queues {
     /// Changes a queue in a way that the log can tell without its state.
     fn change_quietly<R>(&mut self, number: u32, act: impl FnOnce(&mut Queue) -> R) -> R {
         let queue = self.queues.get_mut(&number).expect("a queue that is there");
-        let before_bytes = queue.bytes;
+        let (before_bytes, before_waiting) = (queue.bytes, queue.waiting);
         let result = act(queue);
         self.bytes = self.bytes - before_bytes + queue.bytes;
+        self.waiting = self.waiting - before_waiting + queue.waiting;
         result
     }
 
@@ -482,6 +512,7 @@ impl Queues {
         let figures = self.queues.values().map(|queue| QueueFigures {
             tenant: Arc::clone(&queue.tenant),
             route: Arc::clone(&queue.route),
+            edge: queue.edge.clone(),
             ledger: queue.ledger,
             bytes: queue.bytes,
         });

@@ -44,6 +44,7 @@ pub(crate) fn encode_state(kept: &Kept, queue: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&queue.to_le_bytes());
     let state = postcard::to_allocvec(kept).expect("memory is all that it takes");
     out.extend_from_slice(&state);
+    out.extend_from_slice(kept.edge.as_deref().unwrap_or_default().as_bytes());
 }
 
 /// The number of a queue, and its message.
@@ -55,7 +56,9 @@ pub(crate) fn decode_message(bytes: &[u8]) -> Option<(u32, MessageMeta)> {
 /// The number of a queue, and its state.
 pub(crate) fn decode_state(bytes: &[u8]) -> Option<(u32, Kept)> {
     let (queue, rest) = bytes.split_first_chunk()?;
-    Some((u32::from_le_bytes(*queue), postcard::from_bytes(rest).ok()?))
+    let (mut kept, edge): (Kept, _) = postcard::take_from_bytes(rest).ok()?;
+    kept.edge = (!edge.is_empty()).then(|| String::from_utf8_lossy(edge).into_owned());
+    Some((u32::from_le_bytes(*queue), kept))
 }
 
 #[cfg(test)]
@@ -91,9 +94,16 @@ mod tests {
             }],
             ..Kept::default()
         };
-        bytes.clear();
-        encode_state(&kept, 8, &mut bytes);
-        assert_eq!(decode_state(&bytes), Some((8, kept)));
+        let of_edge = Kept {
+            edge: Some("hall-1".to_owned()),
+            route: "telemetry".to_owned(),
+            ..Kept::default()
+        };
+        for kept in [kept, of_edge] {
+            bytes.clear();
+            encode_state(&kept, 8, &mut bytes);
+            assert_eq!(decode_state(&bytes), Some((8, kept)));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `selvedge get link` and `selvedge get edges`.
 
-use api::{EdgeState, LedgerInfo, LinkInfo, Page};
+use api::{ArrivalInfo, EdgeState, LedgerInfo, LinkInfo, Page};
 
 use super::Target;
 use crate::output::table;
@@ -55,8 +55,9 @@ fn certificate(link: &LinkInfo) -> String {
 fn row(ledger: &LedgerInfo) -> [String; 6] {
     let dropped = ledger.dropped.iter().map(|(why, messages)| format!("{messages} {why}"));
     let dropped = dropped.collect::<Vec<_>>().join(", ");
+    let of_edge = ledger.edge.as_ref().map(|edge| format!(" of {edge}"));
     [
-        format!("{}/{}", ledger.tenant, ledger.route),
+        format!("{}/{}{}", ledger.tenant, ledger.route, of_edge.unwrap_or_default()),
         ledger.received.to_string(),
         ledger.delivered.to_string(),
         ledger.queued.to_string(),
@@ -73,24 +74,31 @@ pub(super) fn edges(target: &Target) -> anyhow::Result<()> {
     target.output.show(&edges.items, |edges| match edges.is_empty() {
         true => "no edges; let one in: selvedge edge add NAME\n".to_owned(),
         false => table(
-            ["NAME", "STATE", "RECEIVED"],
+            ["NAME", "STATE", "TAKEN", "SENT AGAIN", "QUEUED", "STORED", "DROPPED"],
             &edges.iter().map(edge_row).collect::<Vec<_>>(),
         ),
     });
     Ok(())
 }
 
-fn edge_row(edge: &EdgeState) -> [String; 3] {
+fn edge_row(edge: &EdgeState) -> [String; 7] {
     let state = match (&edge.address, edge.is_connected) {
         (Some(address), true) => format!("connected from {address} for {}", duration(edge.since_s)),
         (None, true) => format!("connected for {}", duration(edge.since_s)),
         (_, false) => "away".to_owned(),
     };
-    let received = edge
-        .received
-        .iter()
-        .map(|(route, messages)| format!("{messages} by {route}"));
-    [edge.name.clone(), state, received.collect::<Vec<_>>().join(", ")]
+    let came = |of: fn(&ArrivalInfo) -> u64| edge.arrivals.iter().map(of).sum::<u64>();
+    let became = |of: fn(&LedgerInfo) -> u64| edge.ledgers.iter().map(of).sum::<u64>();
+    let dropped = came(|arrival| arrival.forbidden) + became(|ledger| ledger.dropped.values().sum());
+    [
+        edge.name.clone(),
+        state,
+        came(|arrival| arrival.taken).to_string(),
+        came(|arrival| arrival.sent_again).to_string(),
+        became(|ledger| ledger.queued).to_string(),
+        became(|ledger| ledger.delivered).to_string(),
+        dropped.to_string(),
+    ]
 }
 
 /// Such as `3 h 12 m`.

@@ -61,7 +61,7 @@ struct Stand {
 impl Stand {
     fn new() -> Self {
         let mut stand = Self {
-            queue: Queue::new(1, "default".into(), "telemetry".into()),
+            queue: Queue::new(1, "default".into(), "telemetry".into(), None),
             log: Vec::new(),
             proven: 1,
             epoch: 10,
@@ -213,7 +213,10 @@ impl Stand {
 
     fn check_after_crash(&mut self, came: &BTreeSet<Place>) {
         let mut there = BTreeMap::new();
-        let mut queue = std::mem::replace(&mut self.queue, Queue::new(1, "default".into(), "telemetry".into()));
+        let mut queue = std::mem::replace(
+            &mut self.queue,
+            Queue::new(1, "default".into(), "telemetry".into(), None),
+        );
         let count = queue.waiting;
         for _ in 0..count {
             let (place, held) = queue.oldest_waiting().expect("as many wait as are counted");

@@ -144,7 +144,9 @@ impl Queues {
             queue.epoch_numbers().for_each(|epoch| self.numbers.saw(epoch));
             self.bytes += queue.bytes;
             self.expires_at_s = 0;
-            self.by_route.insert((tenant, Arc::clone(&queue.route)), number);
+            self.waiting += queue.waiting;
+            let source = (tenant, Arc::clone(&queue.route), queue.edge.clone());
+            self.by_source.insert(source, number);
             self.queues.insert(number, queue);
             self.changed.push(number);
         }

@@ -1,20 +1,22 @@
 //! Room for what comes: who gives way where a bound is reached.
 
+use std::sync::Arc;
+
 use route::WhenFull;
 
 use super::{Discarded, Queue, Queues};
 
 impl Queues {
-    /// Whether there is room in the queue, for its tenant and in all, after the oldest messages have gone where their
+    /// Whether there is room for its route, for its tenant and in all, after the oldest messages have gone where their
     /// routes want that.
     pub(super) fn make_room(&mut self, number: u32, bytes: u64, tenant_limit_bytes: u64) -> bool {
         let queue = &self.queues[&number];
         let (tenant, limit_bytes) = (queue.tenant_number, queue.settings.limit_bytes);
-        self.make_room_among(number, bytes, limit_bytes.unwrap_or(u64::MAX), |other, _| {
-            other == number
-        }) && self.make_room_among(number, bytes, tenant_limit_bytes, |_, queue| {
-            queue.tenant_number == tenant
-        }) && self.make_room_among(number, bytes, self.options.bytes, |_, _| true)
+        let route = Arc::clone(&queue.route);
+        self.make_room_among(number, bytes, limit_bytes.unwrap_or(u64::MAX), |queue| {
+            queue.tenant_number == tenant && queue.route == route
+        }) && self.make_room_among(number, bytes, tenant_limit_bytes, |queue| queue.tenant_number == tenant)
+            && self.make_room_among(number, bytes, self.options.bytes, |_| true)
     }
 
     /// Who has most gives way: a small queue loses nothing to a large one.
@@ -23,13 +25,13 @@ impl Queues {
         number: u32,
         bytes: u64,
         limit_bytes: u64,
-        is_among: impl Fn(u32, &Queue) -> bool,
+        is_among: impl Fn(&Queue) -> bool,
     ) -> bool {
         if self.bytes + bytes <= limit_bytes {
             return true;
         }
         loop {
-            let among = || self.queues.iter().filter(|(number, queue)| is_among(**number, queue));
+            let among = || self.queues.iter().filter(|(_, queue)| is_among(queue));
             let used_bytes: u64 = among().map(|(_, queue)| queue.bytes).sum();
             if used_bytes + bytes <= limit_bytes {
                 return true;
