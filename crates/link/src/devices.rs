@@ -14,7 +14,7 @@ mod telling;
 mod twins;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device::Side;
 use futures_util::future::BoxFuture;
@@ -26,6 +26,7 @@ use tokio::sync::{Notify, mpsc};
 pub use self::figures::DeviceFigures;
 use self::ranges::Ranges;
 use self::records::{Records, WrongRecord};
+use self::telling::Waiting;
 use crate::topics::{self, TwinTopic};
 
 /// Devices of one packet that are looked at, at most.
@@ -90,6 +91,11 @@ pub(crate) struct Devices {
     tenants: Mutex<Vec<String>>,
     /// What devices were when their comparison began.
     ranges: Mutex<HashMap<String, Arc<Ranges>>>,
+    /// Records that the other side told and nobody has looked at yet, by tenant: what comes while some are taken is taken
+    /// together, in one write to disk.
+    waiting: Mutex<HashMap<String, Vec<Waiting>>>,
+    /// Held by who takes them.
+    taking: tokio::sync::Mutex<()>,
     /// Number of the last change of the registry that was told.
     seen_change: Mutex<u64>,
 }
@@ -123,6 +129,8 @@ impl Devices {
             tell,
             tenants: Mutex::new(tenants),
             ranges: Mutex::default(),
+            waiting: Mutex::default(),
+            taking: tokio::sync::Mutex::default(),
         })
     }
 
@@ -190,7 +198,7 @@ impl Devices {
         if let Some(trust) = trust {
             self.trust(trust).await;
         }
-        *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) = tenants;
+        *lock(&self.tenants) = tenants;
         self.compare().await;
     }
 
@@ -208,12 +216,11 @@ impl Devices {
     }
 
     fn tenants(&self) -> Vec<String> {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.tenants).clone()
     }
 
     fn speaks_for(&self, tenant: &str) -> bool {
-        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants.iter().any(|one| one == tenant)
+        lock(&self.tenants).iter().any(|one| one == tenant)
     }
 
     async fn say(&self, topic: &str, what: &impl Serialize) {
@@ -241,6 +248,11 @@ impl Devices {
     fn complain(&self, error: &RegistryError) {
         tracing::error!(edge = %self.records.edge, %error, "devices are not shared over the link");
     }
+}
+
+/// A panic while one was held leaves nothing half done here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unix_now_s() -> i64 {

@@ -1,6 +1,6 @@
 //! Devices that two registries have, an edge's and its cloud's: what is told of one, and what was told of it last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
@@ -148,12 +148,28 @@ impl Registry {
             forget_oldest(&transaction, edge)?;
         }
         transaction.commit()?;
-        for (name, shared) in names.iter().zip(&done) {
+        self.tell_changes(names, &done);
+        Ok(done)
+    }
+}
+
+impl Registry {
+    /// What ends connections is told one by one; of all else one change is: thousands would push those out.
+    fn tell_changes<T>(&self, names: &[ClientName], done: &[Result<Sharing<T>, RegistryError>]) {
+        let mut rest: BTreeSet<&str> = BTreeSet::new();
+        for (name, shared) in names.iter().zip(done) {
             for what in shared.iter().flat_map(|shared| &shared.changes) {
-                self.changes.push(name.tenant(), Some(name.id()), what.clone());
+                match what {
+                    What::Removed | What::Disabled | What::CredentialRevoked(_) => {
+                        self.changes.push(name.tenant(), Some(name.id()), what.clone());
+                    }
+                    _ => drop(rest.insert(name.tenant())),
+                }
             }
         }
-        Ok(done)
+        for tenant in rest {
+            self.changes.push(tenant, None, What::Labels);
+        }
     }
 }
 

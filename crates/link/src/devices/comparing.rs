@@ -1,10 +1,10 @@
 //! What differs is found: by what all devices of a tenant are in short, then parts of them, then each of a few.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::ranges::{Answer, Digests, Listed, Parts, Ranges};
-use super::{Devices, RECORDS_MAX, unix_now_s};
+use super::{Devices, RECORDS_MAX, lock, unix_now_s};
 use crate::topics;
 
 /// Parts of one packet, at most: what a packet becomes on a thin line, others wait for.
@@ -65,13 +65,13 @@ impl Devices {
         let devices = records.into_iter().zip(twins);
         let devices = devices.map(|((id, record), twin)| (id, Digests { record, twin }));
         let ranges = Arc::new(Ranges::new(tenant, devices));
-        let mut known = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.ranges);
         known.insert(tenant.to_owned(), Arc::clone(&ranges));
         Some(ranges)
     }
 
     fn looked(&self, tenant: &str) -> Option<Arc<Ranges>> {
-        let known = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.ranges);
         known.get(tenant).cloned()
     }
 
@@ -86,7 +86,8 @@ impl Devices {
             return;
         };
         let ours = ranges.listed(&digits).devices;
-        let all: BTreeSet<&String> = ours.keys().chain(devices.keys()).take(RECORDS_MAX).collect();
+        // Ours are all told, however many: the other side may have none of them.
+        let all: BTreeSet<&String> = ours.keys().chain(devices.keys().take(RECORDS_MAX)).collect();
         let record_of =
             |devices: &BTreeMap<String, Digests>, id: &String| devices.get(id).map(|digests| digests.record);
         let (same, others): (Vec<&String>, Vec<&String>) = all

@@ -1,14 +1,14 @@
 //! Records of devices, told whole and taken in.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use device::Side;
 use identity::{ClientName, Identity, RegistryError, What};
 use serde_json::value::RawValue;
 
 use super::records::{Read, Taken, names};
-use super::{DeviceChange, Devices, RECORDS_MAX, unix_now_s};
+use super::{DeviceChange, Devices, RECORDS_MAX, lock, unix_now_s};
 use crate::topics;
 
 /// Records of one packet: as many as make up so many bytes. On a thin line others wait for no more.
@@ -17,19 +17,28 @@ const RECORDS_BYTES: usize = 1 << 10;
 /// Records of a tenant: device, what the record is (nothing: what is it there?), and the digest of the twin.
 pub(super) type RecordsOf<'a> = (String, Vec<(String, &'a RawValue, u64)>);
 
+/// A record that the other side told.
+pub(super) struct Waiting {
+    name: ClientName,
+    document: Vec<u8>,
+    twin: u64,
+}
+
 impl Devices {
     /// Tells what devices are here, of those that are to be told.
     pub(super) async fn tell_records(&self, tenant: &str, ids: &[String], is_told: impl Fn(&Read) -> bool) {
-        let names = names(tenant, ids);
-        let asked = names.clone();
-        let read = self.blocking(move |records| records.read(&asked, unix_now_s())).await;
-        match read {
-            Ok(read) => {
-                let told = names.iter().zip(read).filter(|(_, read)| is_told(read));
-                let told = told.map(|(name, read)| (name.id().to_string(), read.document));
-                self.tell_documents(tenant, told.collect()).await;
+        for some in ids.chunks(RECORDS_MAX) {
+            let names = names(tenant, some);
+            let asked = names.clone();
+            let read = self.blocking(move |records| records.read(&asked, unix_now_s())).await;
+            match read {
+                Ok(read) => {
+                    let told = names.iter().zip(read).filter(|(_, read)| is_told(read));
+                    let told = told.map(|(name, read)| (name.id().to_string(), read.document));
+                    self.tell_documents(tenant, told.collect()).await;
+                }
+                Err(error) => return self.complain(&error),
             }
-            Err(error) => self.complain(&error),
         }
     }
 
@@ -62,16 +71,36 @@ impl Devices {
         if !self.speaks_for(&tenant) {
             return self.refuse(&tenant, "an edge speaks for a tenant that it may not speak for");
         }
-        let (mut names, mut documents, mut twins) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, document, twin) in records.into_iter().take(RECORDS_MAX) {
-            // Its id is a level of its topics.
-            if let (Ok(name), Ok(())) = (ClientName::new(&tenant, &id), device::topic::validate_id(&id)) {
-                names.push(name);
-                documents.push(document.get().as_bytes().to_vec());
-                twins.push(twin);
-            }
+        let told = records
+            .into_iter()
+            .take(RECORDS_MAX)
+            .filter_map(|(id, document, twin)| {
+                // Its id is a level of its topics.
+                device::topic::validate_id(&id).ok()?;
+                Some(Waiting {
+                    name: ClientName::new(&tenant, &id).ok()?,
+                    document: document.get().as_bytes().to_vec(),
+                    twin,
+                })
+            });
+        let told: Vec<Waiting> = told.collect();
+        lock(&self.waiting).entry(tenant).or_default().extend(told);
+        let _turn = self.taking.lock().await;
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        for (tenant, waiting) in waiting {
+            self.take_waiting(tenant, waiting).await;
         }
-        let (asked, side) = (names.clone(), self.records.side);
+    }
+
+    async fn take_waiting(&self, tenant: String, waiting: Vec<Waiting>) {
+        let side = self.records.side;
+        let (mut names, mut documents, mut twins) = (Vec::new(), Vec::new(), Vec::new());
+        for Waiting { name, document, twin } in waiting {
+            names.push(name);
+            documents.push(document);
+            twins.push(twin);
+        }
+        let asked = names.clone();
         let taken = self.blocking(move |records| {
             if side == Side::Edge {
                 add_tenant(&records.identity, &tenant)?;
@@ -136,7 +165,7 @@ impl Devices {
     pub(crate) async fn tell_changes(self: Arc<Self>) {
         let changes = {
             let registry = self.common.identity.registry();
-            let mut seen = self.seen_change.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = lock(&self.seen_change);
             let since = std::mem::replace(&mut *seen, registry.last_change());
             registry.changes_since(since)
         };
@@ -148,8 +177,14 @@ impl Devices {
             .into_iter()
             .filter_map(|change| Some((change.tenant, change.id?)))
             .collect();
+        let mut by_tenant: BTreeMap<Arc<str>, Vec<String>> = BTreeMap::new();
         for (tenant, id) in changed {
-            self.tell_changed(&tenant, &id).await;
+            by_tenant.entry(tenant).or_default().push(id.to_string());
+        }
+        for (tenant, ids) in by_tenant {
+            if self.speaks_for(&tenant) {
+                self.tell_records(&tenant, &ids, |read| read.is_changed).await;
+            }
         }
     }
 
