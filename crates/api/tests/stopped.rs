@@ -26,6 +26,7 @@ async fn open(data: &Path) -> Client {
 
 async fn add(client: &Client, id: &str) -> Vec<Added> {
     let add = Add {
+        edge: None,
         ids: vec![id.to_owned()],
         credential: Credential::GeneratedPassword,
         labels: [("kind".to_owned(), "pump".to_owned())].into(),
@@ -66,6 +67,7 @@ async fn a_device_is_added_shown_changed_and_removed() {
     assert!(matches!(added[0].issued, IssuedCredential::Password(_)));
     let path = paths::client(&pump(), ClientKind::Device);
     let patch = Patch {
+        edge: None,
         is_disabled: Some(true),
         labels: [("kind".to_owned(), None), ("site".to_owned(), Some("a".to_owned()))].into(),
     };
@@ -124,6 +126,7 @@ async fn of_several_ids_all_are_added_or_none() {
     let client = open(data.path()).await;
     add(&client, "pump-7").await;
     let both = Add {
+        edge: None,
         ids: vec!["pump-8".to_owned(), "pump-7".to_owned()],
         credential: Credential::GeneratedPassword,
         labels: Default::default(),
