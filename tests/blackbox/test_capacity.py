@@ -100,7 +100,9 @@ def test_a_backlog_goes_into_a_postgresql_that_is_started_for_it_and_is_gone_aft
 
 def test_nothing_that_was_started_outlives_a_run_that_is_killed(tmp_path, hosts):
     """`kill -9`, after which nobody can tidy up; Ctrl-C leaves no more."""
-    run = subprocess.Popen(command(tmp_path, "storm"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # Its files stay, where they are tidied up by others.
+    here = os.environ | {"TMPDIR": str(tmp_path)}
+    run = subprocess.Popen(command(tmp_path, "storm"), env=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30
     while len(started := children(run.pid)) < 10:
         assert time.monotonic() < deadline and run.poll() is None, started
