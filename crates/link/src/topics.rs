@@ -11,6 +11,7 @@
 //! | `$link/records` | both | JSON: what devices of a tenant are, and each one's twin in short |
 //! | `$link/twin/{tenant}/{device}` | both | the twin as this side has it; empty: what does the other have? |
 //! | `$link/manifests` | both | what the [talk](crate::Talk) about manifests is, unseen |
+//! | `$link/life` | cloud, QoS 1 | nothing: its PUBACK says that the edge is there |
 //!
 //! What is said of devices and manifests goes up in QoS 0, as the line is free; down in QoS 1, because only its PUBACKs
 //! tell the cloud that it has gone. They say nothing of what became of it.
@@ -21,6 +22,8 @@ pub(crate) const BATCH: &str = "$link/batch";
 pub(crate) const RESULT: &str = "$link/result";
 /// The talk about manifests.
 pub(crate) const MANIFESTS: &str = "$link/manifests";
+/// Asks whether the edge is there.
+pub(crate) const LIFE: &str = "$link/life";
 /// A call begins so.
 const CALL: &str = "$link/call/";
 

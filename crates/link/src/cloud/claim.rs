@@ -29,12 +29,19 @@ impl Claim {
         connection: &EdgeConnection,
     ) -> Result<Entered, Option<SocketAddr>> {
         let asked_at = Instant::now();
+        let mut is_asked = false;
         loop {
             let name = Arc::clone(&self.name);
             match connected.enter(name, &self.instance, connection.address(), self.keep_alive) {
                 Ok(entered) => return Ok(entered),
                 Err(taken) if taken.heard_at > asked_at => return Err(taken.by),
-                Err(_) => sleep(LOOK).await,
+                Err(_) => {
+                    if !is_asked {
+                        connected.look_for_life(&self.name);
+                    }
+                    is_asked = true;
+                    sleep(LOOK).await;
+                }
             }
         }
     }

@@ -22,6 +22,8 @@ pub(super) enum Down {
     Device(ClientName),
     /// Nobody knows which were.
     Compare,
+    /// Nothing, but that it is there: another connection asks for its name.
+    Life,
 }
 
 /// What waits to be told over a connection, at most. One call more is answered as if the edge were away; one twin more
@@ -191,6 +193,15 @@ impl Connected {
             last_heard,
             is_stopping: self.is_stopping.subscribe(),
         })
+    }
+
+    /// Has the edge that has this name show that it is there.
+    pub(super) fn look_for_life(&self, name: &str) {
+        let edges = self.lock();
+        if let Some(entry) = edges.get(name) {
+            // One with so much to be told is heard of without it.
+            let _ = entry.down.try_send(Down::Life);
+        }
     }
 
     /// The connection with this receiver has ended.
