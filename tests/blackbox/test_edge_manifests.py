@@ -20,11 +20,9 @@ OF_EDGE = "/v1/tenants/default/edges/hall-1/manifests"
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(site):
     """A cloud and an edge."""
-    made = Site(tmp_path)
-    yield made
-    made.close()
+    return site()
 
 
 def route(name: str, to: str = "alarms/{device}", when: str = "payload.level < 0.1", tenant: str = "default") -> str:

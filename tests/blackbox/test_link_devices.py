@@ -17,11 +17,9 @@ pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(site):
     """A cloud and an edge."""
-    made = Site(tmp_path)
-    yield made
-    made.close()
+    return site()
 
 
 @pytest.fixture

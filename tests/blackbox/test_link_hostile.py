@@ -9,17 +9,15 @@ import pytest
 
 from paho_client import Client
 from registered import device, figures, is_let_in, shared
-from sites import PASSWORD, Site, wait_until
+from sites import PASSWORD, wait_until
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(site):
     """A cloud and an edge."""
-    made = Site(tmp_path)
-    yield made
-    made.close()
+    return site()
 
 
 def hostile(site) -> Client:

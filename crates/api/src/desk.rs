@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use cloud::history::History;
 use cloud::{Feed, Queries};
+use futures_util::future::join_all;
 use hub::Hub;
 use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, RegistryError, UserName, What};
 use link::cloud::Connected;
@@ -363,8 +364,9 @@ impl Desk {
     }
 }
 
+/// All at once: they are asked for in this order, and wait for the log together.
 async fn follow(hub: &Hub, changes: &[Change]) {
-    for change in changes {
+    let following = changes.iter().map(async |change| {
         let tenant = &change.tenant;
         match (&change.id, &change.what) {
             (None, What::Removed) => hub.clear(tenant).await,
@@ -373,5 +375,6 @@ async fn follow(hub: &Hub, changes: &[Change]) {
             (Some(id), What::CredentialRevoked(revoked)) => hub.disconnect(tenant, id, revoked.clone()).await,
             _ => {}
         }
-    }
+    });
+    join_all(following).await;
 }

@@ -24,13 +24,8 @@ pub(crate) async fn locate(
         Location::Here => LocationInfo::Here,
         Location::Nowhere => LocationInfo::Nowhere,
         Location::Edge(edge) => LocationInfo::Edge {
-            is_connected: connected(&desk).any(|name| name == edge),
+            is_connected: desk.connected.as_ref().is_some_and(|connected| connected.has(&edge)),
             edge: edge.to_string(),
         },
     }))
-}
-
-fn connected(desk: &Desk) -> impl Iterator<Item = Arc<str>> {
-    let edges = desk.connected.iter().flat_map(|connected| connected.list());
-    edges.map(|edge| edge.name)
 }

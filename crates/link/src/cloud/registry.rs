@@ -113,6 +113,11 @@ impl Connected {
         edges.collect()
     }
 
+    /// Whether this edge is.
+    pub fn has(&self, edge: &str) -> bool {
+        self.lock().contains_key(edge)
+    }
+
     /// Hands a call to the connection of its edge; it comes back if there is none, or too much waits for it.
     pub(super) fn call(&self, call: Box<EdgeCall>) -> Result<(), Box<EdgeCall>> {
         let edges = self.lock();
