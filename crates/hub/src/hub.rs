@@ -1,5 +1,6 @@
 //! A running hub.
 
+use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,6 +26,7 @@ use crate::refused::DoorFigures;
 use crate::routing::LabelSource;
 use crate::shard::control::{Ask, Request, RouteInfo, SessionInfo};
 use crate::shard::inbox::{Inbox, inbox};
+use crate::shard::tasks::{Place, Running};
 use crate::shard::{Departures, Observation, Order, Settings, Shard};
 use crate::twin_sync::{Told, TwinChange};
 use crate::unix_now_s;
@@ -354,6 +356,25 @@ impl Hub {
     pub async fn finish_call(&self, call: EdgeCall, result: Vec<u8>) {
         let tenant = Arc::clone(&call.tenant);
         self.tell(&tenant, Ask::CallResult { call, result }).await;
+    }
+
+    /// Runs something on the loop of the shard that has this tenant, in turn with its connections, and waits for its end.
+    /// It must not block, and do no more at once than a connection would. `None`: the shard has ended, or it panicked. If
+    /// nobody waits any more, it runs on.
+    pub async fn run_on_shard<F>(&self, tenant: &str, start: impl FnOnce(Place) -> F + Send + 'static) -> Option<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let (end, ended) = oneshot::channel();
+        let start = Box::new(move |place| -> Running {
+            let running = start(place);
+            Box::pin(async move {
+                // Who waited may have given up.
+                let _ = end.send(running.await);
+            })
+        });
+        self.shard(tenant).send(Order::Start(start)).await.ok()?;
+        ended.await.ok()
     }
 
     /// Figures of every shard; `None` once one of them has ended.

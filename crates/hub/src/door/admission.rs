@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::certificate;
 use super::connect::{self, Arrival, NoConnect};
-use super::edge::EdgeConnection;
+use super::edge::{EdgeConnection, Transport};
 use super::login_checks::{LoginChecks, Turn};
 use super::notices::{Notices, quoted};
 use super::pending::{Pending, Ticket};
@@ -268,7 +268,7 @@ impl Doorman {
         };
         let Arrival { connect, early } = arrival;
         let edge = EdgeConnection {
-            stream,
+            transport: Transport::Door(stream),
             peer,
             connect,
             early,

@@ -1,8 +1,10 @@
-//! The connection of an edge, which no shard serves: it brings messages of several tenants.
+//! The connection of an edge, which brings messages of several tenants: a task of the one serves it whose shard that is.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 
 use identity::{DEFAULT_TENANT, Principal};
 use mqtt::{Connect, Packet, Version};
@@ -11,10 +13,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::stream::Stream;
 use crate::routing::LabelSource;
 use crate::shard::connection::Peer;
+use crate::shard::link::{Arrived, Link};
+use crate::shard::tasks::{Place, Readiness};
 
 /// An edge that a door let in. Its CONNECT waits for an answer.
 pub struct EdgeConnection {
-    pub(super) stream: Stream,
+    pub(super) transport: Transport,
     pub(super) peer: Peer,
     pub(super) connect: Vec<u8>,
     pub(super) early: Vec<u8>,
@@ -23,6 +27,17 @@ pub struct EdgeConnection {
     pub(super) seen_change: u64,
     pub(super) _place: OwnedSemaphorePermit,
 }
+
+/// What its bytes come by.
+pub(super) enum Transport {
+    /// Where the door has it.
+    Door(Stream),
+    /// On the loop of a shard.
+    Shard(Box<Link>, Arc<Readiness>),
+}
+
+/// Bytes read at once on a shard.
+const READ_BYTES: usize = 16 << 10;
 
 impl EdgeConnection {
     /// Who it is.
@@ -69,6 +84,22 @@ impl EdgeConnection {
         tenants.map(str::to_owned).collect()
     }
 
+    /// Has the loop of a shard watch it, for the task there that it moves to.
+    ///
+    /// # Errors
+    /// The loop cannot watch it.
+    pub fn move_to(mut self, place: &Place) -> io::Result<Self> {
+        if let Transport::Door(stream) = self.transport {
+            let mut link = Box::new(stream.into_link()?);
+            let readiness = place.watch(link.socket())?;
+            let early = std::mem::take(&mut self.early);
+            // The end of it is seen again by whoever reads on.
+            let _ = link.take_early(&early, &mut self.early);
+            self.transport = Transport::Shard(link, readiness);
+        }
+        Ok(self)
+    }
+
     /// Appends some bytes of MQTT, waiting for them; the end of the stream is an error. May be given up at any await.
     ///
     /// # Errors
@@ -78,7 +109,10 @@ impl EdgeConnection {
             bytes.append(&mut self.early);
             return Ok(());
         }
-        self.stream.read(bytes).await
+        match &mut self.transport {
+            Transport::Door(stream) => stream.read(bytes).await,
+            Transport::Shard(link, readiness) => poll_fn(|_| read(link, readiness, bytes)).await,
+        }
     }
 
     /// Sends bytes of MQTT.
@@ -86,6 +120,47 @@ impl EdgeConnection {
     /// # Errors
     /// The connection is no more.
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write(bytes).await
+        match &mut self.transport {
+            Transport::Door(stream) => stream.write(bytes).await,
+            Transport::Shard(link, readiness) => {
+                link.write(bytes, &[])?;
+                poll_fn(|_| send_rest(link, readiness)).await
+            }
+        }
     }
+}
+
+fn read(link: &mut Link, readiness: &Readiness, bytes: &mut Vec<u8>) -> Poll<io::Result<()>> {
+    let before = bytes.len();
+    while readiness.may_read() {
+        let arrived = link.read(bytes, READ_BYTES);
+        if link.is_blocked() {
+            // Answers of the layers below; what the socket does not take goes with what is written next.
+            link.write(&[], &[])?;
+        }
+        match arrived {
+            _ if link.is_closing() => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Arrived::End if bytes.len() > before => return Poll::Ready(Ok(())),
+            Arrived::End => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Arrived::Bytes => readiness.has_read_all(),
+            Arrived::BytesOfMore => {}
+        }
+        if bytes.len() > before {
+            return Poll::Ready(Ok(()));
+        }
+    }
+    Poll::Pending
+}
+
+fn send_rest(link: &mut Link, readiness: &Readiness) -> Poll<io::Result<()>> {
+    while link.is_blocked() {
+        if !readiness.may_write() {
+            return Poll::Pending;
+        }
+        link.write(&[], &[])?;
+        if link.is_blocked() {
+            readiness.is_full();
+        }
+    }
+    Poll::Ready(Ok(()))
 }

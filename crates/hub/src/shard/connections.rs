@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use broker::{ConnId, Position};
 use mqtt::{Packet, Publish, ReasonCode};
@@ -14,6 +15,9 @@ pub(crate) const INBOX: u64 = u64::MAX;
 /// Epoll's word for news of the log.
 pub(crate) const LOG: u64 = u64::MAX - 1;
 
+/// Owners of a slot that are told apart: the highest bit of epoll's words is [`TASK`](super::tasks::TASK).
+const GENERATIONS: u32 = u32::MAX >> 1;
+
 /// Bytes to a connection beyond which it is not read until its client has read some. Forwarded messages end at
 /// [`ROOM_BYTES`]: what comes on top are answers to what the client goes on sending.
 const UNSENT_MAX_BYTES: usize = 2 * ROOM_BYTES;
@@ -25,7 +29,7 @@ struct Slot {
 }
 
 pub(crate) struct Connections {
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Connections with forwarded messages to write at the end of the turn: they are written before all others, so
@@ -42,7 +46,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(epoll: OwnedFd) -> Self {
+    pub(crate) fn new(epoll: Arc<OwnedFd>) -> Self {
         Self {
             epoll,
             slots: Vec::new(),
@@ -120,7 +124,7 @@ impl Connections {
             return;
         };
         if slot.connection.take().is_some() {
-            slot.generation = slot.generation.wrapping_add(1);
+            slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
             self.free.push(index);
         }
     }

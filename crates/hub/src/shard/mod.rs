@@ -15,6 +15,8 @@ mod pauses;
 mod rate;
 mod read;
 mod recover;
+pub(crate) mod socket;
+pub(crate) mod tasks;
 pub(crate) mod tenant;
 pub(crate) mod turn;
 mod wait;
@@ -35,6 +37,7 @@ use self::connections::{Connections, INBOX, LOG};
 use self::control::{Answer, Request};
 use self::inbox::Orders;
 use self::journal::Journal;
+use self::tasks::{TASK, Tasks};
 use self::tenant::Tenant;
 use self::turn::{LINGER_MS, Turn};
 use self::wait::{Timer, Until, Waiter};
@@ -65,6 +68,8 @@ pub(crate) enum Order {
     OpenUpstream,
     /// What became of messages that left.
     Outbox(Feedback),
+    /// Something is to run on the loop.
+    Start(tasks::Start),
     /// Tell every client that the hub stops, make everything durable, end.
     Stop,
 }
@@ -146,6 +151,7 @@ pub(crate) struct Shard {
     edge_calls: Option<mpsc::Sender<EdgeCall>>,
     twin_changes: Option<mpsc::Sender<TwinChange>>,
     orders: Orders<Order>,
+    tasks: Tasks,
     counters: Counters,
     clock: Clock,
     /// Bytes of the socket that is being read; the same for all connections.
@@ -187,27 +193,51 @@ impl Shard {
 
     fn turn(&mut self, waiter: &mut Waiter) {
         let until = self.until();
-        let ready = waiter.wait(self.connections.epoll(), &mut self.timer, until);
+        let ready = self.wait(waiter, until);
         let now = self.clock.now();
         self.turn_began_ms = now.monotonic_ms;
         self.read_on(now);
         for index in 0..ready {
             match waiter.event(index) {
-                (INBOX, _) => self.take_orders(now),
+                (INBOX, _) => self.orders.bell().hush(),
                 (LOG, _) => self.hear_log(now),
+                (task, flags) if task & TASK != 0 => self.tasks.hear_socket(task, flags),
                 (conn, flags) => self.serve(now, ConnId(conn), flags),
             }
         }
+        self.take_orders(now);
         self.do_what_is_due(now);
-        self.free_replies();
-        self.flush(now);
-        if let Some(queues) = self.queues.as_mut().filter(|_| self.settings.has_upstream) {
-            queues.end_turn(&mut self.journal, now);
+        self.send(now);
+        if self.tasks.has_woken() {
+            self.tasks.take_turns();
+            // What they ask for is done at once; what they are answered waits for the turn that follows at once.
+            self.take_orders(now);
+            self.send(now);
         }
         if let Some(ear) = &mut self.ear {
             ear.end_turn();
         }
         self.journal.log().submit();
+    }
+
+    /// Waits for sockets and the bell, which rings while the loop sleeps and at no other time.
+    fn wait(&mut self, waiter: &mut Waiter, mut until: Until) -> usize {
+        self.orders.bell().fall_asleep();
+        if !self.orders.is_empty() || self.tasks.has_woken() {
+            until = Until::Now;
+        }
+        let ready = waiter.wait(self.connections.epoll(), &mut self.timer, until);
+        self.orders.bell().wake_up();
+        ready
+    }
+
+    /// Sends what there is, to connections and upstream.
+    fn send(&mut self, now: Now) {
+        self.free_replies();
+        self.flush(now);
+        if let Some(queues) = self.queues.as_mut().filter(|_| self.settings.has_upstream) {
+            queues.end_turn(&mut self.journal, now);
+        }
     }
 
     /// Frees the replies whose records were taken back before the replies came: no commit will tell of them.
@@ -228,7 +258,6 @@ impl Shard {
     }
 
     fn take_orders(&mut self, now: Now) {
-        self.orders.hush();
         while let Some(order) = self.orders.next() {
             match order {
                 Order::Admit(client) => self.admit(now, *client),
@@ -243,6 +272,7 @@ impl Shard {
                         queues.hear(now, feedback);
                     }
                 }
+                Order::Start(start) => self.tasks.start(start),
                 Order::Stop => self.stop(now),
             }
         }
@@ -428,7 +458,7 @@ impl Shard {
 }
 
 fn watch_wakers(epoll: &rustix::fd::OwnedFd, orders: &Orders<Order>, journal: &Journal) -> rustix::io::Result<()> {
-    epoll::add(epoll, orders.bell(), EventData::new_u64(INBOX), EventFlags::IN)?;
+    epoll::add(epoll, &**orders.bell(), EventData::new_u64(INBOX), EventFlags::IN)?;
     epoll::add(
         epoll,
         journal.event_fd(),

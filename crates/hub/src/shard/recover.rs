@@ -7,11 +7,13 @@ use std::sync::Arc;
 use broker::{Now, Position, Record, Recovery};
 use rustix::event::epoll;
 use store::{Event, Kind, Log};
+use tokio::runtime::Handle;
 
 use super::clock::Clock;
 use super::connections::Connections;
 use super::inbox::Orders;
 use super::journal::{Entry, Journal};
+use super::tasks::Tasks;
 use super::tenant::StoredTwin;
 use super::wait::Timer;
 use super::{Departures, Order, Settings, Shard, watch_wakers};
@@ -55,10 +57,11 @@ impl Shard {
             tracing::error!(%damage, "damaged bytes in the log");
         }
         let journal = Journal::new(log);
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC).map_err(std::io::Error::from)?);
         watch_wakers(&epoll, &orders, &journal).map_err(std::io::Error::from)?;
         let mut shard = Self {
             timer: Timer::new(&epoll).map_err(std::io::Error::from)?,
+            tasks: Tasks::new(Handle::current(), Arc::clone(&epoll), Arc::clone(orders.bell())),
             settings,
             connections: Connections::new(epoll),
             tenants: Vec::new(),

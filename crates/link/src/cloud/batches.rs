@@ -4,10 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use hub::{Arrived, Arriving, Hub};
 use mqtt::PacketId;
-use tokio::task::JoinSet;
 
 use crate::batch::Section;
 
@@ -21,7 +22,7 @@ const BYTES_MAX: usize = 32 << 20;
 /// Those that wait.
 #[derive(Default)]
 pub(super) struct Batches {
-    waiting: JoinSet<Taken>,
+    waiting: FuturesUnordered<Pin<Box<dyn Future<Output = Taken> + Send>>>,
     bytes: usize,
 }
 
@@ -46,7 +47,8 @@ impl Batches {
         self.waiting.len()
     }
 
-    /// Has the hub take the messages of a batch, each section for its tenant; what there is no room for comes back at once.
+    /// Has the hub take the messages of a batch, each section for its tenant, once [`Batches::next`] is asked; what there is
+    /// no room for comes back at once.
     pub(super) fn take(
         &mut self,
         hub: &Arc<Hub>,
@@ -71,19 +73,19 @@ impl Batches {
         }
         self.bytes += bytes;
         let taking = take(Arc::clone(hub), edge, sections, tenants);
-        self.waiting.spawn(async move {
+        self.waiting.push(Box::pin(async move {
             Taken {
                 packet_id,
                 verdict: taking.await,
                 bytes,
             }
-        });
+        }));
         None
     }
 
     /// The next one that is done; `None` while none waits. May be given up at any await.
     pub(super) async fn next(&mut self) -> Option<Taken> {
-        let taken = self.waiting.join_next().await?.expect("no batch panics");
+        let taken = self.waiting.next().await?;
         self.bytes -= taken.bytes;
         Some(taken)
     }
@@ -95,7 +97,7 @@ fn take(
     edge: &Arc<str>,
     sections: Vec<Section>,
     tenants: &[String],
-) -> Pin<Box<dyn Future<Output = Verdict> + Send>> {
+) -> impl Future<Output = Verdict> + Send + use<> {
     let may = |section: &Section| tenants.iter().any(|tenant| **tenant == *section.name.tenant);
     let mut verdict = Verdict::default();
     let mut arriving = Vec::new();
@@ -107,7 +109,7 @@ fn take(
         }
         arriving.push((number, section, Arc::clone(edge)));
     }
-    Box::pin(async move {
+    async move {
         // All at once: they are asked for in this order, and wait for the log together.
         let taking = arriving.into_iter().map(|(number, section, edge)| {
             let Section { name, floor, parcels } = section;
@@ -127,5 +129,5 @@ fn take(
             }
         }
         verdict
-    })
+    }
 }

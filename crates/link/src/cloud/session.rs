@@ -6,10 +6,10 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{EdgeCall, EdgeConnection, Hub};
+use hub::{EdgeCall, EdgeConnection, Hub, Place};
 use mqtt::{Ack, ConnAck, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 
 use super::batches::{BATCHES_MAX, Batches, Taken};
@@ -39,6 +39,8 @@ const WRITE_BYTES: usize = 4 << 10;
 const KEEP_ALIVE_MAX_S: u16 = 60;
 /// Time for batches to become durable where the cloud stops.
 const LAST_BATCHES: Duration = Duration::from_secs(1);
+/// What is done in one turn of the loop, at most, so that connections and other edges have theirs.
+const STEPS_MAX: u32 = 16;
 /// How often credentials and deadlines are looked at.
 const BEAT: Duration = Duration::from_secs(1);
 
@@ -71,14 +73,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Serves an edge until its connection ends.
+    /// Serves an edge until its connection ends: on the loop of the shard of its own tenant, which is that of most of its
+    /// messages.
     pub(super) async fn serve(
         connection: EdgeConnection,
         common: Common,
-        connected: &Connected,
+        connected: &Arc<Connected>,
         manifests: &dyn Correspondent,
     ) {
-        let (tell, mut told) = mpsc::channel(TELLING_MAX);
         let name = connection.name();
         let (instance, keep_alive_s) = {
             let connect = connection.connect();
@@ -104,32 +106,47 @@ impl Session {
             Err(by) => return refuse(connection, by).await,
         };
         let (talk, line) = talk::channel();
-        let mut session = Self {
-            hub: Arc::clone(&common.hub),
-            devices: Devices::in_cloud(common, tell, Arc::clone(&name), tenants.clone()),
-            tasks: JoinSet::new(),
-            has_to_compare: false,
-            edge: Arc::clone(&name),
-            tenants,
-            connection,
-            packets: Packets::new(PACKET_BYTES_MAX as usize),
-            decoder: Decoder::default(),
-            batches: Batches::default(),
-            calls: HashMap::new(),
-            next_call: 0,
-            told_on_the_way: 0,
-            next_packet_id: NonZeroU16::MIN,
-            out: Vec::new(),
-            keep_alive_s,
-            last_heard,
-            manifests: line,
+        manifests.begin(&name, &tenants, talk);
+        let hub = Arc::clone(&common.hub);
+        let tenant = Arc::clone(&connection.principal().tenant);
+        let connected = Arc::clone(connected);
+        let start = move |place: Place| async move {
+            let (tell, mut told) = mpsc::channel(TELLING_MAX);
+            let connection = match connection.move_to(&place) {
+                Ok(connection) => connection,
+                Err(error) => {
+                    tracing::error!(edge = %name, %error, "an edge cannot be served");
+                    return connected.leave(&name, &down);
+                }
+            };
+            let mut session = Self {
+                hub: Arc::clone(&common.hub),
+                devices: Devices::in_cloud(common, tell, Arc::clone(&name), tenants.clone()),
+                tasks: JoinSet::new(),
+                has_to_compare: false,
+                edge: Arc::clone(&name),
+                tenants,
+                connection,
+                packets: Packets::new(PACKET_BYTES_MAX as usize),
+                decoder: Decoder::default(),
+                batches: Batches::default(),
+                calls: HashMap::new(),
+                next_call: 0,
+                told_on_the_way: 0,
+                next_packet_id: NonZeroU16::MIN,
+                out: Vec::new(),
+                keep_alive_s,
+                last_heard,
+                manifests: line,
+            };
+            tracing::info!(edge = %session.edge, address = ?session.connection.address(), "an edge is connected");
+            let reason = session.run(&mut down, &mut told, is_stopping).await;
+            connected.leave(&name, &down);
+            tracing::info!(edge = %session.edge, %reason, "an edge is not connected any more");
+            session.give_up_calls(&mut down).await;
         };
-        tracing::info!(edge = %session.edge, address = ?session.connection.address(), "an edge is connected");
-        manifests.begin(&name, &session.tenants, talk);
-        let reason = session.run(&mut down, &mut told, is_stopping).await;
-        connected.leave(&name, &down);
-        tracing::info!(edge = %session.edge, %reason, "an edge is not connected any more");
-        session.give_up_calls(&mut down).await;
+        // With the shard all ends.
+        let _ = hub.run_on_shard(&tenant, start).await;
     }
 
     /// Why the connection ended, in words.
@@ -142,7 +159,13 @@ impl Session {
         self.welcome();
         let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut steps = 0;
         loop {
+            steps += 1;
+            if steps == STEPS_MAX {
+                steps = 0;
+                yield_now().await;
+            }
             if let Err(reason) = self.take_packets().await {
                 return reason;
             }

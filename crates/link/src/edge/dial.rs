@@ -9,12 +9,15 @@ mod websocket;
 
 use std::future::Future;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hub::Place;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::either::Either;
 
 use self::prompt::Prompt;
 pub use self::proxy::{Proxies, WrongProxy};
@@ -24,8 +27,26 @@ pub use self::target::{Target, WrongTarget};
 pub type Stream = Box<dyn ReadWrite>;
 
 /// Bytes both ways.
-pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for T {}
+pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {
+    /// Has the loop of a shard watch the socket below from now on; from then on it serves the task there alone.
+    ///
+    /// # Errors
+    /// The loop cannot watch it.
+    fn move_to(&mut self, place: &Place) -> io::Result<()>;
+}
+
+/// The socket below: where tokio watches it, or on a shard.
+type Socket = Either<TcpStream, hub::Socket>;
+
+impl ReadWrite for Socket {
+    fn move_to(&mut self, place: &Place) -> io::Result<()> {
+        if let Either::Left(socket) = self {
+            let socket = socket.as_fd().try_clone_to_owned()?;
+            *self = Either::Right(hub::Socket::new(socket, place)?);
+        }
+        Ok(())
+    }
+}
 
 /// Where to, through what, and whom to believe.
 pub(super) struct Ways<'a> {
@@ -89,7 +110,7 @@ pub(super) async fn dial(ways: &Ways<'_>, timeout: Duration) -> Result<Stream, D
 }
 
 /// A socket whose other end is the target: straight, or through a proxy.
-async fn reach(ways: &Ways<'_>, limit: &Limit) -> Result<TcpStream, DialError> {
+async fn reach(ways: &Ways<'_>, limit: &Limit) -> Result<Socket, DialError> {
     let target = ways.target;
     let proxy = ways.proxies.between(target)?;
     let (host, port) = proxy
@@ -105,7 +126,7 @@ async fn reach(ways: &Ways<'_>, limit: &Limit) -> Result<TcpStream, DialError> {
         let tunnel = proxy.tunnel(&mut socket, target);
         limit.hold(&place, "no answer of the proxy to CONNECT", tunnel).await?;
     }
-    Ok(socket)
+    Ok(Either::Left(socket))
 }
 
 /// Opens the WebSocket, where the target is one.

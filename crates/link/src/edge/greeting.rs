@@ -1,7 +1,9 @@
 //! CONNECT, and what the other end answers.
 
+use std::time::Duration;
+
 use mqtt::{Connect, Packet, ReasonCode, UserPropertiesBuf, Version};
-use tokio::io::{AsyncReadExt, ReadHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Options;
 use super::dial::Stream;
@@ -18,7 +20,34 @@ pub(super) struct Told {
     pub(super) packet_bytes_max: usize,
 }
 
-pub(super) fn connect_packet(options: &Options, instance: &str) -> Vec<u8> {
+/// A connection whose CONNECT was answered.
+pub(super) struct Greeted {
+    pub(super) stream: Stream,
+    pub(super) told: Told,
+    /// What came behind the answer.
+    pub(super) packets: Packets,
+}
+
+/// Logs in.
+pub(super) async fn log_in(
+    mut stream: Stream,
+    options: &Options,
+    instance: &str,
+    timeout: Duration,
+) -> Result<Greeted, String> {
+    let mut packets = Packets::new(PACKET_BYTES_MAX);
+    let answer = async {
+        let bytes = connect_packet(options, instance);
+        stream.write_all(&bytes).await.map_err(|error| error.to_string())?;
+        stream.flush().await.map_err(|error| error.to_string())?;
+        answer_to_connect(&mut stream, &mut packets).await
+    };
+    let answer = tokio::time::timeout(timeout, answer).await;
+    let told = answer.map_err(|_| "the cloud accepts the connection and does not answer".to_owned())??;
+    Ok(Greeted { stream, told, packets })
+}
+
+fn connect_packet(options: &Options, instance: &str) -> Vec<u8> {
     let mut properties = UserPropertiesBuf::new();
     properties.push(topics::DIALECT.0, topics::DIALECT.1);
     properties.push(topics::INSTANCE, instance);
@@ -33,7 +62,7 @@ pub(super) fn connect_packet(options: &Options, instance: &str) -> Vec<u8> {
     bytes
 }
 
-pub(super) async fn answer_to_connect(reader: &mut ReadHalf<Stream>, packets: &mut Packets) -> Result<Told, String> {
+async fn answer_to_connect(stream: &mut Stream, packets: &mut Packets) -> Result<Told, String> {
     loop {
         match packets.next().map_err(|error| error.to_string())? {
             Some(Packet::ConnAck(answer)) if answer.reason == ReasonCode::Success => {
@@ -53,7 +82,7 @@ pub(super) async fn answer_to_connect(reader: &mut ReadHalf<Stream>, packets: &m
             None => {}
         }
         let buffer = packets.buffer();
-        match reader.read_buf(buffer).await {
+        match stream.read_buf(buffer).await {
             Ok(0) => return Err("the cloud closed the connection before it answered CONNECT".to_owned()),
             Ok(_) => {}
             Err(error) => return Err(error.to_string()),

@@ -16,14 +16,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Allowance, Fate, Hub, Outbox, Outgoing, Settler, TwinChange};
-use identity::Identity;
+use hub::{Allowance, Fate, Hub, Outbox, Outgoing, Place, Settler, TwinChange};
+use identity::{DEFAULT_TENANT, Identity};
 use rand::Rng;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 pub use self::dial::{Proxies, ReadWrite, Stream, Target, WrongProxy, WrongTarget, connect};
 use self::dial::{Ways, dial};
+use self::greeting::{Greeted, log_in};
 use self::load::Load;
 use self::pauses::Pauses;
 use self::session::{Ended, Session};
@@ -36,7 +37,7 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Says where the link goes and as whom, or in words why that is not known. It is asked before each connection, so that
 /// what has changed on disk since the one before is used: a password that was replaced, a certificate that was renewed.
-pub type Way = Box<dyn Fn() -> Result<Options, String> + Send>;
+pub type Way = Arc<dyn Fn() -> Result<Options, String> + Send + Sync>;
 
 /// Where an edge's link goes, and as whom.
 #[derive(Clone)]
@@ -63,7 +64,7 @@ pub struct Login {
 }
 
 /// Speaks with a cloud of Selvedge about what it wants of this edge.
-pub trait Correspondent: Send {
+pub trait Correspondent: Send + Sync {
     /// There is a connection.
     fn begin(&self, talk: Talk);
 }
@@ -126,7 +127,15 @@ pub async fn run(way: Way, parts: Parts) {
     let mut pauses = Pauses::default();
     loop {
         let began = Instant::now();
-        let is_cloud_stopping = match link.connect_and_serve().await {
+        let ended;
+        (link, ended) = match link.connect().await {
+            Ok(greeted) => match serve(link, greeted).await {
+                Some(back) => back,
+                None => return,
+            },
+            Err(reason) => (link, Ended::Broken(reason)),
+        };
+        let is_cloud_stopping = match ended {
             Ended::HubStopped => return,
             Ended::CloudStopped(reason) => {
                 link.status.broke(&reason);
@@ -140,10 +149,25 @@ pub async fn run(way: Way, parts: Parts) {
         link.put_back().await;
         let longest = pauses.next(began.elapsed(), is_cloud_stopping);
         // Full jitter: edges that lost their cloud at the same instant do not come back at the same instant.
-        if link.rest(longest.mul_f64(rand::rng().random())).await.is_break() {
+        let pause = longest.mul_f64(rand::rng().random());
+        if link.rest(pause).await.is_break() {
             return;
         }
     }
+}
+
+/// Carries messages and calls over a connection until it ends, on the loop of the shard that most edges have most devices
+/// on. `None`: that has ended.
+async fn serve(mut link: Link, greeted: Greeted) -> Option<(Link, Ended)> {
+    let hub = Arc::clone(&link.hub);
+    let start = move |place: Place| async move {
+        let ended = match Session::new(greeted, &place) {
+            Ok(session) => session.serve(&mut link).await,
+            Err(error) => Ended::Broken(error.to_string()),
+        };
+        (link, ended)
+    };
+    hub.run_on_shard(DEFAULT_TENANT, start).await
 }
 
 /// All that lasts longer than a connection.
@@ -170,29 +194,21 @@ struct Link {
 }
 
 impl Link {
-    async fn connect_and_serve(&mut self) -> Ended {
+    async fn connect(&self) -> Result<Greeted, String> {
         self.status.set(State::Connecting);
-        let options = match (self.way)() {
-            Ok(options) => options,
-            Err(reason) => return Ended::Broken(reason),
-        };
+        let way = Arc::clone(&self.way);
+        let options = tokio::task::spawn_blocking(move || way()).await;
+        let options = options.expect("looking for the way does not panic")?;
         self.status.goes_to(&options.target);
         let ways = Ways {
             target: &options.target,
             proxies: &options.proxies,
             tls: &options.tls,
         };
-        let stream = match dial(&ways, DIAL_TIMEOUT).await {
-            Ok(stream) => stream,
-            Err(error) => return Ended::Broken(error.to_string()),
-        };
-        match Session::begin(stream, &options, &self.instance, DIAL_TIMEOUT).await {
-            Ok(session) => {
-                self.status.set(State::Connected);
-                session.serve(self).await
-            }
-            Err(reason) => Ended::Broken(reason),
-        }
+        let stream = dial(&ways, DIAL_TIMEOUT).await.map_err(|error| error.to_string())?;
+        let greeted = log_in(stream, &options, &self.instance, DIAL_TIMEOUT).await?;
+        self.status.set(State::Connected);
+        Ok(greeted)
     }
 
     /// Tells the hub how much it may send where so many bytes may be on the way.

@@ -1,24 +1,28 @@
 //! One connection to the cloud, from CONNECT to its end.
 
+use std::io;
 use std::num::NonZeroU16;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Fate, Lane, Settled, TwinChange};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use hub::{Fate, Hub, Lane, Place, Settled, TwinChange};
 use mqtt::{Ack, Packet, PacketId, Publish, QoS, ReasonCode, Version};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::dial::Stream;
-use super::greeting::{answer_to_connect, connect_packet};
+use super::greeting::Greeted;
 use super::life::{BEAT, Beat, Life};
 use super::load::{Load, Sent};
 use super::packing::{put_batch, put_one};
 use super::verdict::{Verdict, fates};
 use super::window::{Acknowledged, Window};
-use super::{Link, Options};
+use super::Link;
 use crate::batch::Encoder;
 use crate::devices::{Devices, Told};
 use crate::packets::Packets;
@@ -29,12 +33,15 @@ use crate::topics::{self, CallTopic};
 pub(super) const PACKET_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a packet with one message beside that message as the outbox has it, at most.
 const OVERHEAD_BYTES_MAX: usize = 1_024;
-/// What is known and waits to be said, at most; whoever has more waits with it.
-const SAYINGS_MAX: usize = 256;
+/// Calls that wait for devices, at most. Of more the cloud hears nothing, and answers in their place in time.
+const CALLS_MAX: usize = 10_000;
 /// What is done for devices at once, at most; the cloud is not read beyond.
 const TASKS_MAX: usize = 256;
 /// Bytes that wait for the socket beyond which only messages are added, by their own measure.
 const OUT_BYTES_MAX: usize = 64 << 10;
+
+/// What is done in one turn of the loop, at most, so that connections and other tasks have theirs.
+const STEPS_MAX: u32 = 16;
 
 /// Why a connection is no more.
 pub(super) enum Ended {
@@ -77,34 +84,33 @@ pub(super) struct Session {
     is_spent: bool,
     /// What is done for devices.
     tasks: JoinSet<()>,
+    /// Calls that devices have not answered.
+    calls: FuturesUnordered<Call>,
     /// The talk about manifests; with any other broker nobody speaks.
     manifests: Option<Line>,
 }
 
-/// Something that is to be said once it is known.
-pub(super) enum Say {
-    /// The result of the call with this Correlation Data.
-    Result { correlation_data: Vec<u8>, result: Vec<u8> },
+type Call = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// What a device answered to the call with this Correlation Data, if the hub still runs.
+struct Answer {
+    correlation_data: Vec<u8>,
+    result: Option<Vec<u8>>,
 }
 
 impl Session {
-    /// Logs in.
-    pub(super) async fn begin(
-        stream: Stream,
-        options: &Options,
-        instance: &str,
-        timeout: Duration,
-    ) -> Result<Self, String> {
-        let (mut reader, mut writer) = tokio::io::split(stream);
-        let mut packets = Packets::new(PACKET_BYTES_MAX);
-        let log_in = async {
-            let bytes = connect_packet(options, instance);
-            writer.write_all(&bytes).await.map_err(|error| error.to_string())?;
-            writer.flush().await.map_err(|error| error.to_string())?;
-            answer_to_connect(&mut reader, &mut packets).await
-        };
-        let answer = tokio::time::timeout(timeout, log_in).await;
-        let told = answer.map_err(|_| "the cloud accepts the connection and does not answer".to_owned())??;
+    /// Goes on with a connection on the loop of a shard.
+    ///
+    /// # Errors
+    /// The loop cannot watch its socket.
+    pub(super) fn new(greeted: Greeted, place: &Place) -> io::Result<Self> {
+        let Greeted {
+            mut stream,
+            told,
+            packets,
+        } = greeted;
+        stream.move_to(place)?;
+        let (reader, writer) = tokio::io::split(stream);
         let dialect = if told.speaks_selvedge {
             Dialect::Selvedge(Box::default())
         } else {
@@ -126,13 +132,13 @@ impl Session {
             refused: Vec::new(),
             is_spent: false,
             tasks: JoinSet::new(),
+            calls: FuturesUnordered::new(),
             manifests: None,
         })
     }
 
     /// Carries messages and calls until the connection ends.
     pub(super) async fn serve(mut self, link: &mut Link) -> Ended {
-        let (say, mut sayings) = mpsc::channel(SAYINGS_MAX);
         let speaks_selvedge = matches!(self.dialect, Dialect::Selvedge(_));
         let (tell, mut told) = mpsc::channel(1);
         let devices = speaks_selvedge.then(|| Devices::at_edge(link.common.clone(), tell));
@@ -149,8 +155,14 @@ impl Session {
         let mut refreshes = link.hub.refreshes();
         let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut steps = 0;
         loop {
-            if let Err(ended) = self.take_packets(link, &say, devices.as_ref()).await {
+            steps += 1;
+            if steps == STEPS_MAX {
+                steps = 0;
+                yield_now().await;
+            }
+            if let Err(ended) = self.take_packets(link, devices.as_ref()).await {
                 return ended;
             }
             if self.out.is_empty() && Instant::now() >= self.window.refills_at(self.line_free_at) {
@@ -189,7 +201,7 @@ impl Session {
                     Some(messages) => link.take(messages).await,
                     None => return Ended::HubStopped,
                 },
-                Some(saying) = sayings.recv(), if self.out.len() < OUT_BYTES_MAX => self.say(&saying),
+                Some(answer) = self.calls.next(), if self.out.len() < OUT_BYTES_MAX => self.answer(&answer),
                 Some(change) = next_change(&mut link.twin_changes), if self.tasks.len() < TASKS_MAX => if let Some(devices) = devices.clone() {
                     self.tasks.spawn(async move { devices.tell_twin(&change.tenant, &change.device).await });
                 },
@@ -298,7 +310,6 @@ impl Session {
     async fn take_packets(
         &mut self,
         link: &mut Link,
-        say: &mpsc::Sender<Say>,
         devices: Option<&Arc<Devices>>,
     ) -> Result<(), Ended> {
         let mut done: Vec<Settled> = Vec::new();
@@ -333,7 +344,11 @@ impl Session {
                         (None, Some(line)) if publish.topic == topics::MANIFESTS => {
                             line.hear(publish.payload).map_err(Ended::Broken)?;
                         }
-                        (None, _) => start_call(link, &publish, say),
+                        (None, _) => {
+                            if self.calls.len() < CALLS_MAX {
+                                self.calls.extend(start_call(&link.hub, &publish));
+                            }
+                        },
                     }
                 }
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
@@ -359,16 +374,11 @@ impl Session {
         Ok(())
     }
 
-    fn say(&mut self, saying: &Say) {
-        match saying {
-            Say::Result {
-                correlation_data,
-                result,
-            } => {
-                let mut publish = Publish::new(topics::RESULT, QoS::AtMostOnce, None, result);
-                publish.properties.correlation_data = Some(correlation_data);
-                publish.encode(Version::V5, &mut self.out);
-            }
+    fn answer(&mut self, answer: &Answer) {
+        if let Some(result) = &answer.result {
+            let mut publish = Publish::new(topics::RESULT, QoS::AtMostOnce, None, result);
+            publish.properties.correlation_data = Some(&answer.correlation_data);
+            publish.encode(Version::V5, &mut self.out);
         }
     }
 
@@ -395,23 +405,17 @@ async fn next_saying(line: &mut Option<Line>) -> Vec<u8> {
 }
 
 /// Calls a method of a device of this edge.
-fn start_call(link: &Link, publish: &Publish<'_>, say: &mpsc::Sender<Say>) {
-    let (Some(call), Some(correlation_data)) = (CallTopic::parse(publish.topic), publish.properties.correlation_data)
-    else {
-        return;
-    };
-    let (hub, say) = (Arc::clone(&link.hub), say.clone());
+fn start_call(hub: &Arc<Hub>, publish: &Publish<'_>) -> Option<Call> {
+    let call = CallTopic::parse(publish.topic)?;
+    let correlation_data = publish.properties.correlation_data?.to_vec();
     let (tenant, device, method) = (call.tenant.to_owned(), call.device.to_owned(), call.method.to_owned());
     let timeout = Duration::from_millis(call.timeout_ms);
-    let (payload, correlation_data) = (publish.payload.to_vec(), correlation_data.to_vec());
-    tokio::spawn(async move {
-        if let Some(result) = hub.call(&tenant, &device, &method, payload, timeout).await {
-            // The connection may be no more; then the cloud answers in place of the edge.
-            let said = Say::Result {
-                correlation_data,
-                result,
-            };
-            let _ = say.send(said).await;
+    let (hub, payload) = (Arc::clone(hub), publish.payload.to_vec());
+    Some(Box::pin(async move {
+        let result = hub.call(&tenant, &device, &method, payload, timeout).await;
+        Answer {
+            correlation_data,
+            result,
         }
-    });
+    }))
 }

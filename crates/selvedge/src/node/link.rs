@@ -54,7 +54,7 @@ impl EdgeLink {
         !self.config.url.is_empty()
     }
 
-    /// Runs the link on a thread of its own: what it does never waits for a door.
+    /// Runs the link from now on.
     pub(super) fn start(&mut self, hub: &Arc<Hub>, identity: &Arc<Identity>, desk: &Arc<Desk>) -> anyhow::Result<()> {
         let way = self.way()?;
         let outbox = hub
@@ -70,10 +70,15 @@ impl EdgeLink {
             status: Arc::clone(&self.status),
             redial: Arc::clone(&self.redial),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("starting tokio")?;
-        let run = move || runtime.block_on(link::edge::run(way, parts));
-        std::thread::Builder::new().name("link".to_owned()).spawn(run)?;
+        let hub = Arc::clone(hub);
+        tokio::spawn(async move {
+            link::edge::run(way, parts).await;
+            if hub.observe().await.is_some() {
+                // An edge without its link would seem well; whoever watches over the process starts it anew.
+                tracing::error!("the link has ended by a fault of its own");
+                std::process::abort();
+            }
+        });
         self.is_running = true;
         Ok(())
     }
@@ -116,11 +121,11 @@ impl EdgeLink {
             let config = self.config.clone();
             // What is wrong with it from the start is said at the start.
             configured(&config)?;
-            return Ok(Box::new(move || configured(&config).map_err(|error| message(&error))));
+            return Ok(Arc::new(move || configured(&config).map_err(|error| message(&error))));
         }
         let (data, proxies) = (self.data.clone(), proxies(&self.config)?);
         let member = Arc::clone(&self.member);
-        Ok(Box::new(move || {
+        Ok(Arc::new(move || {
             joined(&data, &proxies, &member).map_err(|error| message(&error))
         }))
     }

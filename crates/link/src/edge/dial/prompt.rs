@@ -4,8 +4,10 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use hub::Place;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::ReadWrite;
 use super::tcp::UNSENT_BYTES_MAX;
 
 /// Sends on what TLS and WebSocket keep back while the socket is full, as soon as it takes more: nothing lies in between
@@ -61,6 +63,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send(cx))?;
         Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+impl<S: ReadWrite> ReadWrite for Prompt<S> {
+    fn move_to(&mut self, place: &Place) -> io::Result<()> {
+        self.inner.move_to(place)
     }
 }
 

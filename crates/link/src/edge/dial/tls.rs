@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
+use hub::Place;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use rustls::{CertificateError, Error};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::target::Target;
+use super::{ReadWrite, Socket};
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -30,10 +31,10 @@ pub(in crate::edge) enum TlsError {
 }
 
 pub(super) async fn secure(
-    socket: TcpStream,
+    socket: Socket,
     target: &Target,
     config: &Arc<rustls::ClientConfig>,
-) -> Result<Box<TlsStream<TcpStream>>, TlsError> {
+) -> Result<TlsStream<Socket>, TlsError> {
     let host = target.host().to_owned();
     let name = ServerName::try_from(host.clone()).map_err(|source| TlsError::Name {
         place: target.place(),
@@ -41,11 +42,17 @@ pub(super) async fn secure(
         source,
     })?;
     let connecting = TlsConnector::from(Arc::clone(config)).connect(name, socket);
-    connecting.await.map(Box::new).map_err(|source| TlsError::Handshake {
+    connecting.await.map_err(|source| TlsError::Handshake {
         place: target.place(),
         url: target.said_by(),
         source,
     })
+}
+
+impl ReadWrite for TlsStream<Socket> {
+    fn move_to(&mut self, place: &Place) -> io::Result<()> {
+        self.get_mut().0.move_to(place)
+    }
 }
 
 /// What is wrong and what would be right.

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_util::{Sink, Stream};
+use hub::Place;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, Response, Uri};
@@ -12,6 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
+use super::ReadWrite;
 use super::target::Target;
 use super::tcp::UNSENT_BYTES_MAX;
 
@@ -121,6 +123,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebSocket<S> {
         let len = self.rest.len().min(out.remaining());
         out.put_slice(&self.rest.split_to(len));
         Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: ReadWrite> ReadWrite for WebSocket<S> {
+    fn move_to(&mut self, place: &Place) -> io::Result<()> {
+        self.frames.get_mut().move_to(place)
     }
 }
 

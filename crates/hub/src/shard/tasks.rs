@@ -1,0 +1,212 @@
+//! Tasks that run on the loop of a shard, in turn with its connections: what one has from the shard's tenants, or asks of
+//! them, crosses no thread. A link is one, because each message of its devices goes through it.
+//!
+//! A task has its turn at the end of each turn of the loop in which it was woken: by its socket, which epoll watches
+//! beside those of clients, or by whatever else it waits for. Timers and what it spawns are those of the hub's tokio
+//! runtime. It must do no more in one turn than a connection would, and nothing that blocks.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::{io, mem};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use slab::Slab;
+use tokio::runtime::Handle;
+
+use super::inbox::Bell;
+
+/// The bit of epoll's words that says that the others are the number of a task. No [`ConnId`](broker::ConnId) has it.
+pub(crate) const TASK: u64 = 1 << 63;
+
+/// What runs, once it knows where.
+pub(crate) type Start = Box<dyn FnOnce(Place) -> Running + Send>;
+pub(crate) type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+pub(crate) struct Tasks {
+    runtime: Handle,
+    epoll: Arc<OwnedFd>,
+    woken: Arc<Woken>,
+    tasks: Slab<Task>,
+    /// Numbers of those that have their turn: memory that is used again.
+    turn: Vec<usize>,
+}
+
+struct Task {
+    running: Running,
+    alarm: Arc<Alarm>,
+    waker: Waker,
+    readiness: Arc<Readiness>,
+}
+
+/// Which tasks were woken since their last turn. A number may be of a task that has ended, and of another one since.
+struct Woken {
+    numbers: Mutex<Vec<usize>>,
+    bell: Arc<Bell>,
+}
+
+impl Woken {
+    fn take(&self, into: &mut Vec<usize>) {
+        mem::swap(&mut *self.numbers.lock().unwrap_or_else(PoisonError::into_inner), into);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// Wakes one task.
+struct Alarm {
+    number: usize,
+    has_rung: AtomicBool,
+    woken: Arc<Woken>,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.has_rung.swap(true, Ordering::AcqRel) {
+            let mut numbers = self.woken.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+            numbers.push(self.number);
+            drop(numbers);
+            self.woken.bell.ring();
+        }
+    }
+}
+
+impl Tasks {
+    pub(crate) fn new(runtime: Handle, epoll: Arc<OwnedFd>, bell: Arc<Bell>) -> Self {
+        let numbers = Mutex::default();
+        Self {
+            runtime,
+            epoll,
+            woken: Arc::new(Woken { numbers, bell }),
+            tasks: Slab::new(),
+            turn: Vec::new(),
+        }
+    }
+
+    /// Has a task run from now on.
+    pub(crate) fn start(&mut self, start: Start) {
+        let place = self.tasks.vacant_entry();
+        let alarm = Arc::new(Alarm {
+            number: place.key(),
+            has_rung: AtomicBool::new(false),
+            woken: Arc::clone(&self.woken),
+        });
+        let readiness = Arc::new(Readiness(AtomicU8::new(READ | WRITE)));
+        let running = start(Place {
+            number: place.key(),
+            epoll: Arc::clone(&self.epoll),
+            readiness: Arc::clone(&readiness),
+        });
+        alarm.wake_by_ref();
+        place.insert(Task {
+            running,
+            waker: Waker::from(Arc::clone(&alarm)),
+            alarm,
+            readiness,
+        });
+    }
+
+    /// The socket of a task is ready. One that was replaced meanwhile finds that its own is not.
+    pub(crate) fn hear_socket(&self, word: u64, flags: EventFlags) {
+        if let Some(task) = self.tasks.get((word & !TASK) as usize) {
+            task.readiness.hear(flags);
+            task.alarm.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn has_woken(&self) -> bool {
+        !self.woken.is_empty()
+    }
+
+    /// Gives each task that was woken its turn. One that panics is given up, and harms nobody else.
+    pub(crate) fn take_turns(&mut self) {
+        self.woken.take(&mut self.turn);
+        let _context = self.runtime.enter();
+        for number in self.turn.drain(..) {
+            let Some(task) = self.tasks.get_mut(number) else {
+                continue;
+            };
+            task.alarm.has_rung.store(false, Ordering::Release);
+            let Task { running, waker, .. } = task;
+            let mut context = Context::from_waker(waker);
+            let turn = std::panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(&mut context)));
+            if !matches!(turn, Ok(Poll::Pending)) {
+                drop(self.tasks.remove(number));
+            }
+        }
+    }
+}
+
+/// Where a task runs.
+pub struct Place {
+    number: usize,
+    epoll: Arc<OwnedFd>,
+    readiness: Arc<Readiness>,
+}
+
+impl Place {
+    /// Has the loop watch a connected socket for the task. A task has one at a time.
+    ///
+    /// # Errors
+    /// It cannot be made non-blocking, or cannot be watched.
+    pub(crate) fn watch(&self, socket: impl AsFd) -> io::Result<Arc<Readiness>> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&self.epoll, socket, EventData::new_u64(TASK | self.number as u64), flags)?;
+        Ok(Arc::clone(&self.readiness))
+    }
+}
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+/// The peer says no more: what there is to read never ends for epoll.
+const ENDED: u8 = 4;
+
+/// What a socket may be ready for, as far as epoll and the last calls said.
+pub(crate) struct Readiness(AtomicU8);
+
+impl Readiness {
+    fn hear(&self, flags: EventFlags) {
+        let mut news = 0;
+        if flags.intersects(EventFlags::IN) {
+            news |= READ;
+        }
+        if flags.intersects(EventFlags::OUT) {
+            news |= WRITE;
+        }
+        if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            news |= READ | WRITE | ENDED;
+        }
+        self.0.fetch_or(news, Ordering::Relaxed);
+    }
+
+    pub(crate) fn may_read(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & READ != 0
+    }
+
+    pub(crate) fn may_write(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & WRITE != 0
+    }
+
+    /// All that had come was read: epoll will say when more comes.
+    pub(crate) fn has_read_all(&self) {
+        if self.0.load(Ordering::Relaxed) & ENDED == 0 {
+            self.0.fetch_and(!READ, Ordering::Relaxed);
+        }
+    }
+
+    /// The socket took no more: epoll will say when it does.
+    pub(crate) fn is_full(&self) {
+        self.0.fetch_and(!WRITE, Ordering::Relaxed);
+    }
+}
