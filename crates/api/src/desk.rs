@@ -173,9 +173,9 @@ impl Desk {
 
     /// What becomes of telemetry that finds no room: an edge drops the oldest, a cloud leaves it with who sent it.
     pub(crate) fn upstream_when_full(&self) -> WhenFull {
-        match self.hub_options.has_edges {
-            true => WhenFull::Refuse,
-            false => WhenFull::DropOldest,
+        match self.hub_options.edge_calls {
+            Some(_) => WhenFull::Refuse,
+            None => WhenFull::DropOldest,
         }
     }
 

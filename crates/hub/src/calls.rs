@@ -1,12 +1,12 @@
 //! Method calls: to a device that is connected now, answered in time or by the hub. A call is never stored.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use broker::{ConnId, Keep, Message};
 use device::topic::{Channel, DeviceTopic, validate_id};
 use device::{CallFailure, CallId, Finished, LONGEST_TIMEOUT_MS, MAX_CORRELATION_BYTES, NotStarted, StartError};
 use mqtt::{Publish, QoS, ReasonCode};
-use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
 use crate::arrivals;
@@ -210,6 +210,16 @@ pub struct EdgeCall {
     pub timeout_ms: u64,
 }
 
+/// Reaches edges.
+pub trait EdgeCalls: Debug + Send + Sync {
+    /// Passes a call on to the edge that it names, at once: a shard waits for it. [`Hub::finish_call`](crate::Hub::finish_call)
+    /// has the result later.
+    ///
+    /// # Errors
+    /// The edge cannot be asked now; the result, in place of its own.
+    fn pass_on(&self, call: EdgeCall) -> Result<(), Vec<u8>>;
+}
+
 /// Where a device is reached at some moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
@@ -229,13 +239,13 @@ pub(crate) fn locate(tenant: &Tenant, turn: &Turn<'_>, device: &str) -> Location
     edge_of(tenant, turn, device).map_or(Location::Nowhere, |(_, edge)| Location::Edge(edge))
 }
 
-/// The edge that a device is behind, where there are edges, and where it is asked.
-fn edge_of<'a>(tenant: &Tenant, turn: &'a Turn<'_>, device: &str) -> Option<(&'a Sender<EdgeCall>, Arc<str>)> {
+/// The edge that a device is behind, where there are edges, and who reaches it.
+fn edge_of<'a>(tenant: &Tenant, turn: &'a Turn<'_>, device: &str) -> Option<(&'a Arc<dyn EdgeCalls>, Arc<str>)> {
     Some((turn.edge_calls?, arrivals::edge_of(tenant, turn, device)?))
 }
 
 /// Hands a call to the edge that its device is behind; false if there is none.
-fn hand_to_edge(tenant: &Tenant, turn: &Turn<'_>, id: CallId<'_>, payload: &[u8], until_ms: u64) -> bool {
+fn hand_to_edge(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, payload: &[u8], until_ms: u64) -> bool {
     let Some((calls, edge)) = edge_of(tenant, turn, id.device) else {
         return false;
     };
@@ -248,19 +258,23 @@ fn hand_to_edge(tenant: &Tenant, turn: &Turn<'_>, id: CallId<'_>, payload: &[u8]
         payload: payload.to_vec(),
         timeout_ms: until_ms - turn.now.monotonic_ms,
     };
-    calls.try_send(call).is_ok()
+    let calls = Arc::clone(calls);
+    if let Err(result) = calls.pass_on(call) {
+        finish_of_edge(tenant, turn, id, &result);
+    }
+    true
 }
 
 /// The result of a call of a device behind an edge.
-pub(crate) fn finish_of_edge(tenant: &mut Tenant, turn: &mut Turn<'_>, call: &EdgeCall, result: &[u8]) {
-    let EdgeCall { device, name, call, .. } = call;
+pub(crate) fn finish_of_edge(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, result: &[u8]) {
+    let CallId { device, name, call } = id;
     let topic = DeviceTopic {
         device,
         channel: Channel::MethodResult { name, call },
     }
     .to_string();
     let publish = pipeline::plain(&topic, result, QoS::AtLeastOnce, false);
-    finish(tenant, turn, None, CallId { device, name, call }, &publish);
+    finish(tenant, turn, None, id, &publish);
 }
 
 /// Why nobody got a call of this device.

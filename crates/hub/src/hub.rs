@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::arrivals::{Arrived, Arriving};
 use crate::call_log::{self, CallLog};
-use crate::calls::{EdgeCall, Location};
+use crate::calls::{EdgeCall, EdgeCalls, Location};
 use crate::config::{Address, Limits};
 use crate::descriptors;
 use crate::door::{Bound, Doorman, EdgeConnection, place_of, serve};
@@ -51,8 +51,9 @@ pub struct Options {
     /// There is somewhere upstream. Until there is ([`Hub::open_upstream`]), it is as if there were no outbox and nobody
     /// to share twins with.
     pub has_upstream: bool,
-    /// Edges may connect: somebody takes what they bring, and what devices behind them are asked ([`Hub::take_edges`]).
-    pub has_edges: bool,
+    /// Edges may connect, for the one who takes them ([`Hub::take_edges`]); this is who reaches devices behind them. `None`:
+    /// none may.
+    pub edge_calls: Option<Arc<dyn EdgeCalls>>,
     /// There is another side of the twins' edits, which is told of changes ([`Hub::take_twin_changes`]).
     pub shares_twins: bool,
     /// While this is true, accepted telemetry is copied for the one who looks on ([`Hub::take_overhearing`]); `None`: nobody
@@ -74,7 +75,7 @@ impl Options {
             limits: Limits::default(),
             outbox: None,
             has_upstream: false,
-            has_edges: false,
+            edge_calls: None,
             shares_twins: false,
             overhears: None,
         }
@@ -128,17 +129,6 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// What a hub has to do with edges.
-pub struct Edges {
-    /// Those that were let in.
-    pub connections: mpsc::Receiver<EdgeConnection>,
-    /// What devices behind them are asked.
-    pub calls: mpsc::Receiver<EdgeCall>,
-}
-
-/// Calls of devices behind edges that wait to be passed on; one more is answered as if its device were away.
-const EDGE_CALLS_MAX: usize = 4_096;
-
 /// Edges that were let in and wait to be taken; the door waits with the next one.
 const EDGES_WAITING_MAX: usize = 64;
 
@@ -160,7 +150,7 @@ pub struct Hub {
     /// Until somebody takes it.
     overhearing: Mutex<Option<Overhearing>>,
     /// Until somebody takes them.
-    edges: Mutex<Option<Edges>>,
+    edges: Mutex<Option<mpsc::Receiver<EdgeConnection>>>,
     /// Until somebody takes them.
     twin_changes: Mutex<Option<mpsc::Receiver<TwinChange>>>,
     /// Numbers the calls that the program itself makes.
@@ -189,7 +179,10 @@ impl Hub {
             is_open: options.allow_anonymous,
             low_latency: options.low_latency,
             has_upstream: options.has_upstream,
-            side: if options.has_edges { Side::Cloud } else { Side::Edge },
+            side: match options.edge_calls {
+                Some(_) => Side::Cloud,
+                None => Side::Edge,
+            },
         };
         let labels = LabelSource::new(&identity)?;
         let (reports, calls) = call_log::channel();
@@ -197,8 +190,7 @@ impl Hub {
         #[expect(clippy::disallowed_methods, reason = "bounded in bytes by what its reader allows")]
         let (carrier, outgoing) = mpsc::unbounded_channel();
         let (knocking, connections) = mpsc::channel(EDGES_WAITING_MAX);
-        let (asked, edge_calls) = mpsc::channel(EDGE_CALLS_MAX);
-        let asked = options.has_edges.then_some(asked);
+        let has_edges = options.edge_calls.is_some();
         let (changing, changes) = mpsc::channel(TWIN_CHANGES_MAX);
         let changing = options.shares_twins.then_some(changing);
         let (ear, overhearing) = options.overhears.clone().map(overheard::channel).unzip();
@@ -211,7 +203,7 @@ impl Hub {
             let queues = outbox.map(|outbox| Queues::new(number as u16, outbox, Arc::clone(&numbers), carrier.clone()));
             let departures = Departures {
                 queues,
-                calls: asked.clone(),
+                calls: options.edge_calls.clone(),
                 twin_changes: changing.clone(),
                 ear: ear.clone(),
             };
@@ -235,7 +227,7 @@ impl Hub {
             identity,
             audit,
             shards.clone(),
-            options.has_edges.then_some(knocking),
+            has_edges.then_some(knocking),
             labels.clone(),
         ));
         Ok(Self {
@@ -248,10 +240,7 @@ impl Hub {
             outbox: Mutex::new(outbox),
             overhearing: Mutex::new(overhearing),
             twin_changes: Mutex::new(options.shares_twins.then_some(changes)),
-            edges: Mutex::new(options.has_edges.then_some(Edges {
-                connections,
-                calls: edge_calls,
-            })),
+            edges: Mutex::new(has_edges.then_some(connections)),
             labels,
             refreshed: watch::Sender::default(),
         })
@@ -303,9 +292,8 @@ impl Hub {
         self.overhearing.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Edges as they connect and what devices behind them are asked, for the one who serves them; `None` if there are to
-    /// be none, or somebody has them.
-    pub fn take_edges(&self) -> Option<Edges> {
+    /// Edges as they connect, for the one who serves them; `None` if there are to be none, or somebody has them.
+    pub fn take_edges(&self) -> Option<mpsc::Receiver<EdgeConnection>> {
         self.edges.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

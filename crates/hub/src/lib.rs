@@ -31,11 +31,11 @@ mod twins;
 mod upstream;
 
 pub use arrivals::{ArrivalCounts, ArrivalFigures, Arrived, Arriving};
-pub use calls::{EdgeCall, Location};
+pub use calls::{EdgeCall, EdgeCalls, Location};
 pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;
 pub use door::{Bound, EdgeConnection};
-pub use hub::{Edges, Hub, Options, StartError, shards_in};
+pub use hub::{Hub, Options, StartError, shards_in};
 pub use lost_edits::LostEdit;
 pub use outbox::{
     Allowance, Discarded, Fate, Lane, Ledger, Ordering, Origin, Outbox, OutboxOptions, Outgoing, Parcel, QueueFigures,

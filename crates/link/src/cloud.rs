@@ -7,9 +7,10 @@ mod session;
 
 use std::sync::Arc;
 
-use hub::{EdgeCall, Edges, Hub};
+use hub::{EdgeConnection, Hub};
 use identity::{Change, ClientName, Identity, What};
 use serde_json::json;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use self::registry::Down;
@@ -30,7 +31,7 @@ pub async fn run(
     hub: Arc<Hub>,
     identity: Arc<Identity>,
     follow: Follow,
-    mut edges: Edges,
+    mut edges: mpsc::Receiver<EdgeConnection>,
     connected: Arc<Connected>,
     manifests: Arc<dyn Correspondent>,
 ) {
@@ -48,11 +49,7 @@ pub async fn run(
     loop {
         tokio::select! {
             biased;
-            call = edges.calls.recv() => match call {
-                Some(call) => pass_on(&hub, &connected, call).await,
-                None => return,
-            },
-            connection = edges.connections.recv() => match connection {
+            connection = edges.recv() => match connection {
                 Some(connection) => {
                     let (common, connected) = (common.clone(), Arc::clone(&connected));
                     let manifests = Arc::clone(&manifests);
@@ -95,17 +92,6 @@ async fn tell_edges(identity: &Arc<Identity>, connected: &Arc<Connected>, change
         }
     });
     telling.await.expect("the registry does not panic");
-}
-
-/// Passes a call on to the connection of its edge, or answers it in place of the edge.
-async fn pass_on(hub: &Hub, connected: &Connected, call: EdgeCall) {
-    if let Err(call) = connected.call(Box::new(call)) {
-        let message = format!(
-            "{} is behind the edge {}, which is not connected",
-            call.device, call.edge
-        );
-        hub.finish_call(*call, failure(404, &message)).await;
-    }
 }
 
 /// The result of a call that no device gave, as [`EdgeCall`]s are answered.

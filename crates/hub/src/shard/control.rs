@@ -222,7 +222,8 @@ impl Shard {
             }
             Ask::CallResult { call, result } => {
                 self.with_tenant(now, number, |tenant, turn| {
-                    calls::finish_of_edge(tenant, turn, &call, &result);
+                    let EdgeCall { device, name, call, .. } = &call;
+                    calls::finish_of_edge(tenant, turn, CallId { device, name, call }, &result);
                 });
             }
             Ask::Post {

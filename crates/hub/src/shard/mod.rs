@@ -43,7 +43,7 @@ use self::turn::{LINGER_MS, Turn};
 use self::wait::{Timer, Until, Waiter};
 use crate::arrivals::ArrivalFigures;
 use crate::call_log::CallLog;
-use crate::calls::EdgeCall;
+use crate::calls::EdgeCalls;
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::outbox::{Feedback, QueueFigures, Queues};
@@ -130,8 +130,8 @@ pub(crate) struct Settings {
 pub(crate) struct Departures {
     /// Messages; `None`: none does.
     pub(crate) queues: Option<Queues>,
-    /// Calls of devices behind edges; `None`: there are no edges.
-    pub(crate) calls: Option<mpsc::Sender<EdgeCall>>,
+    /// Who reaches devices behind edges; `None`: there are no edges.
+    pub(crate) calls: Option<Arc<dyn EdgeCalls>>,
     /// Which twins were changed; `None`: nobody asks.
     pub(crate) twin_changes: Option<mpsc::Sender<TwinChange>>,
     /// Copies of telemetry; `None`: nobody looks on.
@@ -148,7 +148,7 @@ pub(crate) struct Shard {
     /// What leaves the hub; `None`: nothing does.
     queues: Option<Queues>,
     ear: Option<Ear>,
-    edge_calls: Option<mpsc::Sender<EdgeCall>>,
+    edge_calls: Option<Arc<dyn EdgeCalls>>,
     twin_changes: Option<mpsc::Sender<TwinChange>>,
     orders: Orders<Order>,
     tasks: Tasks,

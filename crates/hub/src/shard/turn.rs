@@ -1,5 +1,7 @@
 //! One turn of the loop for one tenant, as the broker sees the world from it.
 
+use std::sync::Arc;
+
 use broker::{ConnId, Dropped, Full, Now, OwnedMessage, Position, Record, RefusedFilter, Sink};
 use device::Side;
 use mqtt::{ConnAck, Packet, Publish, ReasonCode};
@@ -10,7 +12,7 @@ use super::connections::Connections;
 use super::journal::Journal;
 use crate::arrivals::Provenance;
 use crate::call_log::CallLog;
-use crate::calls::EdgeCall;
+use crate::calls::EdgeCalls;
 use crate::counters::Counters;
 use crate::outbox::Queues;
 use crate::overheard::Ear;
@@ -37,8 +39,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) side: Side,
     /// Where is told which twins were changed here; `None`: nobody asks.
     pub(crate) twin_changes: Option<&'a mpsc::Sender<TwinChange>>,
-    /// Where calls of devices behind edges go; `None`: there are no edges.
-    pub(crate) edge_calls: Option<&'a mpsc::Sender<EdgeCall>>,
+    /// Who reaches devices behind edges; `None`: there are no edges.
+    pub(crate) edge_calls: Option<&'a Arc<dyn EdgeCalls>>,
     pub(crate) counters: &'a mut Counters,
     /// Wills that came due: they go the way of any message once the broker is done.
     pub(crate) wills: &'a mut Vec<OwnedMessage>,

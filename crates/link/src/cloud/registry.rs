@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use hub::{EdgeCall, TwinChange};
+use hub::{EdgeCall, EdgeCalls, TwinChange};
 use identity::ClientName;
 use tokio::sync::{Notify, mpsc, watch};
 
+use super::failure;
 use crate::devices::DeviceFigures;
 
 /// What an edge is to be told.
@@ -26,7 +27,7 @@ pub(super) enum Down {
     Life,
 }
 
-/// What waits to be told over a connection, at most. One call more is answered as if the edge were away; one twin more
+/// What waits to be told over a connection, at most. One call more is answered with that; one twin more
 /// is told when the sides compare.
 const DOWN_MAX: usize = 4_096;
 
@@ -101,6 +102,27 @@ pub(super) struct Taken {
     pub(super) heard_at: Instant,
 }
 
+impl EdgeCalls for Connected {
+    fn pass_on(&self, call: EdgeCall) -> Result<(), Vec<u8>> {
+        let edges = self.lock();
+        let Some(entry) = edges.get(&call.edge) else {
+            let EdgeCall { device, edge, .. } = call;
+            let message = format!("{device} is behind the edge {edge}, which is not connected");
+            return Err(failure(404, &message));
+        };
+        match entry.down.try_reserve() {
+            Ok(place) => {
+                place.send(Down::Call(Box::new(call)));
+                Ok(())
+            }
+            Err(_) => {
+                let message = format!("{DOWN_MAX} things wait to be told to the edge {}, which is the limit", call.edge);
+                Err(failure(429, &message))
+            }
+        }
+    }
+}
+
 impl Connected {
     /// All of them.
     pub fn list(&self) -> Vec<ConnectedEdge> {
@@ -116,21 +138,6 @@ impl Connected {
     /// Whether this edge is.
     pub fn has(&self, edge: &str) -> bool {
         self.lock().contains_key(edge)
-    }
-
-    /// Hands a call to the connection of its edge; it comes back if there is none, or too much waits for it.
-    pub(super) fn call(&self, call: Box<EdgeCall>) -> Result<(), Box<EdgeCall>> {
-        let edges = self.lock();
-        let Some(entry) = edges.get(&call.edge) else {
-            return Err(call);
-        };
-        match entry.down.try_reserve() {
-            Ok(place) => {
-                place.send(Down::Call(call));
-                Ok(())
-            }
-            Err(_) => Err(call),
-        }
     }
 
     /// Has the edge of a device be told of its twin, if it is connected.

@@ -368,7 +368,6 @@ impl Config {
             limits: self.limits.hub(),
             outbox: Some(outbox),
             has_upstream: role == Role::Cloud || has_cloud,
-            has_edges: role == Role::Cloud,
             shares_twins: true,
             ..options
         }

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use api::{
     About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, ManifestsForEdges, Parts, control_router, public_router, serve,
 };
-use hub::Hub;
+use hub::{EdgeCalls, Hub};
 use identity::{Audit, EdgeLock, Identity, IdentityOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -77,12 +77,13 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     let mut link = link.transpose()?;
     let has_cloud = link.as_ref().is_some_and(EdgeLink::has_cloud);
     let telemetry = Telemetry::of(&config, role);
+    let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
     let hub_options = hub::Options {
+        edge_calls: connected.clone().map(|connected| connected as Arc<dyn EdgeCalls>),
         overhears: telemetry.overhears(),
         ..config.hub_options(role, has_cloud)
     };
     let hub = Arc::new(Hub::start(&hub_options, Arc::clone(&identity), Arc::clone(&audit))?);
-    let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
     let desk = Arc::new(Desk::new(Parts {
         data: config.data.clone(),
         identity: Arc::clone(&identity),
