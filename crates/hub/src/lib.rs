@@ -44,9 +44,9 @@ pub use outbox::{
 pub use overheard::{Overheard, Overhearing};
 pub use posted::Posted;
 pub use refused::{DoorFigures, Refused, RefusedCounts};
+pub use shard::control::{RouteInfo, SessionInfo};
 pub use shard::socket::Socket;
 pub use shard::tasks::Place;
-pub use shard::control::{RouteInfo, SessionInfo};
 pub use shard::{Observation, TenantFigures};
 pub use twin_sync::TwinChange;
 

@@ -1,7 +1,7 @@
 //! The byte stream of one connection: a TCP or Unix socket, below TLS and WebSocket framing where the door made them.
 //! One system call a read, one a write; nothing here blocks.
 
-use std::io::{self, IoSlice, Read as _, Write as _};
+use std::io::{self, BufRead as _, IoSlice, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -184,10 +184,19 @@ fn receive_tls(socket: BorrowedFd<'_>, tls: &mut rustls::ServerConnection, buffe
 }
 
 fn drain_plain_text(tls: &mut rustls::ServerConnection, buffer: &mut Vec<u8>) -> Arrived {
-    match tls.reader().read_to_end(buffer) {
-        Ok(_) => Arrived::End,
-        Err(error) if is_not_now(&error) => Arrived::Bytes,
-        Err(_) => Arrived::End,
+    // By pieces as they lie there: reading into the room of the buffer would fill that with zeros first.
+    let mut plain_text = tls.reader();
+    loop {
+        let len = match plain_text.fill_buf() {
+            Ok([]) => return Arrived::End,
+            Ok(piece) => {
+                buffer.extend_from_slice(piece);
+                piece.len()
+            }
+            Err(error) if is_not_now(&error) => return Arrived::Bytes,
+            Err(_) => return Arrived::End,
+        };
+        plain_text.consume(len);
     }
 }
 

@@ -258,7 +258,9 @@ impl Shard {
     }
 
     fn take_orders(&mut self, now: Now) {
-        while let Some(order) = self.orders.next() {
+        while !self.orders.is_empty()
+            && let Some(order) = self.orders.next()
+        {
             match order {
                 Order::Admit(client) => self.admit(now, *client),
                 Order::Request(request) => self.answer(now, request),

@@ -46,16 +46,21 @@ struct Task {
 /// Which tasks were woken since their last turn. A number may be of a task that has ended, and of another one since.
 struct Woken {
     numbers: Mutex<Vec<usize>>,
+    /// Whether there may be any.
+    is_any: AtomicBool,
     bell: Arc<Bell>,
 }
 
 impl Woken {
-    fn take(&self, into: &mut Vec<usize>) {
-        mem::swap(&mut *self.numbers.lock().unwrap_or_else(PoisonError::into_inner), into);
+    fn add(&self, number: usize) {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+        self.is_any.store(true, Ordering::Release);
+        self.bell.ring();
     }
 
-    fn is_empty(&self) -> bool {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    fn take(&self, into: &mut Vec<usize>) {
+        self.is_any.store(false, Ordering::Relaxed);
+        mem::swap(&mut *self.numbers.lock().unwrap_or_else(PoisonError::into_inner), into);
     }
 }
 
@@ -73,21 +78,22 @@ impl Wake for Alarm {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.has_rung.swap(true, Ordering::AcqRel) {
-            let mut numbers = self.woken.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-            numbers.push(self.number);
-            drop(numbers);
-            self.woken.bell.ring();
+            self.woken.add(self.number);
         }
     }
 }
 
 impl Tasks {
     pub(crate) fn new(runtime: Handle, epoll: Arc<OwnedFd>, bell: Arc<Bell>) -> Self {
-        let numbers = Mutex::default();
+        let woken = Woken {
+            numbers: Mutex::default(),
+            is_any: AtomicBool::new(false),
+            bell,
+        };
         Self {
             runtime,
             epoll,
-            woken: Arc::new(Woken { numbers, bell }),
+            woken: Arc::new(woken),
             tasks: Slab::new(),
             turn: Vec::new(),
         }
@@ -125,7 +131,7 @@ impl Tasks {
     }
 
     pub(crate) fn has_woken(&self) -> bool {
-        !self.woken.is_empty()
+        self.woken.is_any.load(Ordering::Acquire)
     }
 
     /// Gives each task that was woken its turn. One that panics is given up, and harms nobody else.
@@ -162,7 +168,12 @@ impl Place {
     pub(crate) fn watch(&self, socket: impl AsFd) -> io::Result<Arc<Readiness>> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, socket, EventData::new_u64(TASK | self.number as u64), flags)?;
+        epoll::add(
+            &self.epoll,
+            socket,
+            EventData::new_u64(TASK | self.number as u64),
+            flags,
+        )?;
         Ok(Arc::clone(&self.readiness))
     }
 }
@@ -208,5 +219,89 @@ impl Readiness {
     /// The socket took no more: epoll will say when it does.
     pub(crate) fn is_full(&self) {
         self.0.fetch_and(!WRITE, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::sync::mpsc;
+
+    use super::super::inbox::inbox;
+    use super::super::socket::Socket;
+    use super::*;
+
+    /// Tasks, and the runtime that they use.
+    fn tasks() -> (Tasks, Runtime) {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC).unwrap());
+        let (_, orders) = inbox::<()>().unwrap();
+        let tasks = Tasks::new(runtime.handle().clone(), epoll, Arc::clone(orders.bell()));
+        (tasks, runtime)
+    }
+
+    #[test]
+    fn a_task_that_panics_is_given_up_and_the_others_have_their_turns() {
+        let (mut tasks, _runtime) = tasks();
+        let (send, mut received) = mpsc::channel(8);
+        tasks.start(Box::new(|_| Box::pin(async { panic!("a fault of a task") })));
+        tasks.start(Box::new(|_| {
+            Box::pin(async move {
+                for turn in 0..3 {
+                    send.send(turn).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            })
+        }));
+        for turn in 0..3 {
+            assert!(tasks.has_woken());
+            tasks.take_turns();
+            assert_eq!(received.try_recv(), Ok(turn));
+        }
+        tasks.take_turns();
+        assert!(!tasks.has_woken());
+        assert!(tasks.tasks.is_empty());
+    }
+
+    #[test]
+    fn a_socket_wakes_its_task_until_its_stream_has_ended() {
+        let (mut tasks, _runtime) = tasks();
+        let (near, far) = UnixStream::pair().unwrap();
+        let (send, mut received) = mpsc::channel(8);
+        tasks.start(Box::new(move |place| {
+            Box::pin(async move {
+                let mut socket = Socket::new(near.into(), &place).unwrap();
+                let mut bytes = [0; 16];
+                loop {
+                    let len = socket.read(&mut bytes).await.unwrap();
+                    send.send(bytes[..len].to_vec()).await.unwrap();
+                    if len == 0 {
+                        return;
+                    }
+                }
+            })
+        }));
+        tasks.take_turns();
+        let mut turn = || {
+            let mut events: Vec<epoll::Event> = Vec::with_capacity(8);
+            let waits = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+            epoll::wait(&tasks.epoll, rustix::buffer::spare_capacity(&mut events), Some(&waits)).unwrap();
+            for event in events {
+                tasks.hear_socket(event.data.u64(), event.flags);
+            }
+            tasks.take_turns();
+        };
+        for said in ["one", "and one more"] {
+            io::Write::write_all(&mut &far, said.as_bytes()).unwrap();
+            turn();
+            assert_eq!(received.try_recv().as_deref(), Ok(said.as_bytes()));
+        }
+        drop(far);
+        turn();
+        assert_eq!(received.try_recv().as_deref(), Ok(&[][..]));
+        assert!(received.try_recv().is_err());
     }
 }

@@ -116,7 +116,10 @@ impl EdgeCalls for Connected {
                 Ok(())
             }
             Err(_) => {
-                let message = format!("{DOWN_MAX} things wait to be told to the edge {}, which is the limit", call.edge);
+                let message = format!(
+                    "{DOWN_MAX} things wait to be told to the edge {}, which is the limit",
+                    call.edge
+                );
                 Err(failure(429, &message))
             }
         }

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::Link;
 use super::dial::Stream;
 use super::greeting::Greeted;
 use super::life::{BEAT, Beat, Life};
@@ -22,7 +23,6 @@ use super::load::{Load, Sent};
 use super::packing::{put_batch, put_one};
 use super::verdict::{Verdict, fates};
 use super::window::{Acknowledged, Window};
-use super::Link;
 use crate::batch::Encoder;
 use crate::devices::{Devices, Told};
 use crate::packets::Packets;
@@ -307,11 +307,7 @@ impl Session {
     }
 
     /// Acts on what came.
-    async fn take_packets(
-        &mut self,
-        link: &mut Link,
-        devices: Option<&Arc<Devices>>,
-    ) -> Result<(), Ended> {
+    async fn take_packets(&mut self, link: &mut Link, devices: Option<&Arc<Devices>>) -> Result<(), Ended> {
         let mut done: Vec<Settled> = Vec::new();
         let broken = |error: mqtt::DecodeError| Ended::Broken(error.to_string());
         while let Some(packet) = self.packets.next().map_err(broken)? {
@@ -348,7 +344,7 @@ impl Session {
                             if self.calls.len() < CALLS_MAX {
                                 self.calls.extend(start_call(&link.hub, &publish));
                             }
-                        },
+                        }
                     }
                 }
                 Packet::PingResp | Packet::PubRec(_) | Packet::PubComp(_) => {}
