@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -183,3 +185,35 @@ def test_rows_of_a_cloud_go_when_they_have_been_kept_long_enough(tmp_path, postg
         cloud.stop()
     refused = subprocess.run([BINARY, "cloud", "--retention", "soon"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and "90d" in refused.stderr
+
+
+def test_who_looks_into_an_embedded_database_takes_nothing_away(tmp_path):
+    """With a tool of theirs, while the cloud runs: readings and devices of after that are there after kill -9."""
+    cloud = Cloud(tmp_path, Settings(anonymous=False)).start()
+    try:
+        cloud.run("device", "add", "pump-7", "--password", PASSWORD)
+        admin = Api(cloud).log_in("admin", (cloud.data / "admin.password").read_text().strip())
+        device = Client(cloud.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+
+        def values() -> list:
+            status, said = admin.ask("GET", "/v1/tenants/default/devices/pump-7/telemetry/n")
+            assert status == 200, said
+            return [point["value"] for point in said["points"]]
+
+        publish(device, "pump-7", 0, 10)
+        wait_until(lambda: values() == list(range(10)), PATIENCE_S)
+        for file, table in (("telemetry.db", "telemetry"), ("registry.db", "clients")):
+            with contextlib.closing(sqlite3.connect(cloud.data / file)) as looker:
+                assert looker.execute(f"SELECT count(*) FROM {table}").fetchone()[0] > 0
+            assert (cloud.data / f"{file}-wal").exists(), "the log is taken away from under the cloud"
+        publish(device, "pump-7", 10, 20)
+        wait_until(lambda: values() == list(range(20)), PATIENCE_S)
+        cloud.run("device", "add", "pump-8", "--password", PASSWORD)
+        with contextlib.closing(sqlite3.connect(cloud.data / "telemetry.db")) as looker:
+            assert looker.execute("SELECT count(*) FROM telemetry WHERE number IS NOT NULL").fetchone()[0] == 20
+        cloud.kill()
+        cloud.start()
+        assert values() == list(range(20))
+        assert "pump-8" in cloud.run("device", "list").stdout
+    finally:
+        cloud.stop()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import shutil
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -107,6 +109,30 @@ def test_started_again_it_goes_on_with_its_state(up):
     up.start()
     assert json.loads(up.edge("get", "link", "--output", "json").stdout)["ledgers"][0]["received"] >= before
     assert "0.2" in up.cloud("twin", "get", "pump-2").stdout
+
+
+def test_its_edge_has_joined_as_every_edge_does_once_until_its_cloud_is_another(up):
+    """With a certificate for a token, and nothing of its cloud in its configuration."""
+    member = up.data / "edge/membership.json"
+    credentials = json.loads(up.cloud("edge", "show", "edge-1", "--output", "json").stdout)["credentials"]
+    assert credentials and all("certificate" in credential for credential in credentials), credentials
+    assert "link" not in (up.data / "edge/edge.toml").read_text()
+    first = member.read_text()
+    up.stop()
+    up.start()
+    assert "Stop with" in up.said.read_text() and member.read_text() == first
+    up.stop()
+    shutil.rmtree(up.data / "cloud")
+    up.start()
+    assert "Stop with" in up.said.read_text(), up.said.read_text()
+    assert json.loads(member.read_text())["authority_pem"] != json.loads(first)["authority_pem"]
+    # Somebody else has one of the ports that it joined at.
+    up.stop()
+    second = member.read_text()
+    with socket.create_server(("127.0.0.1", int(json.loads(second)["cloud_url"].rsplit(":", 1)[1]))):
+        up.start()
+        assert "Stop with" in up.said.read_text(), up.said.read_text()
+        assert member.read_text() != second
 
 
 def test_its_application_has_a_warm_pump_rest_and_tells_the_cloud(up):

@@ -303,11 +303,12 @@ pub(crate) async fn forget_device(desk: &Desk, device: &ClientName) -> Done<()> 
 /// Has a running hub route as the tenant's files say.
 pub(crate) async fn follow(desk: &Desk, tenant: &str) -> Done<()> {
     let Some(hub) = desk.running_hub() else { return Ok(()) };
-    let mut routes = desk.manifests.routes_of(tenant);
-    if desk.has_upstream() && routes.iter().all(|route| route.name != DEFAULT_ROUTE) {
-        routes.push(default_route(tenant, desk.upstream_when_full()));
+    let routes = desk.manifests.compiled_of(tenant);
+    let mut routes: Vec<CompiledRoute> = routes.iter().map(|route| CompiledRoute::clone(route)).collect();
+    if desk.has_upstream() && routes.iter().all(|route| route.name() != DEFAULT_ROUTE) {
+        let route = CompiledRoute::compile(&default_route(tenant, desk.upstream_when_full()));
+        routes.push(route.expect("what is there without being applied is right"));
     }
-    let routes = compiled(&routes);
     hub.set_routes(tenant, routes).await.ok_or_else(Wrong::no_answer)
 }
 
@@ -326,18 +327,6 @@ fn default_route(tenant: &str, full: WhenFull) -> Route {
             ..Upstream::default()
         })],
     }
-}
-
-/// The routes that can be compiled; the others are left out, and the log says so.
-fn compiled(routes: &[Route]) -> Vec<CompiledRoute> {
-    let compiled = routes.iter().filter_map(|route| match CompiledRoute::compile(route) {
-        Ok(compiled) => Some(compiled),
-        Err(error) => {
-            tracing::error!(route = %route.name, tenant = %route.tenant, %error, "a route was left out");
-            None
-        }
-    });
-    compiled.collect()
 }
 
 impl Desk {

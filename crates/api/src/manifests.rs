@@ -1,9 +1,11 @@
 //! The manifests that were applied: a file for each resource, `manifests/{tenant}/{kind}/{name}.yaml`.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use manifest::{Resource, Route};
+use route::CompiledRoute;
 
 use crate::files::{blocking, named, remove, replace};
 use crate::wrong::Done;
@@ -13,6 +15,32 @@ use crate::wrong::Done;
 pub struct Manifests {
     data: Arc<Path>,
     directory: Arc<Path>,
+    /// Of each tenant that has any and was asked for. A file is read once, and a route compiled once, however many are
+    /// applied after it: the hub is given all of a tenant's each time.
+    routes: Arc<Mutex<HashMap<String, RoutesOfTenant>>>,
+}
+
+/// By name; as many as a tenant may have.
+type RoutesOfTenant = BTreeMap<String, KeptRoute>;
+
+#[derive(Debug)]
+struct KeptRoute {
+    route: Route,
+    /// `None`: it cannot be.
+    compiled: Option<Arc<CompiledRoute>>,
+}
+
+impl KeptRoute {
+    /// One that cannot be compiled is left out by the hub, and the log says so.
+    fn new(route: Route) -> Self {
+        let compiled = CompiledRoute::compile(&route).inspect_err(|error| {
+            tracing::error!(route = %route.name, tenant = %route.tenant, %error, "a route was left out");
+        });
+        Self {
+            compiled: compiled.ok().map(Arc::new),
+            route,
+        }
+    }
 }
 
 impl Manifests {
@@ -21,6 +49,7 @@ impl Manifests {
         Self {
             data: data.into(),
             directory: data.join("manifests").into(),
+            routes: Arc::default(),
         }
     }
 
@@ -33,11 +62,46 @@ impl Manifests {
 
     /// As [`Manifests::all_routes`], of one tenant.
     pub(crate) fn routes_of(&self, tenant: &str) -> Vec<Route> {
+        self.with_routes(tenant, |routes| {
+            routes.values().map(|kept| kept.route.clone()).collect()
+        })
+    }
+
+    /// Those of them that can be evaluated.
+    pub(crate) fn compiled_of(&self, tenant: &str) -> Vec<Arc<CompiledRoute>> {
+        let compiled = |routes: &RoutesOfTenant| routes.values().filter_map(|kept| kept.compiled.clone()).collect();
+        self.with_routes(tenant, compiled)
+    }
+
+    fn with_routes<T>(&self, tenant: &str, work: impl FnOnce(&RoutesOfTenant) -> T) -> T {
+        let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(routes) = known.get(tenant) {
+            return work(routes);
+        }
+        let routes = self.read_routes(tenant);
+        let done = work(&routes);
+        // A name that somebody asks for takes no room.
+        if !routes.is_empty() {
+            known.insert(tenant.to_owned(), routes);
+        }
+        done
+    }
+
+    /// A tenant's routes have changed, by `change` if its file is known to have.
+    fn changed(&self, tenant: &str, is_certain: bool, change: impl FnOnce(&mut RoutesOfTenant)) {
+        let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get_mut(tenant) {
+            Some(routes) if is_certain => change(routes),
+            _ => drop(known.remove(tenant)),
+        }
+    }
+
+    fn read_routes(&self, tenant: &str) -> RoutesOfTenant {
         let directory = self.directory.join(tenant).join("Route");
         let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let paths = files.map(|entry| entry.path()).filter(|path| is_manifest(path));
         let routes = paths.filter_map(|path| match read(&path) {
-            Ok(Resource::Route(route)) => Some(route),
+            Ok(Resource::Route(route)) => Some((route.name.clone(), KeptRoute::new(route))),
             Ok(_) => None,
             Err(error) => {
                 tracing::error!(%error, "a route was left out");
@@ -58,14 +122,24 @@ impl Manifests {
         let path = self.path(resource.tenant(), resource.kind(), resource.name());
         let text = resource.to_yaml();
         let data = Arc::clone(&self.data);
-        blocking(move || replace(&data, &path, text.as_bytes())).await
+        let replaced = blocking(move || replace(&data, &path, text.as_bytes())).await;
+        if let Resource::Route(route) = resource {
+            self.changed(&route.tenant, replaced.is_ok(), |routes| {
+                routes.insert(route.name.clone(), KeptRoute::new(route.clone()));
+            });
+        }
+        replaced
     }
 
     /// Forgets a resource; whether it was there.
     pub(crate) async fn remove(&self, tenant: &str, kind: &'static str, name: &str) -> Done<bool> {
         let path = self.path(tenant, kind, name);
         let data = Arc::clone(&self.data);
-        blocking(move || remove(&data, &path)).await
+        let removed = blocking(move || remove(&data, &path)).await;
+        if kind == "Route" {
+            self.changed(tenant, removed.is_ok(), |routes| drop(routes.remove(name)));
+        }
+        removed
     }
 
     fn path(&self, tenant: &str, kind: &str, name: &str) -> PathBuf {
@@ -84,4 +158,72 @@ fn read(path: &Path) -> Result<Resource, String> {
     document
         .map(|document| document.resource)
         .ok_or_else(|| format!("{}: holds no manifest", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(name: &str, from: &str) -> Resource {
+        let text = format!(
+            "apiVersion: selvedge.dev/v1\nkind: Route\nmetadata: {{name: {name}}}\nspec: {{from: {from}, to: [{{topic: x}}]}}\n"
+        );
+        let documents = manifest::parse("test", &text).unwrap();
+        documents.into_iter().next().unwrap().resource
+    }
+
+    fn names(routes: &[Arc<CompiledRoute>]) -> Vec<&str> {
+        routes.iter().map(|route| route.name()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_route_is_compiled_once_however_many_are_applied_after_it() {
+        let data = tempfile::tempdir().unwrap();
+        let manifests = Manifests::new(data.path());
+        manifests.put(&route("a", "devices/+/telemetry")).await.unwrap();
+        let first = manifests.compiled_of("default");
+        for number in 0..10 {
+            let other = route(&format!("b{number}"), "devices/+/telemetry");
+            manifests.put(&other).await.unwrap();
+        }
+        let now = manifests.compiled_of("default");
+        assert_eq!((now.len(), names(&first)), (11, vec!["a"]));
+        assert!(Arc::ptr_eq(&now[0], &first[0]), "compiled anew");
+        let again = manifests.compiled_of("default");
+        assert!(now.iter().zip(&again).all(|(one, other)| Arc::ptr_eq(one, other)));
+    }
+
+    #[tokio::test]
+    async fn what_is_known_of_routes_is_what_the_files_say() {
+        let data = tempfile::tempdir().unwrap();
+        let manifests = Manifests::new(data.path());
+        assert!(manifests.compiled_of("default").is_empty());
+        for name in ["a", "b"] {
+            manifests.put(&route(name, "devices/+/telemetry")).await.unwrap();
+            manifests.compiled_of("default");
+        }
+        manifests.put(&route("a", "devices/other/telemetry")).await.unwrap();
+        assert!(manifests.remove("default", "Route", "b").await.unwrap());
+        assert!(!manifests.remove("default", "Route", "c").await.unwrap());
+        let read_anew = Manifests::new(data.path());
+        assert_eq!(manifests.routes_of("default"), read_anew.routes_of("default"));
+        assert_eq!(names(&manifests.compiled_of("default")), ["a"]);
+        assert_eq!(manifests.routes_of("default")[0].from, "devices/other/telemetry");
+        manifests.remove("default", "Route", "a").await.unwrap();
+        assert!(manifests.routes_of("default").is_empty() && manifests.compiled_of("default").is_empty());
+    }
+
+    #[tokio::test]
+    async fn where_a_file_cannot_be_written_it_is_read_to_know() {
+        let data = tempfile::tempdir().unwrap();
+        let manifests = Manifests::new(data.path());
+        manifests.put(&route("a", "devices/+/telemetry")).await.unwrap();
+        let first = manifests.compiled_of("default");
+        // A directory has the place of the file that would be renamed.
+        std::fs::create_dir_all(data.path().join("manifests/default/Route/b.new")).unwrap();
+        assert!(manifests.put(&route("b", "devices/+/telemetry")).await.is_err());
+        let now = manifests.compiled_of("default");
+        assert_eq!(names(&now), ["a"]);
+        assert!(!Arc::ptr_eq(&now[0], &first[0]));
+    }
 }

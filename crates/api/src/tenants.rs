@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use identity::{Action, Quotas, RegistryError, Tenant};
+use identity::{Action, Quotas, RETENTION_S, RegistryError, Tenant};
 
 use crate::desk::Desk;
 use crate::types::{AddTenant, Page, QuotaChanges, TenantInfo, TenantUse};
@@ -47,7 +47,8 @@ pub(crate) async fn show(State(desk): State<Arc<Desk>>, Path(name): Path<String>
     Ok(Json(find(&desk, &name).await?))
 }
 
-/// Sets the quotas that are named.
+/// Sets the quotas that are named; null takes a limit away. `retention_s`: how long its telemetry is kept, in seconds; null:
+/// as long as is configured for all tenants.
 #[utoipa::path(patch, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "set_quotas",
     request_body = BTreeMap<String, Option<u64>>, responses((status = 200, body = TenantInfo)))]
 pub(crate) async fn change(
@@ -112,7 +113,16 @@ fn changed(quotas: &Quotas, changes: &QuotaChanges) -> Done<Quotas> {
     for (name, value) in changes {
         members[name] = (*value).into();
     }
-    serde_json::from_value(members).map_err(|error| Wrong::request(format!("quotas: {error}")))
+    let quotas: Quotas = serde_json::from_value(members).map_err(|error| Wrong::request(format!("quotas: {error}")))?;
+    match quotas.retention_s {
+        Some(seconds) if !RETENTION_S.contains(&seconds) => {
+            let (least, most) = (RETENTION_S.start(), RETENTION_S.end());
+            Err(Wrong::request(format!(
+                "quotas: retention_s is {seconds}; it is from {least} (an hour) to {most} (36500 days)"
+            )))
+        }
+        _ => Ok(quotas),
+    }
 }
 
 /// For the audit log: what was done, and the quotas that were named.

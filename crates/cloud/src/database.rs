@@ -11,6 +11,7 @@ use crate::location::Location;
 use crate::names::Names;
 use crate::postgres::Postgres;
 use crate::reading::{Origin, Reading};
+use crate::retention::Retention;
 use crate::sqlite::Sqlite;
 use crate::told::Telling;
 
@@ -180,14 +181,19 @@ impl Database {
         Ok(marks)
     }
 
-    /// Removes some of the rows and rejected readings that were stored before `stored_before_ms` by the cloud's clock;
-    /// says whether there is more to remove: then call it again. In SQLite that is up to 10,000 rows, in PostgreSQL a
-    /// partition of one day, if the whole day was before. Marks, and the latest reading of each stream, stay.
+    /// Removes some of the rows and rejected readings that are old at `now_ms` (ms since 1970 UTC by the cloud's clock);
+    /// says whether there may be more: then call it again. In SQLite it looks at up to 10,000 rows for each age. In
+    /// PostgreSQL rows go by whole days: a partition is dropped where nobody keeps it, and otherwise loses up to 10,000
+    /// rows. Marks, and the latest reading of each stream, stay.
+    ///
+    /// Where tenants keep rows for different times, this remembers how far it has looked: rows that are stored with a time
+    /// of before, by a clock that is behind by more than the shortest of them, go when the database is opened anew, or with
+    /// what is kept longest.
     ///
     /// # Errors
     /// [`Error::Away`], [`Error::Full`], [`Error::Unusable`].
-    pub fn retain(&mut self, stored_before_ms: i64) -> Result<bool, Error> {
-        let more = self.engine.retain(stored_before_ms);
+    pub fn retain(&mut self, retention: &Retention, now_ms: i64) -> Result<bool, Error> {
+        let more = self.engine.retain(retention, now_ms);
         more.map_err(|failure| failure.into_error(self.engine.place()))
     }
 

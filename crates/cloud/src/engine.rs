@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::error::Failure;
 use crate::reading::Reading;
+use crate::retention::Retention;
 use crate::value::Value;
 
 /// An epoch of an edge, by the edge's number in the database.
@@ -87,8 +88,8 @@ pub(crate) trait Engine: Send {
     /// Begins a transaction. Dropping it undoes it.
     fn begin(&mut self, now_ms: i64) -> Result<Box<dyn Transaction + '_>, Failure>;
 
-    /// Removes some of what was stored before then; whether there is more.
-    fn retain(&mut self, stored_before_ms: i64) -> Result<bool, Failure>;
+    /// Removes some of what is old at that time; whether there is more.
+    fn retain(&mut self, retention: &Retention, now_ms: i64) -> Result<bool, Failure>;
 
     /// Removes some of the oldest rows while all take more bytes; whether they may still do.
     fn shrink(&mut self, bytes: u64) -> Result<bool, Failure>;

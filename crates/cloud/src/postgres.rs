@@ -4,6 +4,7 @@ mod connection;
 mod engine;
 mod partitions;
 mod reader;
+mod retention;
 mod schema;
 mod server;
 mod transaction;

@@ -27,6 +27,24 @@ pub(crate) fn open_private(path: &Path, append: bool) -> io::Result<File> {
     Ok(file)
 }
 
+/// Makes a file that is not there, and closes a file that others could read to them, without opening it: a process that
+/// closes a file gives up all its locks of it (POSIX), those of SQLite's connections too.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    match OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(OWNER_ONLY)
+        .open(path)
+    {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made.map(drop),
+    }
+    if std::fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+        std::fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY))?;
+    }
+    Ok(())
+}
+
 /// Replaces the file in one step that survives a power cut: it has the old content or the new, never a part.
 pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let temporary = path.with_added_extension("new");

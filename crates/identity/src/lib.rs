@@ -56,7 +56,7 @@ pub use membership::{CertificateEnd, MEMBERSHIP_FILE, Membership, MembershipErro
 pub use name::{ClientKind, ClientName, DEFAULT_TENANT, MAX_NAME_BYTES, NameError, check_name, tenants_of_edge};
 pub use password::{HASHING_MEMORY_BYTES, MAX_PASSWORD_BYTES, PasswordError};
 pub use pinned::{Pin, pinned_config};
-pub use quotas::Quotas;
+pub use quotas::{Quotas, RETENTION_S};
 pub use registry::{
     Change, Client, ClientCertificate, DeviceRecord, HeldCredential, Labels, MAX_LABELS, MAX_PAGE, NoCredential,
     OpenError, Registry, RegistryError, Shared, Sharing, Snapshot, Tenant, User, What,

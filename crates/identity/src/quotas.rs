@@ -1,9 +1,14 @@
 //! What one tenant may use, so that it cannot slow down or fill up another.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
-/// Limits of a tenant, `None` where there is none. The hub enforces all but `devices`, which the registry does. What
-/// exceeds a lowered one stays; no more comes.
+/// For how long a tenant's telemetry can be kept, in seconds: an hour to a hundred years.
+pub const RETENTION_S: RangeInclusive<u64> = 3_600..=36_500 * 86_400;
+
+/// Limits of a tenant, `None` where there is none. The hub enforces all but `devices`, which the registry does, and
+/// `retention_s`, by which whoever keeps telemetry goes. What exceeds a lowered one stays, but for telemetry; no more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quotas {
@@ -36,6 +41,9 @@ pub struct Quotas {
     pub bytes_per_s: Option<u64>,
     /// Devices and apps in the registry, one more is refused; and twins, a change to one more is refused with 0x97.
     pub devices: Option<u64>,
+    /// Seconds for which its telemetry is kept from when it was stored, within [`RETENTION_S`], instead of the time that is
+    /// configured for all; `None`: that. Longer or shorter; what is older goes, the latest value of each stream stays.
+    pub retention_s: Option<u64>,
 }
 
 /// Room for the 10,000 devices of a small board with some to spare, some twenty subscriptions for each, and more than a
@@ -54,6 +62,7 @@ impl Default for Quotas {
             messages_per_s: None,
             bytes_per_s: None,
             devices: Some(20_000),
+            retention_s: None,
         }
     }
 }

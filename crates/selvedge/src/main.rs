@@ -6,6 +6,7 @@
 mod commands;
 mod node;
 mod output;
+mod retention;
 mod up;
 
 use std::process::ExitCode;

@@ -1,16 +1,16 @@
 //! The engine for ingest.
 
+use std::mem::take;
 use std::ops::RangeInclusive;
 
 use super::Server;
 use super::connection::Connection;
 use super::partitions::{self, Day};
+use super::retention::{STEP_ROWS, Swept, SweptRejected, sweep_rejected, sweep_some};
 use super::transaction::PostgresTransaction;
 use crate::engine::{Engine, SeriesName, Transaction};
 use crate::error::{Error, Failure};
-
-/// Rejected readings that one step of retention removes.
-const STEP_ROWS: i64 = 10_000;
+use crate::retention::{Cutoffs, Retention, Sweeps, before};
 
 /// What is read after an epoch's lock was waited for must be what its last holder wrote: a snapshot of before would let
 /// a reading in twice.
@@ -21,6 +21,8 @@ pub(crate) struct Postgres {
     connection: Option<Connection>,
     /// The day whose partition there is.
     day: Option<Day>,
+    telemetry: Sweeps<Swept>,
+    rejected: Sweeps<SweptRejected>,
 }
 
 impl Postgres {
@@ -30,6 +32,8 @@ impl Postgres {
             server,
             connection: Some(connection),
             day: None,
+            telemetry: Sweeps::default(),
+            rejected: Sweeps::default(),
         })
     }
 
@@ -125,21 +129,40 @@ impl Engine for Postgres {
         Ok(Box::new(PostgresTransaction::new(&mut self.connection, day, now_ms)))
     }
 
-    fn retain(&mut self, stored_before_ms: i64) -> Result<bool, Failure> {
-        self.with(|connection| {
-            let more_days = partitions::drop_oldest(connection, stored_before_ms)?;
-            let removed = connection.execute(
-                "DELETE FROM rejected WHERE id IN (SELECT id FROM rejected WHERE stored_at_ms < $2 LIMIT $1)",
-                &[&STEP_ROWS, &stored_before_ms],
-            )?;
-            Ok(more_days || removed == STEP_ROWS as u64)
-        })
+    fn retain(&mut self, retention: &Retention, now_ms: i64) -> Result<bool, Failure> {
+        let cutoffs = Cutoffs::of(retention, now_ms);
+        let (mut telemetry, mut rejected) = (take(&mut self.telemetry), take(&mut self.rejected));
+        let retained = self.with(|connection| {
+            let mut has_more = match cutoffs.of_all() {
+                Some(cutoff) => remove_of_all(connection, cutoff)?,
+                None => false,
+            };
+            has_more |= telemetry.go_on(retention, |age, swept| {
+                sweep_some(connection, &cutoffs, before(now_ms, age), swept)
+            })?;
+            has_more |= rejected.go_on(retention, |age, swept| {
+                sweep_rejected(connection, &cutoffs, before(now_ms, age), swept)
+            })?;
+            Ok(has_more)
+        });
+        (self.telemetry, self.rejected) = (telemetry, rejected);
+        retained
     }
 
     /// A server's disk is not this program's to divide.
     fn shrink(&mut self, _: u64) -> Result<bool, Failure> {
         Ok(false)
     }
+}
+
+/// Removes a day, and some of the rejected readings, that were stored before then; whether there is more.
+fn remove_of_all(connection: &mut Connection, stored_before_ms: i64) -> Result<bool, Failure> {
+    let more_days = partitions::drop_oldest(connection, stored_before_ms)?;
+    let removed = connection.execute(
+        "DELETE FROM rejected WHERE id IN (SELECT id FROM rejected WHERE stored_at_ms < $2 LIMIT $1)",
+        &[&STEP_ROWS, &stored_before_ms],
+    )?;
+    Ok(more_days || removed == STEP_ROWS as u64)
 }
 
 fn columns(names: &[SeriesName]) -> [Vec<&str>; 3] {

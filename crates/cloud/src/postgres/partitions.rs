@@ -61,6 +61,36 @@ pub(super) fn make(connection: &mut Connection, day: Day) -> Result<(), Failure>
     ))
 }
 
+/// The first of the partitions from `first` on, by name, whose whole day was before; `None`: there is none.
+pub(super) fn from(
+    connection: &mut Connection,
+    first: &str,
+    is_with_first: bool,
+    stored_before_ms: i64,
+) -> Result<Option<String>, Failure> {
+    let end = Day::of(stored_before_ms).table();
+    let rows = connection.query(
+        "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'selvedge.telemetry'::regclass AND c.relname::text COLLATE \"C\" < $1
+            AND (c.relname::text COLLATE \"C\" > $2 OR c.relname = $2 AND $3)
+        ORDER BY c.relname LIMIT 1",
+        &[&end, &first, &is_with_first],
+    )?;
+    Ok(rows.first().map(|row| row.get(0)))
+}
+
+/// Drops a partition that nobody has rows in any more.
+pub(super) fn drop_empty(connection: &mut Connection, table: &str) -> Result<(), Failure> {
+    connection.batch(&format!(
+        "DO $$ BEGIN
+            IF NOT EXISTS (SELECT FROM {table}) THEN
+                LOCK TABLE {table};
+                IF NOT EXISTS (SELECT FROM {table}) THEN DROP TABLE {table}; END IF;
+            END IF;
+        END $$"
+    ))
+}
+
 /// Drops the oldest partition whose whole day was before; whether there may be another.
 pub(super) fn drop_oldest(connection: &mut Connection, stored_before_ms: i64) -> Result<bool, Failure> {
     let last = Day::of(stored_before_ms).table();

@@ -5,46 +5,61 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
+use super::Place;
+use super::retention::{REJECTED, Swept, TELEMETRY, remove_some, shrink_some, sweep_some};
 use super::transaction::SqliteTransaction;
-use super::{Place, retention};
 use crate::engine::{Engine, SeriesName, Transaction};
 use crate::error::{Error, Failure};
+use crate::retention::{Cutoffs, Retention, Sweeps, before};
 
 pub(crate) struct Sqlite {
     connection: Connection,
     place: Place,
+    telemetry: Sweeps<Swept>,
+    rejected: Sweeps<Swept>,
 }
 
 impl Sqlite {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let (connection, place) = super::open(path)?;
-        Ok(Sqlite { connection, place })
+        Ok(Sqlite {
+            connection,
+            place,
+            telemetry: Sweeps::default(),
+            rejected: Sweeps::default(),
+        })
     }
 
     /// Commits wait for no disk: a power cut may take back the last of them, whole.
     pub(crate) fn open_unsynced(path: &Path) -> Result<Self, Error> {
-        let (connection, place) = super::open(path)?;
-        let unsynced = connection.pragma_update(None, "synchronous", "NORMAL");
-        unsynced.map_err(|error| place.class(&error).into_error(&place.0))?;
-        Ok(Sqlite { connection, place })
+        let unsynced = Self::open(path)?;
+        let set = unsynced.connection.pragma_update(None, "synchronous", "NORMAL");
+        set.map_err(|error| unsynced.place.class(&error).into_error(&unsynced.place.0))?;
+        Ok(unsynced)
     }
 
-    /// Runs `work` in a transaction that excludes other writers from its beginning: one that began by reading could not
-    /// always go on to write.
     fn write<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {
-        let class = |error| self.place.class(&error);
-        let begun = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate);
-        let transaction = begun.map_err(class)?;
-        let done = work(&transaction).map_err(class)?;
-        transaction.commit().map_err(class)?;
-        Ok(done)
+        write(&mut self.connection, &self.place, work)
     }
 
     fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {
         work(&self.connection).map_err(|error| self.place.class(&error))
     }
+}
+
+/// Runs `work` in a transaction that excludes other writers from its beginning: one that began by reading could not always
+/// go on to write.
+fn write<T>(
+    connection: &mut Connection,
+    place: &Place,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> Result<T, Failure> {
+    let class = |error| place.class(&error);
+    let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+    let transaction = begun.map_err(class)?;
+    let done = work(&transaction).map_err(class)?;
+    transaction.commit().map_err(class)?;
+    Ok(done)
 }
 
 impl Engine for Sqlite {
@@ -117,11 +132,23 @@ impl Engine for Sqlite {
         Ok(Box::new(SqliteTransaction::new(inner, &self.place, now_ms)))
     }
 
-    fn retain(&mut self, stored_before_ms: i64) -> Result<bool, Failure> {
-        self.write(|connection| retention::remove_some(connection, stored_before_ms))
+    fn retain(&mut self, retention: &Retention, now_ms: i64) -> Result<bool, Failure> {
+        let cutoffs = Cutoffs::of(retention, now_ms);
+        let mut has_more = match cutoffs.of_all() {
+            Some(cutoff) => self.write(|connection| remove_some(connection, cutoff))?,
+            None => false,
+        };
+        for (table, sweeps) in [(TELEMETRY, &mut self.telemetry), (REJECTED, &mut self.rejected)] {
+            has_more |= sweeps.go_on(retention, |age, swept| {
+                let until_ms = before(now_ms, age);
+                let sweep = |connection: &Connection| sweep_some(connection, &table, &cutoffs, until_ms, swept);
+                write(&mut self.connection, &self.place, sweep)
+            })?;
+        }
+        Ok(has_more)
     }
 
     fn shrink(&mut self, bytes: u64) -> Result<bool, Failure> {
-        self.write(|connection| retention::shrink_some(connection, bytes))
+        self.write(|connection| shrink_some(connection, bytes))
     }
 }

@@ -1,12 +1,13 @@
 //! The file: its tables, its version, and how it is opened.
 
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
 
 use super::Place;
 use crate::error::Failure;
@@ -27,16 +28,23 @@ const LOG_BYTES: i64 = 64 << 20;
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 
 pub(super) fn open(path: &Path, place: &Place) -> Result<Connection, Failure> {
-    // Before SQLite does: it would fall back to reading only, and its other files take over the mode of this one.
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path);
-    file.map_err(|error| place.unusable(format!("{error}; the directory must exist and be writable")))?;
+    // Before SQLite does: its other files take over the mode of this one. Only where there is none: a process that closes a
+    // file gives up all its locks of it (POSIX), those of its other connections too, and then the next program that looks
+    // into the file takes the write-ahead log away from under them.
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match made.map(drop) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            let reason = format!("{error}; the directory must exist and be writable");
+            return Err(place.unusable(reason).into());
+        }
+        _ => {}
+    }
     let mut connection = Connection::open(path).map_err(|error| place.class(&error))?;
+    if connection.is_readonly(MAIN_DB).map_err(|error| place.class(&error))? {
+        return Err(place
+            .unusable("may only be read; it must be writable".to_owned())
+            .into());
+    }
     configure(&connection).map_err(|error| place.class(&error))?;
     migrate(&mut connection, place)?;
     Ok(connection)

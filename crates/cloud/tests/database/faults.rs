@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cloud::{Database, Error, Queries, Reading};
+use cloud::{Database, Error, Queries, Reading, Retention};
 
 use crate::cluster::Cluster;
 use crate::common::{DEVICE, NOW_MS, TENANT, ingest, ingest_at_last, mark, numbered, sequences};
@@ -60,7 +60,16 @@ fn while_the_server_is_away_all_say_so_and_then_go_on() {
     for _ in 0..3 {
         assert!(matches!(database.ingest(&batch(1), NOW_MS), Err(Error::Away { .. })));
         assert!(matches!(database.marks("edge-a"), Err(Error::Away { .. })));
-        assert!(matches!(database.retain(NOW_MS), Err(Error::Away { .. })));
+        assert!(matches!(
+            database.retain(
+                &Retention {
+                    default: Some(Duration::ZERO),
+                    ..Retention::default()
+                },
+                NOW_MS
+            ),
+            Err(Error::Away { .. })
+        ));
         assert!(matches!(
             queries.latest(TENANT, DEVICE, None, 1),
             Err(Error::Away { .. })

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
 
 use crate::files;
 use crate::quotas::Quotas;
@@ -223,16 +223,20 @@ pub enum OpenError {
 }
 
 pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
-    // Before SQLite does: it would fall back to reading only, and its files take over the mode of this one.
-    files::open_private(path, false).map_err(|source| OpenError::Io {
+    // Before SQLite does: its files take over the mode of this one.
+    let unusable = |source| OpenError::Io {
         path: path.into(),
         source,
-    })?;
+    };
+    files::make_private(path).map_err(unusable)?;
     let failed = |source| OpenError::Database {
         path: path.into(),
         source,
     };
     let mut connection = Connection::open(path).map_err(failed)?;
+    if connection.is_readonly(MAIN_DB).map_err(failed)? {
+        return Err(unusable(io::ErrorKind::PermissionDenied.into()));
+    }
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     check_version(&mut connection, path)?;
     configure(&connection).map_err(failed)?;

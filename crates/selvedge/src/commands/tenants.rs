@@ -9,6 +9,7 @@ use identity::{DEFAULT_TENANT, Quotas};
 use super::quota::Quota;
 use super::{Where, tenant_name};
 use crate::output::{Output, say, table};
+use crate::retention::OwnRetention;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -82,6 +83,10 @@ pub(crate) struct Flags {
     /// Devices and apps; one more is refused [default: 20000]
     #[arg(long, value_name = "N")]
     devices: Option<Quota>,
+    /// How long its telemetry is kept from when it was stored, such as 30d or 12h, longer or shorter than what is
+    /// configured for all tenants, which is "default"; what is older goes [default: default]
+    #[arg(long, value_name = "TIME")]
+    retention: Option<OwnRetention>,
 }
 
 impl Flags {
@@ -97,6 +102,7 @@ impl Flags {
             ("messages_per_s", self.messages_per_s),
             ("bytes_per_s", self.bytes_per_s),
             ("devices", self.devices),
+            ("retention_s", self.retention.map(|own| Quota(own.0))),
         ];
         let given = given
             .into_iter()
@@ -178,13 +184,14 @@ fn list(edge: &Where, output: Output) -> anyhow::Result<()> {
             "UPSTREAM BYTES",
             "MESSAGES/S",
             "BYTES/S",
+            "RETENTION",
         ];
         table(header, &tenants.iter().map(row).collect::<Vec<_>>())
     });
     Ok(())
 }
 
-fn row(tenant: &TenantInfo) -> [String; 10] {
+fn row(tenant: &TenantInfo) -> [String; 11] {
     let Quotas {
         connections,
         sessions,
@@ -195,6 +202,7 @@ fn row(tenant: &TenantInfo) -> [String; 10] {
         messages_per_s,
         bytes_per_s,
         devices,
+        retention_s,
     } = tenant.quotas;
     let uses = tenant.uses;
     [
@@ -208,6 +216,7 @@ fn row(tenant: &TenantInfo) -> [String; 10] {
         used_of(uses.map(|uses| uses.upstream_bytes), upstream_bytes),
         Quota(messages_per_s).to_string(),
         Quota(bytes_per_s).to_string(),
+        OwnRetention(retention_s).to_string(),
     ]
 }
 
@@ -233,11 +242,12 @@ fn text(tenant: &TenantInfo) -> String {
         upstream,
         messages,
         bytes,
+        retention,
     ] = row(tenant);
     format!(
         "tenant {name}\n  devices and apps    {devices}\n  connections         {connections}\n  \
          sessions            {sessions}\n  session bytes       {session_bytes}\n  subscription bytes  {subscriptions}\n  stored bytes        {stored}\n  upstream bytes      {upstream}\n  \
-         messages/s          {messages}\n  bytes/s             {bytes}\n"
+         messages/s          {messages}\n  bytes/s             {bytes}\n  retention           {retention}\n"
     )
 }
 
@@ -274,7 +284,8 @@ mod tests {
                 "0 of 2000000000",
                 "0 of 400000000",
                 "100",
-                "none"
+                "none",
+                "default"
             ]
         );
         let stopped = TenantInfo { uses: None, ..tenant };

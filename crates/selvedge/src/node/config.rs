@@ -13,8 +13,8 @@ use super::DEFAULT_DATA;
 use super::config_error::explain;
 use super::enrolment::Enrolment;
 use super::origin::Origin;
-use super::retention::Retention;
 use super::role::Role;
+use crate::retention::Retention;
 
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

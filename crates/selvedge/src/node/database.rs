@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 use cloud::history::{self, History, Keeper};
 use cloud::upkeep::{self, Keep};
-use cloud::{Database, Feed};
+use cloud::{Database, Feed, Retention};
 use hub::{Hub, Outbox, Overhearing};
+use identity::Identity;
 use tokio::time::timeout;
 
 use super::config::Config;
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What is kept here of telemetry, and who is told of it.
 pub(super) struct Telemetry {
     kept: Kept,
+    /// What of it is, but for what tenants have of their own.
+    keep: Keep,
     pub(super) feed: Feed,
 }
 
@@ -32,12 +35,10 @@ enum Kept {
     /// All, in a cloud's database.
     All {
         url: String,
-        age: Option<Duration>,
     },
     /// An edge's history.
     Last {
         path: PathBuf,
-        keep: Keep,
         history: History,
         keeper: Keeper,
     },
@@ -48,32 +49,36 @@ impl Telemetry {
     /// As the configuration says.
     pub(super) fn of(config: &Config, role: Role) -> Self {
         let kept = match role {
-            Role::Cloud => Kept::All {
-                url: url(config),
-                age: config.database.retention.age(),
-            },
+            Role::Cloud => Kept::All { url: url(config) },
             Role::Edge if config.history.enabled => {
                 let (history, keeper) = History::new();
                 Kept::Last {
                     path: config.data.join(HISTORY_FILE),
-                    keep: Keep {
-                        age: config.history.retention.age(),
-                        bytes: Some(config.history.bytes),
-                    },
                     history,
                     keeper,
                 }
             }
             Role::Edge => Kept::Nothing,
         };
-        let feed = Feed::default();
-        Self { kept, feed }
+        let (retention, bytes) = match role {
+            Role::Cloud => (&config.database.retention, None),
+            Role::Edge => (&config.history.retention, Some(config.history.bytes)),
+        };
+        let retention = Retention {
+            default: retention.age(),
+            ..Retention::default()
+        };
+        Self {
+            kept,
+            keep: Keep { retention, bytes },
+            feed: Feed::default(),
+        }
     }
 
     /// Where questions are asked.
     pub(super) fn url(&self) -> Option<String> {
         match &self.kept {
-            Kept::All { url, .. } => Some(url.clone()),
+            Kept::All { url } => Some(url.clone()),
             Kept::Last { path, .. } => Some(format!("sqlite:{}", path.display())),
             Kept::Nothing => None,
         }
@@ -97,19 +102,18 @@ impl Telemetry {
     }
 
     /// Takes in what the hub has, until the program ends.
-    pub(super) async fn start(self, hub: &Hub) -> anyhow::Result<()> {
+    pub(super) async fn start(self, hub: &Hub, identity: &Arc<Identity>) -> anyhow::Result<()> {
         let feed = self.feed;
+        let keep = with_own(self.keep, Arc::clone(identity));
         match self.kept {
-            Kept::All { url, age } => {
+            Kept::All { url } => {
                 let open = move || Database::open(&url);
                 let first = opened(open.clone()).await.context("database.url")?;
                 let outbox = hub.take_outbox().expect("a cloud's hub has one");
                 tokio::spawn(pump(outbox, first, open.clone(), feed));
-                if age.is_some() {
-                    tokio::spawn(upkeep::run(open, Keep { age, bytes: None }));
-                }
+                tokio::spawn(upkeep::run(open, keep));
             }
-            Kept::Last { path, keep, keeper, .. } => {
+            Kept::Last { path, keeper, .. } => {
                 let open = move || Database::open_history(&path);
                 let first = opened(open.clone()).await.context("history")?;
                 let overhearing = hub.take_overhearing().expect("an edge's hub has it");
@@ -122,6 +126,22 @@ impl Telemetry {
             }
         }
         Ok(())
+    }
+}
+
+/// What is kept of telemetry, with what tenants have of their own now.
+fn with_own(keep: Keep, identity: Arc<Identity>) -> impl Fn() -> Option<Keep> + Clone {
+    move || {
+        let tenants = identity.registry().tenants();
+        let tenants = tenants.inspect_err(|error| tracing::warn!(%error, "rows that are too old stay for now"));
+        let mut keep = keep.clone();
+        for tenant in tenants.ok()? {
+            if let Some(seconds) = tenant.quotas.retention_s {
+                let of_tenants = &mut keep.retention.of_tenants;
+                of_tenants.insert(tenant.name, Duration::from_secs(seconds));
+            }
+        }
+        Some(keep)
     }
 }
 

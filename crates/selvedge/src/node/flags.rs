@@ -8,8 +8,8 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
 use super::config::{Config, Durability, LogFormat};
-use super::retention::Retention;
 use super::role::Role;
+use crate::retention::Retention;
 
 /// Most threads that serve clients: beyond the cores of the largest machines.
 pub(super) const SHARDS_MAX: u64 = 256;

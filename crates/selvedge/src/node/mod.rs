@@ -12,7 +12,6 @@ mod listeners;
 mod logging;
 mod origin;
 mod reload;
-mod retention;
 mod role;
 mod running;
 

@@ -108,7 +108,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         }
         link.keep_renewed();
     }
-    telemetry.start(&hub).await?;
+    telemetry.start(&hub, &identity).await?;
     if let (Some(edges), Some(connected)) = (hub.take_edges(), &connected) {
         tokio::spawn(::link::cloud::run(
             Arc::clone(&hub),

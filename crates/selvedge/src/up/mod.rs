@@ -3,10 +3,11 @@
 mod app;
 mod child;
 mod device;
+mod joining;
 mod station;
 
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::child::Child;
+use self::joining::Doors;
 use self::station::{Login, Station};
 use crate::output::say;
 
@@ -73,10 +75,10 @@ impl Up {
     /// Starts everything, and then waits until something ends that should not.
     async fn serve(&self) -> anyhow::Result<()> {
         let (cloud_data, edge_data) = (self.data.join("cloud"), self.data.join("edge"));
-        let link_port = free_port()?;
-        let mut cloud = Child::start(&self.data, "cloud", &self.cloud_words(&cloud_data, link_port))?;
+        let doors = Doors::of(&edge_data)?;
+        let mut cloud = Child::start(&self.data, "cloud", &self.cloud_words(&cloud_data, &doors))?;
         let cloud_client = cloud.ready(&cloud_data, PATIENCE).await?;
-        let configuration = self.join(&cloud_client, &cloud_data, &edge_data, link_port).await?;
+        let configuration = self.configure(&edge_data)?;
         let edge_words = [
             "edge".to_owned(),
             "--config".to_owned(),
@@ -84,7 +86,11 @@ impl Up {
         ];
         let mut edge = Child::start(&self.data, "edge", &edge_words)?;
         let edge_client = edge.ready(&edge_data, PATIENCE).await?;
-        let clients = match self.start_clients(&edge_client).await {
+        let starting = async {
+            doors.join(&cloud_client, &cloud_data, &edge_client).await?;
+            self.start_clients(&edge_client).await
+        };
+        let clients = match starting.await {
             Ok(clients) => clients,
             // An edge that ends while it is asked has a better reason.
             Err(error) => return timeout(GRACE, edge.ended()).await.unwrap_or(Err(error)),
@@ -98,42 +104,30 @@ impl Up {
         done
     }
 
-    fn cloud_words(&self, data: &Path, link_port: u16) -> Vec<String> {
+    fn cloud_words(&self, data: &Path, doors: &Doors) -> Vec<String> {
         let here = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
         let words = [
             ("--data", data.display().to_string()),
             ("--mqtt", here(self.cloud_mqtt)),
-            ("--mqtts", here(link_port)),
+            ("--mqtts", here(doors.mqtts)),
             ("--http", here(self.http)),
-            // Any: nobody is to know it.
-            ("--https", here(0)),
+            ("--https", here(doors.https)),
         ];
         let words = words.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
         ["cloud".to_owned()].into_iter().chain(words).collect()
     }
 
-    /// Lets the edge into the cloud, and writes down the way there; its configuration.
-    async fn join(&self, cloud: &Client, cloud_data: &Path, data: &Path, port: u16) -> anyhow::Result<PathBuf> {
+    /// Writes down what the edge is to know, which is nothing of its cloud: it joins.
+    fn configure(&self, data: &Path) -> anyhow::Result<PathBuf> {
         std::fs::create_dir_all(data).with_context(|| data.display().to_string())?;
-        let (password, configuration) = (data.join("cloud.password"), data.join("edge.toml"));
-        if !password.exists() {
-            write_private(&password, &self.let_in(cloud).await?)?;
-        }
-        let quoted = |path: &Path| toml::Value::from(path.display().to_string()).to_string();
+        let configuration = data.join("edge.toml");
         let text = format!(
-            "data = {data}\n[listen]\nmqtt = [\"127.0.0.1:{mqtt}\"]\n[link]\nurl = \"mqtts://127.0.0.1:{port}\"\n\
-             user_name = \"{EDGE}\"\npassword_file = {password}\nca = {ca}\n[history]\nenabled = true\n",
-            data = quoted(data),
+            "data = {data}\n[listen]\nmqtt = [\"127.0.0.1:{mqtt}\"]\n[history]\nenabled = true\n",
+            data = toml::Value::from(data.display().to_string()),
             mqtt = self.mqtt,
-            password = quoted(&password),
-            ca = quoted(&cloud_data.join("ca.pem")),
         );
         std::fs::write(&configuration, text).with_context(|| configuration.display().to_string())?;
         Ok(configuration)
-    }
-
-    async fn let_in(&self, cloud: &Client) -> anyhow::Result<String> {
-        password_of(cloud, ClientKind::Edge, EDGE).await
     }
 
     /// The application and the devices, once the edge has its cloud.
@@ -176,6 +170,7 @@ impl Up {
              app     ready   \"{app}\" at the edge has a pump rest that gets too warm, and tells the cloud\n\
              Try:    selvedge get link --data {edge}\n\
              \x20       selvedge get edges --data {cloud}\n\
+             \x20       selvedge edge invite edge-2 --data {cloud}\n\
              \x20       selvedge call pump-1 blink '{{\"times\": 3}}' --data {cloud}\n\
              \x20       selvedge twin set pump-1 '{{\"interval_s\": 5}}' --data {cloud}\n\
              \x20       selvedge twin get pump-1 --data {cloud}\n\
@@ -232,10 +227,4 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.with_context(|| path.display().to_string())
-}
-
-/// A port that nobody listens on now.
-fn free_port() -> anyhow::Result<u16> {
-    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
-    Ok(probe.local_addr()?.port())
 }

@@ -1,14 +1,14 @@
 //! How long rows are kept, as people write it.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use identity::RETENTION_S;
 use serde::{Deserialize, Serialize};
 
 const HOUR_S: u64 = 3_600;
 const DAY_S: u64 = 24 * HOUR_S;
-/// A hundred years.
-const MAX_S: u64 = 36_500 * DAY_S;
 
 /// Such as `90d` or `12h`; empty: for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ impl FromStr for Retention {
             _ => return Err(wrong()),
         };
         let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
-        let seconds = number.checked_mul(unit_s).filter(|s| (HOUR_S..=MAX_S).contains(s));
+        let seconds = number.checked_mul(unit_s).filter(|s| RETENTION_S.contains(s));
         Ok(Self {
             text: text.to_owned(),
             age: Some(Duration::from_secs(seconds.ok_or_else(wrong)?)),
@@ -62,9 +62,57 @@ impl From<Retention> for String {
     }
 }
 
+/// Seconds for which the rows of one tenant are kept; `None`, written `default`: as long as those of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnRetention(pub(crate) Option<u64>);
+
+impl FromStr for OwnRetention {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "default" {
+            return Ok(Self(None));
+        }
+        match text.parse::<Retention>().map(|retention| retention.age) {
+            Ok(Some(age)) => Ok(Self(Some(age.as_secs()))),
+            Ok(None) => Err("say how long, such as \"90d\", or \"default\"".to_owned()),
+            Err(wrong) => Err(format!("{wrong}, or \"default\"")),
+        }
+    }
+}
+
+impl fmt::Display for OwnRetention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("default"),
+            Some(seconds) if seconds.is_multiple_of(DAY_S) => write!(f, "{}d", seconds / DAY_S),
+            Some(seconds) if seconds.is_multiple_of(HOUR_S) => write!(f, "{}h", seconds / HOUR_S),
+            Some(seconds) => write!(f, "{seconds} s"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tenants_own_is_a_time_or_the_default_and_is_shown_as_it_was_given() {
+        for (text, seconds) in [("30d", Some(2_592_000)), ("12h", Some(43_200)), ("default", None)] {
+            let own: OwnRetention = text.parse().unwrap();
+            assert_eq!(own, OwnRetention(seconds));
+            assert_eq!(own.to_string(), text);
+        }
+        assert_eq!(OwnRetention(Some(3_601)).to_string(), "3601 s");
+        for wrong in ["", "none", "30", "0d"] {
+            assert!(
+                wrong
+                    .parse::<OwnRetention>()
+                    .is_err_and(|told| told.contains("default")),
+                "{wrong}"
+            );
+        }
+    }
 
     #[test]
     fn hours_and_days_are_understood_and_nothing_else() {
