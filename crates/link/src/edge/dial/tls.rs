@@ -34,7 +34,7 @@ pub(super) async fn secure(
     socket: Socket,
     target: &Target,
     config: &Arc<rustls::ClientConfig>,
-) -> Result<TlsStream<Socket>, TlsError> {
+) -> Result<Box<TlsStream<Socket>>, TlsError> {
     let host = target.host().to_owned();
     let name = ServerName::try_from(host.clone()).map_err(|source| TlsError::Name {
         place: target.place(),
@@ -42,14 +42,14 @@ pub(super) async fn secure(
         source,
     })?;
     let connecting = TlsConnector::from(Arc::clone(config)).connect(name, socket);
-    connecting.await.map_err(|source| TlsError::Handshake {
+    connecting.await.map(Box::new).map_err(|source| TlsError::Handshake {
         place: target.place(),
         url: target.said_by(),
         source,
     })
 }
 
-impl ReadWrite for TlsStream<Socket> {
+impl ReadWrite for Box<TlsStream<Socket>> {
     fn move_to(&mut self, place: &Place) -> io::Result<()> {
         self.get_mut().0.move_to(place)
     }
