@@ -22,7 +22,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::error::io_error;
 use crate::index::entry_len;
 use crate::keeper::{Jobs, Removal};
-use crate::record::META_BYTES_MAX;
+use crate::record::{META_BYTES_MAX, record_len};
 use crate::shared::Shared;
 use crate::space::Space;
 use crate::{Event, OpenError, Options, Position, Recovery, Refused, Stopped};
@@ -128,6 +128,14 @@ impl Log {
                 Err(refused)
             }
         }
+    }
+
+    /// What [`Log::append`] would say now of a record with so many bytes of `meta` and none of `body`.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn would_take(&self, kind: Kind, meta_bytes: usize) -> Result<(), Refused> {
+        self.room(kind, record_len(meta_bytes, 0) as usize, entry_len(meta_bytes))
     }
 
     /// All records appended from here to [`Log::end_group`] are recovered together or not at all. Groups do not nest,

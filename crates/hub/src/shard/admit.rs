@@ -4,24 +4,43 @@ use std::sync::Arc;
 
 use broker::{Broker, Now, Position};
 use device::topic::DeviceTopic;
-use mqtt::{ConnAck, Packet, ReasonCode, Version};
+use mqtt::{ConnAck, Packet, ReasonCode};
 use store::Kind;
 
 use super::Shard;
-use super::connection::{Admitted, Connection};
+use super::connection::{Admitted, Connection, decode_connect};
 use super::journal::Entry;
 use super::tenant::Tenant;
 use crate::acl;
 use crate::refused::Refused;
 
-/// First byte of a CONNECT packet.
-const CONNECT: u8 = 0x10;
+/// Time in milliseconds that the log has to make room for a client whose session is to be kept. It is refused then.
+const ROOM_WAIT_MS: u64 = 1_000;
+/// Clients that wait for that, at most; one more is refused at once.
+const HELD_MAX: usize = 1_024;
 
 impl Shard {
-    pub(super) fn admit(&mut self, now: Now, client: Admitted) {
-        let Ok(Packet::Connect(connect)) = Packet::decode(CONNECT, &client.connect, Version::V5) else {
-            unreachable!("the door decoded this CONNECT before")
-        };
+    /// Admits a client; one whose session is to be kept, once the log has room for that.
+    pub(super) fn let_in(&mut self, now: Now, client: Box<Admitted>) {
+        if self.held.len() < HELD_MAX && client.is_to_be_kept() && self.journal.is_making_room() {
+            self.held.push_back((now.monotonic_ms + ROOM_WAIT_MS, client));
+        } else {
+            self.admit(now, *client);
+        }
+    }
+
+    /// Admits those who waited for room, as long as there is any, and those who may wait no longer.
+    pub(super) fn let_held_in(&mut self, now: Now) {
+        let has_room = !self.held.is_empty() && !self.journal.is_making_room();
+        let is_next = |(until_ms, _): &mut (u64, _)| has_room || *until_ms <= now.monotonic_ms;
+        if let Some((_, client)) = self.held.pop_front_if(is_next) {
+            self.admit(now, *client);
+            self.let_held_in(now);
+        }
+    }
+
+    fn admit(&mut self, now: Now, client: Admitted) {
+        let connect = decode_connect(&client.connect);
         if self.labels.is_revoked_since(client.seen_change, &client.peer) {
             self.counters.refused[Refused::Revoked as usize] += 1;
             tracing::info!(id = %client.peer.principal.id, "credentials were revoked while they were checked");

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use broker::Position;
 use identity::{HeldCredential, Principal};
-use mqtt::{Packet, Publish, ReasonCode, Version};
+use mqtt::{Connect, Packet, Publish, ReasonCode, Version};
 use rustix::event::epoll::EventFlags;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -18,6 +18,9 @@ pub(crate) const ROOM_BYTES: usize = 256 * 1024;
 
 /// Bytes of acknowledgements that wait for the disk beyond which a connection is not read.
 const HELD_MAX_BYTES: usize = 64 * 1024;
+
+/// First byte of a CONNECT packet.
+const CONNECT: u8 = 0x10;
 
 /// What epoll is asked to report, once each time, while the connection is read.
 pub(crate) const READS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
@@ -276,4 +279,19 @@ pub(crate) struct Admitted {
     pub(crate) early: Vec<u8>,
     /// Last change of the registry before the credentials were checked; a revocation since then may have missed them.
     pub(crate) seen_change: u64,
+}
+
+impl Admitted {
+    /// Whether its session outlasts its connection, and so is in the log.
+    pub(crate) fn is_to_be_kept(&self) -> bool {
+        decode_connect(&self.connect).session_expiry_s() > 0
+    }
+}
+
+/// A CONNECT, which the door has decoded before.
+pub(crate) fn decode_connect(packet: &[u8]) -> Connect<'_> {
+    match Packet::decode(CONNECT, packet, Version::V5) {
+        Ok(Packet::Connect(connect)) => *connect,
+        _ => unreachable!("the door decoded this CONNECT before"),
+    }
 }

@@ -60,6 +60,9 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// Bytes of a session's own record, about.
+const SESSION_BYTES: usize = 256;
+
 /// The log with what the shard must remember of it.
 pub(crate) struct Journal {
     log: Log,
@@ -144,6 +147,12 @@ impl Journal {
         self.begin_meta(tenant, Entry::Broker(&[]).kind());
         let body = record.encode(&mut self.meta);
         self.commit(kind, body)
+    }
+
+    /// Whether the log makes room just now, so that what it refuses it may take in a moment: a session's own record, say.
+    pub(crate) fn is_making_room(&self) -> bool {
+        let would_take = self.log.would_take(Kind::Replacement, SESSION_BYTES);
+        matches!(would_take, Err(Refused::Full | Refused::Behind))
     }
 
     /// Says whether what is appended from here on takes the place of a record that moves.

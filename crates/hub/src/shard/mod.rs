@@ -152,6 +152,8 @@ pub(crate) struct Shard {
     twin_changes: Option<mpsc::Sender<TwinChange>>,
     orders: Orders<Order>,
     tasks: Tasks,
+    /// Clients that wait until the log has room for their sessions, and until when at the latest.
+    held: VecDeque<(u64, Box<Admitted>)>,
     counters: Counters,
     clock: Clock,
     /// Bytes of the socket that is being read; the same for all connections.
@@ -206,6 +208,7 @@ impl Shard {
             }
         }
         self.take_orders(now);
+        self.let_held_in(now);
         self.do_what_is_due(now);
         self.send(now);
         if self.tasks.has_woken() {
@@ -262,7 +265,7 @@ impl Shard {
             && let Some(order) = self.orders.next()
         {
             match order {
-                Order::Admit(client) => self.admit(now, *client),
+                Order::Admit(client) => self.let_in(now, client),
                 Order::Request(request) => self.answer(now, request),
                 // The asker may have given up meanwhile.
                 Order::Observe(answer) => drop(answer.send(self.observe())),
@@ -392,6 +395,7 @@ impl Shard {
             Some(self.next_due_ms),
             self.connections.next_deadline_ms(),
             self.call_log.due_ms(),
+            self.held.front().map(|(until_ms, _)| *until_ms),
             self.queues
                 .as_ref()
                 .filter(|_| self.settings.has_upstream)

@@ -72,6 +72,7 @@ impl Shard {
             edge_calls: departures.calls,
             twin_changes: departures.twin_changes,
             orders,
+            held: VecDeque::new(),
             counters: Counters::default(),
             clock,
             buffer: Vec::new(),
