@@ -13,6 +13,7 @@ from brokers import Settings
 from paho_client import Client
 from raw import PATIENCE_S
 from sites import PASSWORD, TELEMETRY, Edge, Pump, numbers, wait_until
+from test_operation import get
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
 
@@ -187,6 +188,7 @@ def test_an_edge_speaks_for_no_other_tenant_than_it_was_let(site):
     wait_until(lambda: any(ledger["tenant"] == "plant-b" for ledger in one.edge.link()["ledgers"]))
     wait_until(lambda: one.edge.ledger(tenant="plant-b")["dropped"] == {"refused": 1})
     assert one.cloud.rows() == []
+    assert "selvedge_edge_messages_foreign_total 1\n" in get(one.cloud, "/metrics")[1]
     one.cloud.run("tenant", "add", "plant-b")
     one.cloud.run("edge", "label", "hall-1", "tenants=plant-b")
     one.line.hang_up()

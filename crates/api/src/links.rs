@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use hub::{ArrivalCounts, ArrivalFigures, Discarded, Observation, QueueFigures};
 use identity::{ClientKind, MAX_PAGE};
+use link::cloud::Connected;
 
 use crate::clients::date_time;
 use crate::desk::Desk;
@@ -205,6 +206,16 @@ pub(crate) fn write(page: &mut MetricsPage, shards: &[Observation]) {
             ];
             page.value(&labels, of(&arrival.counts));
         }
+    }
+}
+
+/// What is said in a cloud of edges that bring what they may not.
+pub(crate) fn write_foreign(page: &mut MetricsPage, connected: Option<&Connected>) {
+    if let Some(connected) = connected {
+        let help =
+            "Messages of tenants that the edge which brought them may not speak for, and which it was told to drop.";
+        page.counter("edge_messages_foreign_total", help);
+        page.value(&[], connected.foreign_messages());
     }
 }
 

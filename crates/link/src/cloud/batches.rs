@@ -10,6 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use hub::{Arrived, Arriving, Hub};
 use mqtt::PacketId;
 
+use super::registry::Connected;
 use crate::batch::Section;
 
 /// How many an edge may have: what it is told as the Receive Maximum, and has to keep to (MQTT 3.3.4). It is read all the
@@ -56,6 +57,7 @@ impl Batches {
         packet_id: PacketId,
         sections: Vec<Section>,
         tenants: &[String],
+        connected: &Connected,
     ) -> Option<Taken> {
         let messages = sections.iter().flat_map(|section| &section.parcels);
         let bytes = messages.map(Vec::len).sum();
@@ -72,7 +74,7 @@ impl Batches {
             });
         }
         self.bytes += bytes;
-        let taking = take(Arc::clone(hub), edge, sections, tenants);
+        let taking = take(Arc::clone(hub), edge, sections, tenants, connected);
         self.waiting.push(Box::pin(async move {
             Taken {
                 packet_id,
@@ -97,6 +99,7 @@ fn take(
     edge: &Arc<str>,
     sections: Vec<Section>,
     tenants: &[String],
+    connected: &Connected,
 ) -> impl Future<Output = Verdict> + Send + use<> {
     let may = |section: &Section| tenants.iter().any(|tenant| **tenant == *section.name.tenant);
     let mut verdict = Verdict::default();
@@ -104,6 +107,7 @@ fn take(
     for (number, section) in sections.into_iter().enumerate() {
         if !may(&section) {
             tracing::warn!(%edge, tenant = %section.name.tenant, "an edge speaks for a tenant that it may not speak for");
+            connected.refused_foreign(section.parcels.len());
             verdict.refused.push(number);
             continue;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Connected {
     edges: Mutex<HashMap<Arc<str>, Entry>>,
     devices: Arc<DeviceFigures>,
+    foreign_messages: AtomicU64,
     is_stopping: watch::Sender<bool>,
     /// A connection has ended.
     left: Notify,
@@ -164,6 +166,15 @@ impl Connected {
         for entry in self.lock().values() {
             let _ = entry.down.try_send(what());
         }
+    }
+
+    /// Messages of tenants that the edge which brought them may not speak for, and which it was told to drop.
+    pub fn foreign_messages(&self) -> u64 {
+        self.foreign_messages.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refused_foreign(&self, messages: usize) {
+        self.foreign_messages.fetch_add(messages as u64, Ordering::Relaxed);
     }
 
     /// What was told of devices, and taken.

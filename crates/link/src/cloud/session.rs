@@ -47,6 +47,7 @@ const BEAT: Duration = Duration::from_secs(1);
 pub(super) struct Session {
     connection: EdgeConnection,
     hub: Arc<Hub>,
+    connected: Arc<Connected>,
     devices: Arc<Devices>,
     /// What is done for devices.
     tasks: JoinSet<()>,
@@ -121,6 +122,7 @@ impl Session {
             };
             let mut session = Self {
                 hub: Arc::clone(&common.hub),
+                connected: Arc::clone(&connected),
                 devices: Devices::in_cloud(common, tell, Arc::clone(&name), tenants.clone()),
                 tasks: JoinSet::new(),
                 has_to_compare: false,
@@ -282,9 +284,14 @@ impl Session {
                         let why = format!("more than {BATCHES_MAX} batches at once, which is its Receive Maximum");
                         return Err(self.end(ReasonCode::ReceiveMaximumExceeded, &why).await);
                     }
-                    let refused = self
-                        .batches
-                        .take(&self.hub, &self.edge, packet_id, sections, &self.tenants);
+                    let refused = self.batches.take(
+                        &self.hub,
+                        &self.edge,
+                        packet_id,
+                        sections,
+                        &self.tenants,
+                        &self.connected,
+                    );
                     refused.iter().for_each(|taken| self.acknowledge(taken));
                 }
                 Packet::Publish(publish) if publish.topic == topics::RESULT => {
