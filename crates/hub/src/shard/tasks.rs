@@ -3,7 +3,7 @@
 //!
 //! A task has its turn at the end of each turn of the loop in which it was woken: by its socket, which epoll watches
 //! beside those of clients, or by whatever else it waits for. Timers and what it spawns are those of the hub's tokio
-//! runtime. It must do no more in one turn than a connection would, and nothing that blocks.
+//! runtime. What it does must not block, and in between it gives way ([`Place::give_way`]).
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 use std::{io, mem};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -22,6 +23,9 @@ use super::inbox::Bell;
 
 /// The bit of epoll's words that says that the others are the number of a task. No [`ConnId`](broker::ConnId) has it.
 pub(crate) const TASK: u64 = 1 << 63;
+
+/// How long a task may have one thing after another to do in a turn: what else the loop serves waits for as long.
+const TURN: Duration = Duration::from_micros(250);
 
 /// What runs, once it knows where.
 pub(crate) type Start = Box<dyn FnOnce(Place) -> Running + Send>;
@@ -41,6 +45,22 @@ struct Task {
     alarm: Arc<Alarm>,
     waker: Waker,
     readiness: Arc<Readiness>,
+    turn: Arc<Turn>,
+}
+
+/// When the turn of a task began.
+#[derive(Default)]
+struct Turn(Mutex<Option<Instant>>);
+
+impl Turn {
+    fn begin(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn has_lasted(&self, time: Duration) -> bool {
+        let began = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        began.is_some_and(|began| began.elapsed() >= time)
+    }
 }
 
 /// Which tasks were woken since their last turn. A number may be of a task that has ended, and of another one since.
@@ -108,10 +128,12 @@ impl Tasks {
             woken: Arc::clone(&self.woken),
         });
         let readiness = Arc::new(Readiness(AtomicU8::new(READ | WRITE)));
+        let turn = Arc::new(Turn::default());
         let running = start(Place {
             number: place.key(),
             epoll: Arc::clone(&self.epoll),
             readiness: Arc::clone(&readiness),
+            turn: Arc::clone(&turn),
         });
         alarm.wake_by_ref();
         place.insert(Task {
@@ -119,6 +141,7 @@ impl Tasks {
             waker: Waker::from(Arc::clone(&alarm)),
             alarm,
             readiness,
+            turn,
         });
     }
 
@@ -143,6 +166,7 @@ impl Tasks {
                 continue;
             };
             task.alarm.has_rung.store(false, Ordering::Release);
+            task.turn.begin();
             let Task { running, waker, .. } = task;
             let mut context = Context::from_waker(waker);
             let turn = std::panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(&mut context)));
@@ -158,9 +182,18 @@ pub struct Place {
     number: usize,
     epoll: Arc<OwnedFd>,
     readiness: Arc<Readiness>,
+    turn: Arc<Turn>,
 }
 
 impl Place {
+    /// Gives up the turn of the task if it has lasted long enough: connections and other tasks have theirs then. Whoever has
+    /// many things to do asks after each.
+    pub async fn give_way(&self) {
+        if self.turn.has_lasted(TURN) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Has the loop watch a connected socket for the task. A task has one at a time.
     ///
     /// # Errors

@@ -39,8 +39,6 @@ const WRITE_BYTES: usize = 4 << 10;
 const KEEP_ALIVE_MAX_S: u16 = 60;
 /// Time for batches to become durable where the cloud stops.
 const LAST_BATCHES: Duration = Duration::from_secs(1);
-/// What is done in one turn of the loop, at most, so that connections and other edges have theirs.
-const STEPS_MAX: u32 = 16;
 /// How often credentials and deadlines are looked at.
 const BEAT: Duration = Duration::from_secs(1);
 
@@ -60,6 +58,8 @@ pub(super) struct Session {
     decoder: Decoder,
     /// Those that wait for the log.
     batches: Batches,
+    /// One came in this turn.
+    has_taken_batch: bool,
     /// Calls that wait for the edge's answer, by what comes back with it.
     calls: HashMap<u64, (Instant, Box<EdgeCall>)>,
     next_call: u64,
@@ -132,6 +132,7 @@ impl Session {
                 packets: Packets::new(PACKET_BYTES_MAX as usize),
                 decoder: Decoder::default(),
                 batches: Batches::default(),
+                has_taken_batch: false,
                 calls: HashMap::new(),
                 next_call: 0,
                 told_on_the_way: 0,
@@ -142,7 +143,7 @@ impl Session {
                 manifests: line,
             };
             tracing::info!(edge = %session.edge, address = ?session.connection.address(), "an edge is connected");
-            let reason = session.run(&mut down, &mut told, is_stopping).await;
+            let reason = session.run(&mut down, &mut told, is_stopping, &place).await;
             connected.leave(&name, &down);
             tracing::info!(edge = %session.edge, %reason, "an edge is not connected any more");
             session.give_up_calls(&mut down).await;
@@ -157,16 +158,17 @@ impl Session {
         down: &mut mpsc::Receiver<Down>,
         told: &mut mpsc::Receiver<Told>,
         mut is_stopping: watch::Receiver<bool>,
+        place: &Place,
     ) -> String {
         self.welcome();
         let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut steps = 0;
         loop {
-            steps += 1;
-            if steps == STEPS_MAX {
-                steps = 0;
-                yield_now().await;
+            match std::mem::take(&mut self.has_taken_batch) {
+                // What it asks of its tenants is done before the next one is looked at: the edge sees by its acknowledgement
+                // how much the cloud keeps up with, and sends no more ahead of what is live.
+                true => yield_now().await,
+                false => place.give_way().await,
             }
             if let Err(reason) = self.take_packets().await {
                 return reason;
@@ -293,6 +295,7 @@ impl Session {
                         &self.connected,
                     );
                     refused.iter().for_each(|taken| self.acknowledge(taken));
+                    self.has_taken_batch = true;
                 }
                 Packet::Publish(publish) if publish.topic == topics::RESULT => {
                     let token = publish

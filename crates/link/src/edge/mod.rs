@@ -162,7 +162,7 @@ async fn serve(mut link: Link, greeted: Greeted) -> Option<(Link, Ended)> {
     let hub = Arc::clone(&link.hub);
     let start = move |place: Place| async move {
         let ended = match Session::new(greeted, &place) {
-            Ok(session) => session.serve(&mut link).await,
+            Ok(session) => session.serve(&mut link, &place).await,
             Err(error) => Ended::Broken(error.to_string()),
         };
         (link, ended)

@@ -12,7 +12,7 @@ use hub::{Fate, Hub, Lane, Place, Settled, TwinChange};
 use mqtt::{Ack, Packet, PacketId, Publish, QoS, ReasonCode, Version};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::Link;
@@ -39,9 +39,6 @@ const CALLS_MAX: usize = 10_000;
 const TASKS_MAX: usize = 256;
 /// Bytes that wait for the socket beyond which only messages are added, by their own measure.
 const OUT_BYTES_MAX: usize = 64 << 10;
-
-/// What is done in one turn of the loop, at most, so that connections and other tasks have theirs.
-const STEPS_MAX: u32 = 16;
 
 /// Why a connection is no more.
 pub(super) enum Ended {
@@ -138,7 +135,7 @@ impl Session {
     }
 
     /// Carries messages and calls until the connection ends.
-    pub(super) async fn serve(mut self, link: &mut Link) -> Ended {
+    pub(super) async fn serve(mut self, link: &mut Link, place: &Place) -> Ended {
         let speaks_selvedge = matches!(self.dialect, Dialect::Selvedge(_));
         let (tell, mut told) = mpsc::channel(1);
         let devices = speaks_selvedge.then(|| Devices::at_edge(link.common.clone(), tell));
@@ -155,13 +152,8 @@ impl Session {
         let mut refreshes = link.hub.refreshes();
         let mut beats = tokio::time::interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut steps = 0;
         loop {
-            steps += 1;
-            if steps == STEPS_MAX {
-                steps = 0;
-                yield_now().await;
-            }
+            place.give_way().await;
             if let Err(ended) = self.take_packets(link, devices.as_ref()).await {
                 return ended;
             }
