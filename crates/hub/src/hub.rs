@@ -347,8 +347,8 @@ impl Hub {
     }
 
     /// Runs something on the loop of the shard that has this tenant, in turn with its connections, and waits for its end.
-    /// It must not block, and gives way between one thing and the next ([`Place::give_way`]). `None`: the shard has ended, or it panicked. If
-    /// nobody waits any more, it runs on.
+    /// It must not block, and gives way between one thing and the next ([`Place::give_way`]). `None`: the shard has ended, or
+    /// it panicked. If nobody waits any more, it runs on.
     pub async fn run_on_shard<F>(
         &self,
         tenant: &str,

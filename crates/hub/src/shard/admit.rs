@@ -31,11 +31,13 @@ impl Shard {
 
     /// Admits those who waited for room, as long as there is any, and those who may wait no longer.
     pub(super) fn let_held_in(&mut self, now: Now) {
-        let has_room = !self.held.is_empty() && !self.journal.is_making_room();
-        let is_next = |(until_ms, _): &mut (u64, _)| has_room || *until_ms <= now.monotonic_ms;
-        if let Some((_, client)) = self.held.pop_front_if(is_next) {
+        while !self.held.is_empty() {
+            let has_room = !self.journal.is_making_room();
+            let is_next = |(until_ms, _): &mut (u64, _)| has_room || *until_ms <= now.monotonic_ms;
+            let Some((_, client)) = self.held.pop_front_if(is_next) else {
+                return;
+            };
             self.admit(now, *client);
-            self.let_held_in(now);
         }
     }
 

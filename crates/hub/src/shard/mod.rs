@@ -261,6 +261,7 @@ impl Shard {
     }
 
     fn take_orders(&mut self, now: Now) {
+        // Asked first: taking from an empty queue costs each turn of the loop more.
         while !self.orders.is_empty()
             && let Some(order) = self.orders.next()
         {
