@@ -112,7 +112,7 @@ impl Queue {
             epochs: VecDeque::new(),
             finished_below: 0,
             position: Position::default(),
-            is_changed: true,
+            is_changed: false,
             unneeded: Vec::new(),
             share_bytes: 0,
             waiting: 0,

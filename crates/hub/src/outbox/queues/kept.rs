@@ -148,7 +148,7 @@ impl Queues {
             let source = (tenant, Arc::clone(&queue.route), queue.edge.clone());
             self.by_source.insert(source, number);
             self.queues.insert(number, queue);
-            self.changed.push(number);
+            self.note_change(number);
         }
     }
 }
