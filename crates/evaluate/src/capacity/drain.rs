@@ -80,7 +80,8 @@ pub(super) fn into_postgres(site: &Site, name: &str, options: &Options) -> Resul
     Ok(figures)
 }
 
-fn fill(edge: &Endpoint, options: &Options, messages: u64) -> io::Result<()> {
+/// Publishes so many messages to an edge, and waits until it has acknowledged all.
+pub(super) fn fill(edge: &Endpoint, options: &Options, messages: u64) -> io::Result<()> {
     let publisher = Publisher::connect(edge, options.in_flight, PAYLOAD_BYTES)?;
     publisher.to(TOPIC).run(Until::Acknowledged(messages))
 }

@@ -12,7 +12,7 @@ use super::contender::{Contender, Site};
 use super::options::{Options, Part};
 use super::ready::Queue;
 use super::record::{CapacityRun, FORMAT, Figure, Sample};
-use super::{cut, drain, durable, memory, ready, storm, thin};
+use super::{cut, drain, durable, far, memory, ready, storm, thin};
 use crate::arms::{self, Helper};
 use crate::environment::{self, Environment};
 use crate::privacy::without_paths;
@@ -133,7 +133,9 @@ impl Bench<'_> {
         for part in &self.options.parts {
             for contender in self.site.contenders() {
                 let payloads: Vec<Option<u32>> = match (part, contender) {
-                    (Part::Drain | Part::DrainPostgresql, Contender::SelvedgeDisk) => vec![Some(drain::PAYLOAD_BYTES)],
+                    (Part::Drain | Part::DrainPostgresql | Part::DrainFar, Contender::SelvedgeDisk) => {
+                        vec![Some(drain::PAYLOAD_BYTES)]
+                    }
                     (Part::Thin, Contender::SelvedgeDisk) => vec![Some(thin::PAYLOAD_BYTES)],
                     (Part::Storm | Part::Cut, Contender::SelvedgeDisk) => vec![None],
                     (part, _) if part.is_of_link() => Vec::new(),
@@ -217,6 +219,7 @@ impl Bench<'_> {
             }
             (Part::Drain, _) => return drain::measure(site, &name, options, None),
             (Part::DrainPostgresql, _) => return drain::into_postgres(site, &name, options),
+            (Part::DrainFar, _) => return far::measure(site, &name, options),
             (Part::Thin, _) => return thin::measure(site, &name, options),
             (Part::Storm, _) => return storm::measure(site, &name, options),
             (Part::Cut, _) => return cut::measure(site, &name, options, self.seed),

@@ -10,6 +10,7 @@ mod cut;
 mod drain;
 mod durable;
 mod experiment;
+mod far;
 mod flood;
 mod http;
 mod linked;

@@ -95,6 +95,8 @@ pub enum Part {
     Drain,
     /// The same with PostgreSQL as the database: of --database, else one of this machine's programs for the run
     DrainPostgresql,
+    /// A backlog goes over a line of 300 ms, and over one without delay; as root
+    DrainFar,
     /// A backlog goes over a line of 8 kbit/s: how much of it is readings, and how long a call takes; as root
     Thin,
     /// Many edges reconnect at once, and another one notices nothing; as root
@@ -105,7 +107,7 @@ pub enum Part {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::Memory,
         Part::MemoryTls,
         Part::Ready,
@@ -113,6 +115,7 @@ impl Part {
         Part::Durable,
         Part::Drain,
         Part::DrainPostgresql,
+        Part::DrainFar,
         Part::Thin,
         Part::Storm,
         Part::Cut,
@@ -120,7 +123,7 @@ impl Part {
 
     /// Whether it is about an edge and its cloud.
     pub(super) fn is_of_link(self) -> bool {
-        matches!(self, Part::Drain | Part::DrainPostgresql) || self.is_once()
+        matches!(self, Part::Drain | Part::DrainPostgresql | Part::DrainFar) || self.is_once()
     }
 
     /// Whether it is measured in the first block alone: it takes minutes, and promises no time that differs from one block

@@ -106,6 +106,12 @@ pub enum Figure {
     LiveDrainP99Us,
     /// The second as a multiple of the first.
     LiveDrainRatio,
+    /// Messages of a backlog that a cloud had a second, durable, over an emulated line without delay.
+    NearDrainedPerS,
+    /// The same over one of 300 ms.
+    FarDrainedPerS,
+    /// The second as a share of the first.
+    FarDrainRatio,
     /// Of the bytes that a thin line carried both ways, IP headers counted, those of readings.
     ThinPayloadShare,
     /// The same of the bytes towards the cloud.

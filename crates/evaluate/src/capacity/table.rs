@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::cut;
 use super::options::{Options, Part};
 use super::record::{CapacityRun, Figure};
 use super::summary::{Promise, Row, Unit, Verdict};
+use super::{cut, far};
 use crate::report::words;
 use crate::stats::{Outcome, median};
 
@@ -125,6 +125,11 @@ fn about(part: Part, options: &Options) -> Option<String> {
         Part::Drain => format!(
             "Drain: {} QoS 1 messages in flight fill the log; live: open loop, 100 a second, at the edge.",
             options.in_flight
+        ),
+        Part::DrainFar => format!(
+            "Line of {}: the middle half of {} messages; both lines emulated by the same relay.",
+            words::duration(far::ROUND_TRIP_US as f64),
+            words::count(u64::from(options.queued))
         ),
         Part::Thin => format!(
             "8 kbit/s: {} alone, as long beside a call every 5 s (open loop); bytes with IP headers, both ways.",

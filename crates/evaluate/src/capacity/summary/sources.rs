@@ -23,6 +23,7 @@ pub(super) fn sources(run: &CapacityRun) -> Vec<Source> {
     let mut sources = footprint(run);
     sources.extend(drained(run, Part::Drain, "SQLite", 20_000.0));
     sources.extend(drained(run, Part::DrainPostgresql, "PostgreSQL", 50_000.0));
+    sources.extend(far());
     sources.extend(thin());
     sources.extend(storm(run));
     sources.extend(cut(run));
@@ -157,6 +158,32 @@ fn drained(run: &CapacityRun, part: Part, database: &str, stored: f64) -> Vec<So
         ),
     ];
     let source = |row| of_link((part, Some(drain::PAYLOAD_BYTES)), row);
+    list.into_iter().map(source).collect()
+}
+
+/// A backlog over a long line.
+fn far() -> Vec<Source> {
+    let list = [
+        (
+            "backlog over 300 ms, to the cloud".to_owned(),
+            Unit::PerS,
+            Figure::FarDrainedPerS,
+            None,
+        ),
+        (
+            "  the same without delay".to_owned(),
+            Unit::PerS,
+            Figure::NearDrainedPerS,
+            None,
+        ),
+        (
+            "  share of it that is left over 300 ms".to_owned(),
+            Unit::Share,
+            Figure::FarDrainRatio,
+            Some(Promise::AtLeast(0.9)),
+        ),
+    ];
+    let source = |row| of_link((Part::DrainFar, Some(drain::PAYLOAD_BYTES)), row);
     list.into_iter().map(source).collect()
 }
 
