@@ -24,6 +24,7 @@ SHORT = {
     "storm": ["--edges", "8", "--outage", "1s"],
     "cut": ["--cut", "2s"],
     "drain-postgresql": ["--queued", "3000"],
+    "drain-far": ["--queued", "40000"],
 }
 
 
@@ -101,6 +102,12 @@ def test_a_backlog_goes_into_a_postgresql_that_is_started_for_it_and_is_gone_aft
     found = figures(tmp_path, "drain-postgresql")
     assert found["drained_per_s"] > 0
     assert found["stored_per_s"] > 0
+
+
+def test_a_line_of_300_ms_is_kept_full_by_a_backlog(tmp_path, hosts):
+    """One that is not carries a few hundred messages a second: a hundredth of what it carries without delay."""
+    found = figures(tmp_path, "drain-far")
+    assert found["far_drained_per_s"] > found["near_drained_per_s"] / 20
 
 
 def test_nothing_that_was_started_outlives_a_run_that_is_killed(tmp_path, hosts):

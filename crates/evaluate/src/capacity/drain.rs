@@ -80,8 +80,7 @@ pub(super) fn into_postgres(site: &Site, name: &str, options: &Options) -> Resul
     Ok(figures)
 }
 
-/// Publishes so many messages to an edge, and waits until it has acknowledged all.
-pub(super) fn fill(edge: &Endpoint, options: &Options, messages: u64) -> io::Result<()> {
+fn fill(edge: &Endpoint, options: &Options, messages: u64) -> io::Result<()> {
     let publisher = Publisher::connect(edge, options.in_flight, PAYLOAD_BYTES)?;
     publisher.to(TOPIC).run(Until::Acknowledged(messages))
 }

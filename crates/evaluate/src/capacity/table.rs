@@ -127,7 +127,7 @@ fn about(part: Part, options: &Options) -> Option<String> {
             options.in_flight
         ),
         Part::DrainFar => format!(
-            "Line of {}: the middle half of {} messages; both lines emulated by the same relay.",
+            "Line of {}: the middle half of {} readings as JSON; both lines emulated by the same relay.",
             words::duration(far::ROUND_TRIP_US as f64),
             words::count(u64::from(options.queued))
         ),

@@ -42,6 +42,9 @@ const RESULTS: &str = "devices/thin/methods/+/+/result";
 const AT_ONCE: u64 = 500;
 const NUMBER_BYTES: usize = 8;
 
+/// That of a reading.
+pub(super) type Payload = [u8; PAYLOAD_BYTES as usize];
+
 /// Fills the edge's log, lets it drain over the line, first alone and then beside calls.
 pub(super) fn measure(site: &Site, name: &str, options: &Options) -> Result<Vec<(Figure, Option<f64>)>, String> {
     let settings = Settings {
@@ -58,7 +61,9 @@ pub(super) fn measure(site: &Site, name: &str, options: &Options) -> Result<Vec<
     let linked = Linked::set_up(site, name, None, Some(&network))?;
     let (phase, edge) = (options.thin(), linked.start(Side::Edge)?);
     let readings = READINGS_PER_S * (2 * phase + SPARE).as_secs();
-    fill(&linked.endpoint(Side::Edge), readings).map_err(|error| error.to_string())?;
+    let mut noise = ChaCha8Rng::seed_from_u64(0);
+    let random = |payload: &mut Payload| noise.fill(&mut payload[..]);
+    fill(&linked.endpoint(Side::Edge), readings, random).map_err(|error| error.to_string())?;
     let cloud = linked.start(Side::Cloud)?;
     let meter = Meter {
         linked: &linked,
@@ -88,13 +93,14 @@ pub(super) fn measure(site: &Site, name: &str, options: &Options) -> Result<Vec<
     ])
 }
 
-fn fill(edge: &Endpoint, readings: u64) -> std::io::Result<()> {
+/// Publishes so many readings, and waits until the edge has acknowledged all.
+pub(super) fn fill(edge: &Endpoint, readings: u64, mut next: impl FnMut(&mut Payload)) -> std::io::Result<()> {
     let mut publisher = Client::connect(edge, "thin-publisher", true)?;
-    let (mut noise, mut payload) = (ChaCha8Rng::seed_from_u64(0), [0; PAYLOAD_BYTES as usize]);
+    let mut payload = [0; PAYLOAD_BYTES as usize];
     let (mut sent, mut acknowledged) = (0, 0);
     while acknowledged < readings {
         while sent < readings && sent - acknowledged < AT_ONCE {
-            noise.fill(&mut payload[..]);
+            next(&mut payload);
             publisher.publish(packet_id(sent), TOPIC, &payload);
             sent += 1;
         }

@@ -10,12 +10,12 @@ const LEAST_BYTES: (u64, u64) = (8 << 10, 16 << 10);
 /// At most.
 const MOST_BYTES: (u64, u64) = (4 << 20, 8 << 20);
 
-/// What each of several shards may send where so many bytes may be on the way. One alone can keep the line busy.
-pub(super) fn of_window(window_bytes: usize, shards: usize) -> Allowance {
-    let window_bytes = window_bytes as u64;
-    let share = |windows: u64, least_bytes, most_bytes| {
-        let all_bytes = (windows * window_bytes).clamp(least_bytes, most_bytes);
-        (all_bytes / shards as u64).max(window_bytes)
+/// What each of several shards may send where messages of so many bytes may be on the way, which are fewer on the line
+/// where batches are made smaller. One shard alone can keep the line busy.
+pub(super) fn of_window(window_bytes: u64, shards: usize) -> Allowance {
+    let share = |windows: u64, least_bytes: u64, most_bytes: u64| {
+        let all_bytes = windows.saturating_mul(window_bytes).clamp(least_bytes, most_bytes);
+        (all_bytes / shards as u64).max(window_bytes.min(MOST_BYTES.0))
     };
     Allowance {
         live_bytes: share(WINDOWS.0, LEAST_BYTES.0, MOST_BYTES.0),
@@ -45,6 +45,7 @@ mod tests {
         assert_eq!(allowed(300, 2), (4 << 10, 8 << 10));
         assert_eq!(allowed(1 << 20, 2), (1 << 20, 2 << 20));
         assert_eq!(allowed(4 << 20, 16), (4 << 20, 4 << 20));
+        assert_eq!(allowed(64 << 20, 2), (4 << 20, 4 << 20));
     }
 
     #[test]

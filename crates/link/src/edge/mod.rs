@@ -211,9 +211,9 @@ impl Link {
         Ok(greeted)
     }
 
-    /// Tells the hub how much it may send where so many bytes may be on the way.
-    async fn allow(&mut self, window_bytes: usize) {
-        let allowance = allowance::of_window(window_bytes, self.settler.shards());
+    /// Tells the hub how much it may send where messages of so many bytes may be on the way.
+    async fn allow(&mut self, window_bytes: f64) {
+        let allowance = allowance::of_window(window_bytes as u64, self.settler.shards());
         if allowance::differs(self.allowed, allowance) {
             self.allowed = allowance;
             self.settler.allow(self.term, allowance).await;

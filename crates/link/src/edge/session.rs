@@ -64,6 +64,8 @@ pub(super) struct Session {
     packets: Packets,
     dialect: Dialect,
     window: Window,
+    /// Bytes of messages for each byte of the line that the last packets took: more than one where batches are made smaller.
+    messages_per_line_byte: f64,
     /// When the line is free again, for all that is known.
     line_free_at: Instant,
     /// Packets that the other end lets be on the way.
@@ -119,6 +121,7 @@ impl Session {
             packets,
             dialect,
             window: Window::new(),
+            messages_per_line_byte: 1.0,
             line_free_at: Instant::now(),
             packets_max: told.receive_maximum,
             packet_bytes_max: told.packet_bytes_max,
@@ -160,7 +163,8 @@ impl Session {
             if self.out.is_empty() && Instant::now() >= self.window.refills_at(self.line_free_at) {
                 telling.take().iter().for_each(|told| self.tell(told));
             }
-            link.allow(self.window.bytes()).await;
+            link.allow(self.window.bytes() as f64 * self.messages_per_line_byte)
+                .await;
             self.fill(&mut link.load);
             if !self.refused.is_empty() {
                 link.settler.settle(self.refused.drain(..)).await;
@@ -276,6 +280,8 @@ impl Session {
             Dialect::Plain => put_one(load, lane, packet_id, &mut self.out),
         };
         let bytes = self.out.len() - before;
+        let messages_bytes: usize = messages.iter().map(|message| message.body.len()).sum();
+        self.messages_per_line_byte += (messages_bytes as f64 / bytes as f64 - self.messages_per_line_byte) / 8.0;
         let sent = Sent {
             messages,
             bytes,

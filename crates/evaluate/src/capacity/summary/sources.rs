@@ -183,7 +183,7 @@ fn far() -> Vec<Source> {
             Some(Promise::AtLeast(0.9)),
         ),
     ];
-    let source = |row| of_link((Part::DrainFar, Some(drain::PAYLOAD_BYTES)), row);
+    let source = |row| of_link((Part::DrainFar, Some(thin::PAYLOAD_BYTES)), row);
     list.into_iter().map(source).collect()
 }
 
