@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import wire
 from brokers import ENVIRONMENT
 from history import KEPT
 from machine import mounted
@@ -208,6 +209,20 @@ def test_a_disk_that_hangs_delays_only_those_who_wait_for_it(start, dial, client
         waiting.ping()  # Or it would take the edge for gone.
         assert waiting.expect(Kind.PUBACK, 30).reason == 0
     takes_up_what_was_promised(dial, own, 1)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_publisher_that_is_faster_than_the_disk_waits_and_is_not_turned_away(start, dial, version):
+    """It sends at once twenty times what may wait for the disk in memory."""
+    memory = "[store]\nsegment_bytes = 65536\npending_bytes = 32768\n"
+    own = start(arguments=["--shards", "1"], configuration=memory)
+    go_away(dial, own, AWAY[0])
+    publisher = dial(to=own, version=version).open("fast")
+    numbers = range(1, 1_301)
+    messages = [wire.publish(AWAY[0], bytes(500), version, qos=1, packet_id=number) for number in numbers]
+    publisher.send(b"".join(messages))
+    acknowledged = [publisher.expect(Kind.PUBACK) for _ in numbers]
+    assert [(ack.packet_id, ack.reason or 0) for ack in acknowledged] == [(number, 0) for number in numbers]
 
 
 @pytest.mark.machine("attach")

@@ -91,7 +91,7 @@ fn write_doors(page: &mut MetricsPage, doors: &DoorFigures, shards: &[Observatio
 type OfShard = fn(&Observation) -> u64;
 
 /// What shards count, all of them together.
-const TOTALS: [(&str, &str, OfShard); 16] = [
+const TOTALS: [(&str, &str, OfShard); 17] = [
     ("connects_total", "Clients that came in.", |s| s.counters.connects),
     ("disconnects_total", "Connections that ended.", |s| {
         s.counters.disconnects
@@ -114,6 +114,11 @@ const TOTALS: [(&str, &str, OfShard); 16] = [
         "publishes_refused_total",
         "PUBLISH packets to topics that their sender may not publish to.",
         |s| s.counters.refused_publishes,
+    ),
+    (
+        "log_waits_total",
+        "PUBLISH packets that waited until the disk had caught up.",
+        |s| s.counters.waits_for_log,
     ),
     (
         "log_refusals_total",

@@ -23,6 +23,8 @@ pub struct Counters {
     pub malformed: u64,
     /// PUBLISH packets outside of what their sender may publish.
     pub refused_publishes: u64,
+    /// Messages that waited until the log had room again.
+    pub waits_for_log: u64,
     /// Promises refused because the log had no room.
     pub refused_by_log: u64,
     /// Changes of twins refused: no room, or no patch that can be understood.

@@ -168,6 +168,10 @@ impl Connections {
         let Some(connection) = lookup(&mut self.slots, id) else {
             return;
         };
+        if reason.is_error() && reason != ReasonCode::ServerShuttingDown {
+            let (principal, address) = (&connection.peer.principal, connection.peer.address);
+            tracing::info!(tenant = %principal.tenant, id = %principal.id, ?address, ?reason, "client sent away");
+        }
         if connection.phase != Phase::Refused {
             connection.say_goodbye(reason, self.durable, &mut self.pool);
         }

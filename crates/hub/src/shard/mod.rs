@@ -4,6 +4,7 @@
 //! gathered write per connection, forwarded messages first, acknowledgements last. Nothing on the loop blocks.
 
 mod admit;
+mod behind;
 mod clock;
 pub(crate) mod connection;
 pub(crate) mod connections;
@@ -31,6 +32,7 @@ use mqtt::ReasonCode;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use tokio::sync::{mpsc, oneshot};
 
+use self::behind::Behind;
 use self::clock::Clock;
 use self::connection::{Admitted, Phase};
 use self::connections::{Connections, INBOX, LOG};
@@ -154,6 +156,7 @@ pub(crate) struct Shard {
     tasks: Tasks,
     /// Clients that wait until the log has room for their sessions, and until when at the latest.
     held: VecDeque<(u64, Box<Admitted>)>,
+    behind: Behind,
     counters: Counters,
     clock: Clock,
     /// Bytes of the socket that is being read; the same for all connections.
@@ -209,6 +212,7 @@ impl Shard {
         }
         self.take_orders(now);
         self.let_held_in(now);
+        self.catch_up(now);
         self.do_what_is_due(now);
         self.send(now);
         if self.tasks.has_woken() {
@@ -397,6 +401,7 @@ impl Shard {
             self.connections.next_deadline_ms(),
             self.call_log.due_ms(),
             self.held.front().map(|(until_ms, _)| *until_ms),
+            self.behind.due_ms(),
             self.queues
                 .as_ref()
                 .filter(|_| self.settings.has_upstream)

@@ -57,7 +57,7 @@ impl Shard {
         tenant.look_later(now.monotonic_ms);
     }
 
-    fn go_on(&mut self, now: Now, conn: ConnId) {
+    pub(super) fn go_on(&mut self, now: Now, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(conn) else {
             return;
         };

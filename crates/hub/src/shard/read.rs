@@ -13,7 +13,7 @@ use crate::{acl, pipeline};
 /// Bytes taken from a socket at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes taken at once where the tenant publishes as fast as it may: what cannot be served yet is kept.
+/// Bytes taken at once where the tenant publishes as fast as it may, or the log takes no more: what cannot be served yet is kept.
 const READ_PACED_BYTES: usize = 4 * 1024;
 
 impl Shard {
@@ -43,7 +43,7 @@ impl Shard {
         if connection.is_paused {
             return;
         }
-        let is_paced = !self.tenants[connection.tenant as usize].paused.is_empty();
+        let is_paced = !self.tenants[connection.tenant as usize].paused.is_empty() || !self.behind.is_empty();
         let (mut buffer, room) = match is_paced {
             true => (Vec::new(), READ_PACED_BYTES),
             false => (std::mem::take(&mut self.buffer), READ_BYTES),
@@ -134,6 +134,10 @@ impl Shard {
             let tenant = connection.tenant;
             match Packet::read(&bytes[used..], connection.version, connection.packet_bytes as usize) {
                 Ok(None) => return used,
+                Ok(Some((Packet::Publish(publish), len))) if self.has_to_wait(&publish, len) => {
+                    self.wait_for_log(now, conn);
+                    return used;
+                }
                 Ok(Some((Packet::Publish(_), len)))
                     if !self.tenants[tenant as usize].may_publish(now.monotonic_ms, len) =>
                 {

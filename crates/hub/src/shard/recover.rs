@@ -9,6 +9,7 @@ use rustix::event::epoll;
 use store::{Event, Kind, Log};
 use tokio::runtime::Handle;
 
+use super::behind::Behind;
 use super::clock::Clock;
 use super::connections::Connections;
 use super::inbox::Orders;
@@ -73,6 +74,7 @@ impl Shard {
             twin_changes: departures.twin_changes,
             orders,
             held: VecDeque::new(),
+            behind: Behind::default(),
             counters: Counters::default(),
             clock,
             buffer: Vec::new(),
