@@ -19,8 +19,9 @@ help: ## show this help
 	@echo
 	@echo 'First time here? make demo. It needs Rust 1.95 and, on Debian or Ubuntu, installs the rest itself.'
 
-demo: build ## build, measure device to cloud, through an edge and to the edge, beside Mosquitto, write a report
+demo: build ## build, show a cloud, an edge and devices at work, measure them beside Mosquitto, write a report
 	@tools/install.sh system
+	@tools/demo.sh $(FAST) target/demo/up
 	$(FAST) evaluate rtt --preset demo-models --replay $(READINGS) --out target/demo
 
 build: ## build the program fast: target/fast/selvedge
