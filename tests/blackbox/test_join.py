@@ -329,7 +329,7 @@ def test_a_cloud_lets_no_edge_join_without_the_doors_that_it_takes(plant, tmp_pa
     plant.cloud.stop()
     assert "does not run" in plant.cloud.run("edge", "invite", "hall-1", check=False).stderr
     bare = tmp_path / "bare.toml"
-    bare.write_text(f'[listen]\nmqtt = ["127.0.0.1:{PORTS.take()}"]\n')
+    bare.write_text(f'[listen]\nmqtt = ["127.0.0.1:{PORTS.take()}"]\nmqtts = []\nhttp = []\nhttps = []\n')
     words = [BINARY, "cloud", "--data", str(plant.cloud.data), "--config", str(bare)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
         assert "ready" in process.stdout.readline()

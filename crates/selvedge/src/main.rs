@@ -46,9 +46,9 @@ enum Command {
     Twin(commands::twin::Command),
     /// Call a method of a device and wait for its result
     Call(commands::call::Call),
-    /// Apply a manifest: routes, devices' labels and desired state
+    /// Apply a manifest, or those of a folder: routes, devices' labels and desired state
     Apply(commands::apply::Apply),
-    /// List routes, devices, apps or sessions
+    /// List routes, devices, apps, edges, sessions or an edge's manifests, or say how the link is
     Get(commands::get::Get),
     /// All about one route, device or app
     Describe(commands::describe::Describe),

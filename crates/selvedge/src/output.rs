@@ -1,5 +1,7 @@
 //! How answers are shown.
 
+use std::io::Write;
+
 use clap::ValueEnum;
 pub(crate) use evaluate::cli::{complain, say};
 use serde::Serialize;
@@ -25,6 +27,11 @@ impl Output {
             Output::Text => say(text(value)),
         }
     }
+}
+
+/// Writes a line to standard error about what was done beside what was asked for, if that is possible.
+pub(crate) fn note(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "note: {text}");
 }
 
 /// What went wrong, with its causes; one that is quoted already is not said again.

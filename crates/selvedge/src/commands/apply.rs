@@ -8,7 +8,7 @@ use api::{Applied, Client, paths};
 use clap::Args;
 
 use super::Where;
-use super::edge_manifests::{ForEdge, cloud};
+use super::edge_manifests::ForEdge;
 use crate::output::Output;
 
 #[derive(Args)]
@@ -32,19 +32,22 @@ pub(crate) struct Apply {
 }
 
 impl Apply {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self) -> anyhow::Result<()> {
         let request = api::Apply {
             file: self.file.display().to_string(),
             text: self.read().with_context(|| self.file.display().to_string())?,
             is_dry_run: self.dry_run,
             takes_over: self.take_over,
         };
-        let (path, node) = match &self.for_edge.edge_name {
-            Some(edge) => (paths::edge_manifests(edge), cloud(self.edge)),
-            None => ("/v1/apply".to_owned(), self.edge),
+        let path = match &self.for_edge.edge_name {
+            Some(edge) => {
+                self.edge.of_cloud();
+                paths::edge_manifests(edge)
+            }
+            None => "/v1/apply".to_owned(),
         };
         let apply = async |client: &Client| Ok(client.post(&path, &request).await?);
-        let applied: Applied = node.ask(self.for_edge.edge_name.is_none(), apply)?;
+        let applied: Applied = self.edge.ask(self.for_edge.edge_name.is_none(), apply)?;
         let hint = self.for_edge.edge_name.filter(|_| !request.is_dry_run);
         let hint = hint.map(|edge| format!("what becomes of it there: selvedge get manifests --edge {edge}\n"));
         self.output

@@ -43,13 +43,14 @@ pub(crate) struct SupportBundle {
 
 impl SupportBundle {
     pub(crate) fn run(self) -> anyhow::Result<()> {
+        let data = self.edge.directory()?;
         let mut files = vec![
             ("version.txt".to_owned(), version().into_bytes()),
-            ("check.txt".to_owned(), check::report(&self.edge.data).into_bytes()),
-            ("files.txt".to_owned(), sizes(&self.edge.data).into_bytes()),
+            ("check.txt".to_owned(), check::report(&data).into_bytes()),
+            ("files.txt".to_owned(), sizes(&data).into_bytes()),
             (
                 "audit.log".to_owned(),
-                tail(&self.edge.data.join("audit.log")).unwrap_or_default(),
+                tail(&data.join("audit.log")).unwrap_or_default(),
             ),
         ];
         let asked = self.ask_edge()?;
@@ -66,13 +67,13 @@ impl SupportBundle {
         }
         say("It has no passwords, tokens or keys; client names and addresses are in it.\n");
         if !is_running {
-            say(format_args!("{}\n", self.missing()));
+            say(format_args!("{}\n", self.missing(&data)));
         }
         Ok(())
     }
 
     /// What only a running edge could have said.
-    fn missing(&self) -> String {
+    fn missing(&self, data: &Path) -> String {
         let is_missing = |name: &&str| *name != CONFIGURATION || self.config.is_none();
         let names: Vec<&str> = ASKED.iter().map(|(_, name)| *name).filter(is_missing).collect();
         let hint = match self.config {
@@ -81,7 +82,7 @@ impl SupportBundle {
         };
         format!(
             "No edge runs on {}, so it lacks {}{hint}. Add the end of what the edge wrote to standard error.",
-            self.edge.data.display(),
+            data.display(),
             names.join(", ")
         )
     }

@@ -42,7 +42,8 @@ impl Call {
         let path = paths::method(&device, &self.method, self.timeout.as_millis() as u64);
         let result = self.target.edge.ask(false, async |client| {
             if !client.is_running() {
-                let data = self.target.edge.data.display();
+                let data = self.target.edge.directory()?;
+                let data = data.display();
                 bail!("no edge runs on {data}; start it: selvedge edge --data {data}");
             }
             Ok(client.good(Method::POST, &path, self.payload.clone().into()).await?)

@@ -9,8 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
 
-use super::Where;
-use crate::node::unix_now_s;
+use crate::node::{EDGE_DATA, unix_now_s};
 use crate::output::say;
 
 /// Free bytes below which the disk is too small for the default log.
@@ -26,8 +25,9 @@ const EARLIEST_UNIX_S: i64 = 1_767_225_600;
 
 #[derive(Args)]
 pub(crate) struct Check {
-    #[command(flatten)]
-    edge: Where,
+    /// Data directory of the edge
+    #[arg(long, value_name = "DIR", default_value = EDGE_DATA)]
+    data: PathBuf,
     /// Address that the edge shall listen at; may be repeated
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:1883")]
     mqtt: Vec<SocketAddr>,
@@ -81,8 +81,8 @@ fn fail(text: impl Into<String>) -> Finding {
 
 impl Check {
     pub(crate) fn run(self) -> ExitCode {
-        let mut findings = of_machine(&self.edge.data);
-        let is_running = std::os::unix::net::UnixStream::connect(self.edge.data.join(api::CONTROL_SOCKET)).is_ok();
+        let mut findings = of_machine(&self.data);
+        let is_running = std::os::unix::net::UnixStream::connect(self.data.join(api::CONTROL_SOCKET)).is_ok();
         findings.extend(self.mqtt.iter().map(|address| port(*address, is_running)));
         findings.iter().for_each(|finding| say(format_args!("{finding}\n")));
         match findings.iter().any(|finding| finding.level == Level::Fail) {

@@ -26,10 +26,10 @@ struct Sort {
     /// A signed token, which stands where a password would
     #[arg(long)]
     token: bool,
-    /// A certificate and key of the edge's own authority, written to ID.pem and ID.key here
+    /// A certificate and key of the authority of the edge or cloud itself, written to ID.pem and ID.key here
     #[arg(long)]
     certificate: bool,
-    /// It has a certificate already, of an authority that the edge was told to trust (--tls-client-ca)
+    /// It has a certificate already, of an authority that the edge or cloud was told to trust (--tls-client-ca)
     #[arg(long)]
     trusted_certificate: bool,
 }

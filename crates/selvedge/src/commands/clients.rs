@@ -81,7 +81,10 @@ pub(crate) struct AddThem {
 }
 
 impl Command {
-    pub(crate) fn run(self, kind: ClientKind) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self, kind: ClientKind) -> anyhow::Result<()> {
+        if kind == ClientKind::Edge || self.is_about_edges() {
+            self.target().edge.of_cloud();
+        }
         match self {
             Command::Add(add) => add.run(kind),
             Command::List { target } => list(&target, kind),
@@ -95,6 +98,30 @@ impl Command {
             Command::Label { named, labels } => named.label(kind, labels),
         }
     }
+
+    /// Whether it names an edge of a cloud, or might.
+    fn is_about_edges(&self) -> bool {
+        match self {
+            Command::Add(add) => add.edge.is_some(),
+            Command::Move { .. } => true,
+            _ => false,
+        }
+    }
+
+    fn target(&mut self) -> &mut Target {
+        match self {
+            Command::Add(add) => &mut add.target,
+            Command::List { target } => target,
+            Command::Rotate(given) => given.target(),
+            Command::Credential(command) => command.target(),
+            Command::Show(named)
+            | Command::Remove(named)
+            | Command::Disable(named)
+            | Command::Enable(named)
+            | Command::Move { named, .. }
+            | Command::Label { named, .. } => &mut named.target,
+        }
+    }
 }
 
 impl AddThem {
@@ -104,6 +131,7 @@ impl AddThem {
             self.credential.check_files(&ClientName::new(&target.tenant, id)?)?;
         }
         let is_chosen = self.credential.is_chosen();
+        let data = target.edge.directory()?;
         let add = Add {
             ids: self.ids,
             credential: self.credential.wish(),
@@ -121,7 +149,7 @@ impl AddThem {
         let text = |added: &Vec<Added>| {
             let texts = added
                 .iter()
-                .map(|added| issued::text(&issued::is_added(added), added, is_chosen, &edge, &target.edge.data));
+                .map(|added| issued::text(&issued::is_added(added), added, is_chosen, &edge, &data));
             texts.collect::<String>()
         };
         target.output.show(&added, text);

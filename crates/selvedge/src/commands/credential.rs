@@ -7,7 +7,7 @@ use identity::{ClientKind, ClientName, HeldCredential};
 
 use super::chosen::Chosen;
 use super::clients::Named;
-use super::issued;
+use super::{Target, issued};
 use crate::output::{Output, table};
 
 #[derive(Subcommand)]
@@ -35,6 +35,13 @@ pub(crate) struct Given {
 }
 
 impl Command {
+    pub(super) fn target(&mut self) -> &mut Target {
+        match self {
+            Command::Add(given) => given.target(),
+            Command::List(named) | Command::Revoke { named, .. } => &mut named.target,
+        }
+    }
+
     pub(crate) fn run(self, kind: ClientKind) -> anyhow::Result<()> {
         match self {
             Command::Add(given) => given.add(kind),
@@ -45,6 +52,10 @@ impl Command {
 }
 
 impl Given {
+    pub(super) fn target(&mut self) -> &mut Target {
+        &mut self.named.target
+    }
+
     fn add(self, kind: ClientKind) -> anyhow::Result<()> {
         self.give(
             kind,
@@ -67,6 +78,7 @@ impl Given {
             credential: self.credential.wish(),
         };
         let path = paths::credentials(&name, kind);
+        let data = target.edge.directory()?;
         let (given, edge) = target.edge.ask(false, async |client| {
             let given: Added = client.send(method, &path, &give).await?;
             let edge: EdgeInfo = client.get("/v1/edge").await?;
@@ -76,13 +88,7 @@ impl Given {
             issued::write_files(&given)?;
         }
         target.output.show(&given, |given| {
-            issued::text(
-                &format!("{kind} {id} {said}"),
-                given,
-                is_chosen,
-                &edge,
-                &target.edge.data,
-            )
+            issued::text(&format!("{kind} {id} {said}"), given, is_chosen, &edge, &data)
         });
         Ok(())
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use hyper::Method;
 use identity::{ClientName, check_name};
 
-use super::edge_manifests::{ForEdge, cloud};
+use super::edge_manifests::ForEdge;
 use super::{Kind, Where};
 use crate::output::say;
 
@@ -30,7 +30,7 @@ pub(crate) struct Delete {
 }
 
 impl Delete {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self) -> anyhow::Result<()> {
         check_name("name", &self.name)?;
         let path = match (&self.for_edge.edge_name, self.kind, self.kind.of_client()) {
             (Some(_), Kind::App, _) => bail!("an application has no manifest; those of routes and devices are deleted"),
@@ -39,11 +39,10 @@ impl Delete {
             (None, _, None) => paths::route(&self.tenant, &self.name),
             (None, _, Some(kind)) => paths::client(&ClientName::new(&self.tenant, &self.name)?, kind),
         };
-        let node = match self.for_edge.edge_name {
-            Some(_) => cloud(self.edge),
-            None => self.edge,
-        };
-        let done = node.ask(false, async |client| {
+        if self.for_edge.edge_name.is_some() {
+            self.edge.of_cloud();
+        }
+        let done = self.edge.ask(false, async |client| {
             Ok(client.good(Method::DELETE, &path, Vec::new()).await?)
         });
         done?;

@@ -1,13 +1,10 @@
 //! `--edge NAME` of `selvedge apply`, `get` and `delete`, at a cloud: manifests of one of its edges.
 
-use std::path::{Path, PathBuf};
-
 use api::{EdgeManifest, ManifestState, Page, paths};
 use clap::Args;
 use identity::{ClientName, DEFAULT_TENANT, NameError};
 
-use super::{Target, Where};
-use crate::node::{CLOUD_DATA, DEFAULT_DATA};
+use super::Target;
 use crate::output::table;
 
 /// For which edge of a cloud.
@@ -22,20 +19,10 @@ fn edge_name(text: &str) -> Result<ClientName, NameError> {
     ClientName::from_user_name(text)
 }
 
-/// The cloud of a command with `--edge`: in the data directory that clouds have, unless another is named.
-pub(super) fn cloud(named: Where) -> Where {
-    match named.data == Path::new(DEFAULT_DATA) {
-        true => Where {
-            data: PathBuf::from(CLOUD_DATA),
-        },
-        false => named,
-    }
-}
-
 /// What was applied for an edge, and what became of it.
-pub(super) fn list(target: Target, edge: &ClientName) -> anyhow::Result<()> {
+pub(super) fn list(target: &Target, edge: &ClientName) -> anyhow::Result<()> {
     let path = paths::edge_manifests(edge);
-    let manifests: Page<EdgeManifest> = cloud(target.edge).ask(false, async |client| Ok(client.get(&path).await?))?;
+    let manifests: Page<EdgeManifest> = target.edge.ask(false, async |client| Ok(client.get(&path).await?))?;
     target
         .output
         .show(&manifests.items, |manifests| match manifests.is_empty() {

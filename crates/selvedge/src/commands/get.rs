@@ -41,9 +41,12 @@ enum Listed {
 }
 
 impl Get {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self) -> anyhow::Result<()> {
+        if matches!(self.what, Listed::Edges | Listed::Manifests) {
+            self.target.edge.of_cloud();
+        }
         match (self.what, self.for_edge.edge_name) {
-            (Listed::Manifests, Some(edge)) => edge_manifests::list(self.target, &edge),
+            (Listed::Manifests, Some(edge)) => edge_manifests::list(&self.target, &edge),
             (Listed::Manifests, None) => bail!("of which edge? selvedge get manifests --edge NAME, at a cloud"),
             (_, Some(edge)) => bail!("of an edge only manifests are listed: selvedge get manifests --edge {edge}"),
             (Listed::Routes, None) => routes(&self.target),

@@ -1,14 +1,11 @@
 //! `selvedge edge invite ID`, at a cloud.
 
-use std::path::PathBuf;
-
 use api::{InvitationInfo, paths};
 use clap::Args;
 use hyper::Method;
 use identity::{ClientName, DEFAULT_TENANT};
 
 use super::{Where, tenant_name};
-use crate::node::CLOUD_DATA;
 use crate::output::{Output, say};
 
 #[derive(Args)]
@@ -24,20 +21,19 @@ pub(crate) struct Invite {
     /// Withdraw the invitation: its token is worthless at once
     #[arg(long, conflicts_with = "valid")]
     withdraw: bool,
-    /// Data directory of the cloud
-    #[arg(long, value_name = "DIR", default_value = CLOUD_DATA)]
-    data: PathBuf,
+    #[command(flatten)]
+    cloud: Where,
     /// For people or for programs
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: Output,
 }
 
 impl Invite {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self) -> anyhow::Result<()> {
         let path = paths::invitation(&ClientName::new(&self.tenant, &self.id)?);
-        let cloud = Where { data: self.data };
+        self.cloud.of_cloud();
         if self.withdraw {
-            let withdraw = cloud.ask(false, async |client| {
+            let withdraw = self.cloud.ask(false, async |client| {
                 Ok(client.good(Method::DELETE, &path, Vec::new()).await?)
             });
             withdraw?;
@@ -48,7 +44,9 @@ impl Invite {
             return Ok(());
         }
         let invite = api::Invite { valid_s: self.valid };
-        let invitation: InvitationInfo = cloud.ask(false, async |client| Ok(client.post(&path, &invite).await?))?;
+        let invitation: InvitationInfo = self
+            .cloud
+            .ask(false, async |client| Ok(client.post(&path, &invite).await?))?;
         self.output.show(&invitation, text);
         Ok(())
     }

@@ -1,10 +1,13 @@
 //! `selvedge edge join URL --token T`.
 
+use std::path::PathBuf;
+
 use api::{JoinCloud, Joined};
 use clap::Args;
 use hyper::Method;
 
 use super::Where;
+use crate::node::EDGE_DATA;
 use crate::output::Output;
 
 #[derive(Args)]
@@ -14,8 +17,9 @@ pub(crate) struct Join {
     /// The token that it printed; good once
     #[arg(long, value_name = "T")]
     token: String,
-    #[command(flatten)]
-    edge: Where,
+    /// Data directory of the edge; one that is not there is made
+    #[arg(long, value_name = "DIR", default_value = EDGE_DATA)]
+    data: PathBuf,
     /// For people or for programs
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: Output,
@@ -27,10 +31,10 @@ impl Join {
             url: self.url,
             token: self.token,
         };
-        let joined: Joined = self.edge.ask(true, async |client| {
+        let data = self.data.display().to_string();
+        let joined: Joined = Where::named(self.data).ask(true, async |client| {
             Ok(client.send(Method::PUT, "/v1/link", &join).await?)
         })?;
-        let data = self.edge.data.display();
         self.output.show(&joined, |joined| {
             let next = match joined.is_running {
                 true => format!("the edge that runs links now; see how: selvedge get link --data {data}"),

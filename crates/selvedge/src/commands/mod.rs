@@ -1,4 +1,4 @@
-//! The commands that ask an edge, running or not.
+//! The commands that ask an edge or a cloud, running or not.
 
 pub(crate) mod apply;
 pub(crate) mod bundle;
@@ -15,30 +15,19 @@ pub(crate) mod invite;
 mod issued;
 pub(crate) mod join;
 mod link;
+mod place;
 mod quota;
 pub(crate) mod tenants;
 pub(crate) mod twin;
 pub(crate) mod users;
 
-use std::path::PathBuf;
-
-use anyhow::Context;
-use api::Client;
 use clap::{Args, ValueEnum};
 use identity::{ClientKind, DEFAULT_TENANT, check_name};
 
-use crate::node::DEFAULT_DATA;
+pub(crate) use self::place::Where;
 use crate::output::Output;
 
-/// Which edge is asked.
-#[derive(Args)]
-pub(crate) struct Where {
-    /// Data directory of the edge
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA)]
-    pub(crate) data: PathBuf,
-}
-
-/// Which edge is asked about which tenant, and how the answer is shown.
+/// Which edge or cloud is asked about which tenant, and how the answer is shown.
 #[derive(Args)]
 pub(crate) struct Target {
     #[command(flatten)]
@@ -74,22 +63,5 @@ impl Kind {
             Kind::Device => Some(ClientKind::Device),
             Kind::App => Some(ClientKind::App),
         }
-    }
-}
-
-impl Where {
-    /// Runs `work` with the edge of the data directory; `creates` where the command may make a new directory.
-    pub(crate) fn ask<T>(
-        &self,
-        creates: bool,
-        work: impl AsyncFnOnce(&Client) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.context("starting tokio")?.block_on(async {
-            let client = Client::open(&self.data, creates).await?;
-            let done = work(&client).await;
-            client.close().await;
-            done
-        })
     }
 }

@@ -9,11 +9,10 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::DEFAULT_DATA;
 use super::config_error::explain;
 use super::enrolment::Enrolment;
 use super::origin::Origin;
-use super::role::Role;
+use super::role::{EDGE_DATA, Role};
 use crate::retention::Retention;
 
 /// All of it.
@@ -192,7 +191,7 @@ pub(crate) struct Audit {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            data: DEFAULT_DATA.into(),
+            data: EDGE_DATA.into(),
             shards: 0,
             low_latency: false,
             allow_anonymous: false,
@@ -317,13 +316,41 @@ impl Default for Audit {
 }
 
 impl Config {
-    /// Reads a file. What it leaves out has its default.
+    /// Reads a file. What it leaves out is as `role` has it by default.
     ///
     /// # Errors
     /// Names the file, the line and the key, and says what would be right.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn read(path: &Path, role: Role) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        Self::parse(&path.display().to_string(), &text)
+        let config = Self::parse(&path.display().to_string(), &text)?;
+        Ok(match role {
+            Role::Edge => config,
+            Role::Cloud => config.of_cloud(&text.parse()?),
+        })
+    }
+
+    /// The same with a cloud's defaults, which are others, for what is not in `file`.
+    fn of_cloud(self, file: &toml::Table) -> Self {
+        let cloud = Role::Cloud.defaults();
+        let listened = file.get("listen").and_then(toml::Value::as_table);
+        let is_said = |door: &str| listened.is_some_and(|listened| listened.contains_key(door));
+        let choose = |door, said, default| if is_said(door) { said } else { default };
+        let (said, default) = (self.listen, cloud.listen);
+        Self {
+            data: if file.contains_key("data") {
+                self.data
+            } else {
+                cloud.data
+            },
+            listen: Listen {
+                mqtt: choose("mqtt", said.mqtt, default.mqtt),
+                mqtts: choose("mqtts", said.mqtts, default.mqtts),
+                http: choose("http", said.http, default.http),
+                https: choose("https", said.https, default.https),
+                ..said
+            },
+            ..self
+        }
     }
 
     pub(super) fn parse(file: &str, text: &str) -> anyhow::Result<Self> {
@@ -471,6 +498,25 @@ mod tests {
         assert_eq!(Config::parse("docs/edge.toml", MANUAL).unwrap(), Config::default());
         let of = |text: &str| keys(&text.parse().unwrap(), "");
         assert_eq!(of(MANUAL), of(&Config::default().to_toml()));
+    }
+
+    #[test]
+    fn what_the_file_of_a_cloud_leaves_out_is_as_a_cloud_has_it() {
+        let read = |text: &str, role| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), text).unwrap();
+            Config::read(file.path(), role).unwrap()
+        };
+        for role in [Role::Edge, Role::Cloud] {
+            assert_eq!(read("", role), role.defaults());
+        }
+        let config = read(
+            "data = \"x\"\n[listen]\nmqtts = []\nmqtt_ws = [\"127.0.0.1:9\"]\n",
+            Role::Cloud,
+        );
+        assert_eq!(config.data, Path::new("x"));
+        assert!(config.listen.mqtt.is_empty() && config.listen.mqtts.is_empty() && config.listen.mqtt_ws.len() == 1);
+        assert_eq!(config.listen.https, Role::Cloud.defaults().listen.https);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The flags of `selvedge edge`, which win over the file.
+//! The flags of `selvedge edge` and `selvedge cloud`, which win over the file.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use clap::{Arg, Args};
 
 use super::config::{Config, Durability, LogFormat};
 use super::role::Role;
@@ -19,10 +19,10 @@ pub(crate) struct Flags {
     /// Configuration file; docs/edge.toml is its manual [flags win over it]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Directory of all that survives a restart [default: ./selvedge-data/edge]
+    /// Directory of all that survives a restart
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Address for MQTT over TCP; may be repeated [default: 127.0.0.1:1883 where no other is given]
+    /// Address for MQTT over TCP; may be repeated
     #[arg(long, value_name = "ADDR")]
     mqtt: Vec<SocketAddr>,
     /// Address for MQTT over TLS; may be repeated
@@ -43,16 +43,16 @@ pub(crate) struct Flags {
     /// Address for the API, /healthz, /readyz and /metrics; may be repeated
     #[arg(long, value_name = "ADDR")]
     http: Vec<SocketAddr>,
-    /// Address for the same with TLS, by which edges join a cloud; may be repeated [default of a cloud: 127.0.0.1:8443]
+    /// Address for the same with TLS, by which edges join a cloud; may be repeated
     #[arg(long, value_name = "ADDR")]
     https: Vec<SocketAddr>,
-    /// Certificate chain of the server in PEM [default: one of the edge's own authority, renewed in time]
+    /// Certificate chain of the server in PEM [default: one of its own authority, renewed in time]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
     /// Private key of that certificate in PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-    /// Authorities in PEM whose client certificates are believed beside the edge's own
+    /// Authorities in PEM whose client certificates are believed beside its own
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
     /// Database of a cloud, such as postgres://user@host/name [default: one in the data directory]
@@ -78,11 +78,39 @@ pub(crate) struct Flags {
     log_format: Option<LogFormat>,
 }
 
+/// Says in the help of a flag what `role` does without it.
+pub(super) fn with_default(role: Role) -> impl Fn(Arg) -> Arg {
+    let Config { data, listen, .. } = role.defaults();
+    let addresses = |of: &[SocketAddr]| of.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let defaults = [
+        ("data", data.display().to_string()),
+        ("mqtt", addresses(&listen.mqtt)),
+        ("mqtts", addresses(&listen.mqtts)),
+        ("http", addresses(&listen.http)),
+        ("https", addresses(&listen.https)),
+    ];
+    move |arg| {
+        let default = defaults.iter().find(|(name, _)| arg.get_id() == name);
+        match (default, arg.get_help()) {
+            (Some((name, default)), Some(help)) if !default.is_empty() => {
+                let more = if *name == "mqtt" {
+                    " where no other is given"
+                } else {
+                    ""
+                };
+                let help = format!("{help} [default: {default}{more}]");
+                arg.help(help)
+            }
+            _ => arg,
+        }
+    }
+}
+
 impl Flags {
     /// The file, if there is one, with the flags over it.
     pub(crate) fn config(&self, role: Role) -> anyhow::Result<Config> {
         let mut config = match &self.config {
-            Some(path) => Config::read(path)?,
+            Some(path) => Config::read(path, role)?,
             None => role.defaults(),
         };
         self.put_listeners(&mut config);
@@ -98,7 +126,7 @@ impl Flags {
         config.allow_anonymous |= self.allow_anonymous;
         config.low_latency |= self.low_latency;
         if config.tls.certificate.as_os_str().is_empty() != config.tls.key.as_os_str().is_empty() {
-            bail!("tls.certificate and tls.key belong together; give both, or neither for one of the edge's own");
+            bail!("tls.certificate and tls.key belong together; give both, or neither for one of its own authority");
         }
         Ok(config)
     }
@@ -139,7 +167,7 @@ fn put_all<T: Clone>(values: &mut Vec<T>, given: &[T]) {
 mod tests {
     use std::io::Write;
 
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
@@ -152,6 +180,28 @@ mod tests {
     fn config(words: &[&str]) -> Config {
         let words = ["edge"].iter().chain(words);
         Cli::try_parse_from(words).unwrap().flags.config(Role::Edge).unwrap()
+    }
+
+    #[test]
+    fn the_help_of_each_role_says_its_own_defaults() {
+        for role in [Role::Edge, Role::Cloud] {
+            let help = Cli::command().mut_args(with_default(role)).render_help().to_string();
+            let Config { data, listen, .. } = role.defaults();
+            let doors = [listen.mqtt, listen.mqtts, listen.http, listen.https].concat();
+            let said: Vec<&str> = help.split("[default: ").skip(1).collect();
+            assert!(
+                said.iter().any(|said| said.starts_with(data.to_str().unwrap())),
+                "{help}"
+            );
+            let of_address = |said: &&&str| said.starts_with("127.0.0.1:");
+            assert_eq!(said.iter().filter(of_address).count(), doors.len(), "{help}");
+            for door in doors {
+                assert!(
+                    said.iter().any(|said| said.starts_with(&door.to_string())),
+                    "{door}: {help}"
+                );
+            }
+        }
     }
 
     #[test]

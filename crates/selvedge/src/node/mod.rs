@@ -21,19 +21,15 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use identity::ClientKind;
 
-use self::flags::Flags;
+use self::flags::{Flags, with_default};
 use self::logging::Logging;
-pub(crate) use self::role::CLOUD_DATA;
-use self::role::Role;
+pub(crate) use self::role::{EDGE_DATA, Role};
 use crate::commands::clients;
 use crate::commands::invite::Invite;
 use crate::commands::join::Join;
 
-/// Where an edge keeps what survives a restart, unless told otherwise.
-pub(crate) const DEFAULT_DATA: &str = "./selvedge-data/edge";
-
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, mut_args(with_default(Role::Edge)))]
 pub(crate) struct Edge {
     #[command(subcommand)]
     command: Option<EdgeCommand>,
@@ -52,6 +48,7 @@ enum EdgeCommand {
 }
 
 #[derive(Args)]
+#[command(mut_args(with_default(Role::Cloud)))]
 pub(crate) struct Cloud {
     #[command(flatten)]
     flags: Flags,

@@ -14,8 +14,10 @@ pub(crate) enum Role {
     Cloud,
 }
 
-/// Where a cloud keeps what survives a restart, unless told otherwise.
-pub(crate) const CLOUD_DATA: &str = "./selvedge-data/cloud";
+/// Where an edge keeps what survives a restart, unless told otherwise.
+pub(crate) const EDGE_DATA: &str = "./selvedge-data/edge";
+/// Where a cloud does.
+const CLOUD_DATA: &str = "./selvedge-data/cloud";
 
 impl Role {
     /// As commands name it.
@@ -23,6 +25,14 @@ impl Role {
         match self {
             Role::Edge => "edge",
             Role::Cloud => "cloud",
+        }
+    }
+
+    /// Its data directory, unless it is told another.
+    pub(crate) fn data(self) -> &'static str {
+        match self {
+            Role::Edge => EDGE_DATA,
+            Role::Cloud => CLOUD_DATA,
         }
     }
 
