@@ -110,6 +110,21 @@ def test_a_route_that_is_applied_at_the_cloud_routes_at_the_edge(site):
         client.disconnect()
 
 
+def test_a_folder_is_applied_at_the_cloud_for_the_edge(site):
+    """All of it, or where one is wrong nothing."""
+    path = site.cloud.directory / "hall"
+    path.mkdir()
+    for name in ("high", "low"):
+        (path / f"{name}.yaml").write_text(route(name))
+    (path / "wrong.yaml").write_text(route("wrong", when="payload.level <"))
+    words = ("apply", "-f", str(path), "--edge", "hall-1")
+    refused = site.cloud.run(*words, check=False)
+    assert refused.returncode == 1 and f"{path}/wrong.yaml:7" in refused.stderr and manifests(site) == {}
+    (path / "wrong.yaml").unlink()
+    assert site.cloud.run(*words).stdout.startswith("+ Route/high\n+ Route/low\n")
+    wait_until(lambda: is_at(site, "high", "applied") and is_at(site, "low", "applied"), 5)
+
+
 def test_a_device_that_is_applied_at_the_cloud_logs_in_at_the_edge_and_is_told_what_is_desired(site):
     """With the labels of the manifest, which a route of the edge's sees."""
     apply(site.cloud, device("pump-7"))

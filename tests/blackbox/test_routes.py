@@ -150,6 +150,48 @@ spec:
 """
 
 
+def folder(own, **files: str):
+    """A folder of files, their names with an underscore for the dot, and things beside them that are no manifests."""
+    path = own.directory / "site"
+    (path / "more.yaml").mkdir(parents=True)
+    (path / "more.yaml/route.yaml").write_text("no: manifest")
+    (path / "README.md").write_text("no manifest")
+    for name, text in files.items():
+        (path / name.replace("_", ".")).write_text(text)
+    return path
+
+
+def test_a_folder_is_applied_file_by_file_by_their_names(own):
+    """As kubectl takes it: YAML and JSON that lie in it, and nothing else."""
+    stop = json.dumps({
+        "apiVersion": "selvedge.dev/v1", "kind": "Route", "metadata": {"name": "dry-stop"},
+        "spec": {"from": "devices/+/telemetry", "to": [{"topic": "dry/{device}"}]},
+    })  # fmt: skip
+    later = ALARM.replace("apps/dashboard", "apps/later")
+    path = folder(own, b_json=stop, a_yaml=ALARM, c_yml=later)
+    dry = own.run("apply", "-f", str(path), "--dry-run").stdout
+    assert dry.splitlines()[:2] == ["+ Route/water-alarm", "+ Route/dry-stop"]
+    assert "no routes" in own.run("get", "routes").stdout
+    said = own.run("apply", "-f", str(path)).stdout.splitlines()
+    assert said[:2] == ["+ Route/water-alarm", "+ Route/dry-stop"] and said[2].startswith("~ Route/water-alarm"), said
+    assert "apps/later" in own.run("describe", "route", "water-alarm").stdout
+    again = json.loads(own.run("apply", "-f", str(path), "--output", "json").stdout)
+    assert again["unchanged"] == ["Route/dry-stop"] and len(again["changes"]) == 2, again
+
+
+def test_of_a_folder_with_a_mistake_nothing_is_applied_and_each_mistake_is_named(own):
+    path = folder(own, a_yaml=ALARM, b_yaml=STOP.replace("level <", "levl <").replace("when:", "whn:"), c_yaml="x: 1")
+    refused = own.run("apply", "-f", str(path), check=False)
+    assert refused.returncode == 1
+    assert f"{path}/b.yaml:6" in refused.stderr and f"{path}/c.yaml:1" in refused.stderr, refused.stderr
+    assert "no routes" in own.run("get", "routes").stdout
+
+
+def test_a_folder_without_a_manifest_is_refused(own):
+    refused = own.run("apply", "-f", str(folder(own)), check=False)
+    assert refused.returncode == 1 and "site: no *.yaml, *.yml or *.json is in it" in refused.stderr
+
+
 def manifest(name: str, desired: str) -> str:
     """Of a device of which this is desired."""
     return DEVICE.replace("NAME", name).replace("DESIRED", desired)
