@@ -28,7 +28,8 @@ pub enum Command {
     Capacity(Box<capacity::Capacity>),
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
-    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about 65 min
+    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about an hour and a
+    /// quarter
     Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
     Replay(replay::Replay),

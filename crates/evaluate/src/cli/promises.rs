@@ -1,18 +1,25 @@
 //! `selvedge evaluate promises`: every experiment that a promised figure comes from, and one list of what became of them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Failure;
 use super::capacity::{FILE, measure};
 use super::kept::Kept;
 use super::outcome::Outcome;
-use super::rtt::{measure_all, progress};
+use super::rtt::{about, measure_all, progress};
 use crate::capacity;
 use crate::raw::Raw;
-use crate::rtt::{Options, Preset, Progress};
+use crate::rtt::{Options, Plan, Preset, Progress};
 
 /// Blocks of the only run where `--quick` is given: enough to see that everything works, not for an interval.
 const QUICK_BLOCKS: u32 = 2;
+
+/// What five blocks of `evaluate capacity` take: what all of it was seen to take, less the round trips. Most of it is no time
+/// that is set.
+const CAPACITY_GUESS: Duration = Duration::from_secs(44 * 60);
+/// The share of it that `--quick` takes, about.
+const QUICK_SHARE: u32 = 10;
 
 /// Measure every promised figure
 #[derive(Debug, clap::Args)]
@@ -75,6 +82,10 @@ impl Experiment {
 impl Promises {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
         let mut progress = progress();
+        progress.say(&format!(
+            "In all {}, longer where others use the machine",
+            about(self.estimate()?)
+        ));
         let mut raw = Vec::new();
         for experiment in &self.only {
             match experiment.preset() {
@@ -85,16 +96,44 @@ impl Promises {
         self.outcome.report(raw)
     }
 
-    fn round_trips(&self, preset: Preset, prefix: &[&str], progress: &mut dyn Progress) -> Result<Vec<Raw>, Failure> {
-        let options = Options {
+    /// About how long all of it takes.
+    fn estimate(&self) -> Result<Duration, Failure> {
+        let capacity = if self.quick {
+            CAPACITY_GUESS / QUICK_SHARE
+        } else {
+            CAPACITY_GUESS
+        };
+        let mut all = Duration::ZERO;
+        for experiment in &self.only {
+            all += match experiment.preset() {
+                Some(preset) => {
+                    let plan = Plan::new(self.options(preset), None)?;
+                    plan.estimate() * plan.runs()
+                }
+                None => capacity,
+            };
+        }
+        Ok(all)
+    }
+
+    fn options(&self, preset: Preset) -> Options {
+        Options {
             preset: Some(preset),
             runs: self.quick.then_some(1),
             blocks: self.quick.then_some(QUICK_BLOCKS),
             selvedge_program: self.selvedge_program.clone(),
             mosquitto_program: self.mosquitto_program.clone(),
             ..Options::default()
-        };
-        measure_all(options, (prefix, &self.outcome.out), Kept::default(), progress)
+        }
+    }
+
+    fn round_trips(&self, preset: Preset, prefix: &[&str], progress: &mut dyn Progress) -> Result<Vec<Raw>, Failure> {
+        measure_all(
+            self.options(preset),
+            (prefix, &self.outcome.out),
+            Kept::default(),
+            progress,
+        )
     }
 
     fn capacity(&self, prefix: &[&str], progress: &mut dyn Progress) -> Result<Raw, Failure> {
@@ -105,5 +144,34 @@ impl Promises {
             ..capacity::Options::default()
         };
         measure(&options, &self.outcome.out.join(FILE), prefix, progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Parser, Subcommand};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        promises: Promises,
+    }
+
+    #[test]
+    fn it_takes_the_time_that_its_help_says() {
+        let estimate = |words: &[&str]| Cli::parse_from(words).promises.estimate().unwrap().as_secs_f64() / 60.0;
+        let minutes = estimate(&["promises"]);
+        assert!((70.0..85.0).contains(&minutes), "{minutes}");
+        assert!(estimate(&["promises", "--quick"]) < minutes / 5.0);
+        let all = super::super::Command::augment_subcommands(clap::Command::new("evaluate"));
+        let help = all
+            .find_subcommand("promises")
+            .unwrap()
+            .get_about()
+            .unwrap()
+            .to_string();
+        assert!(help.ends_with("about an hour and a quarter"), "{help}");
     }
 }

@@ -178,7 +178,7 @@ fn announcement(plan: &Plan) -> String {
 }
 
 /// `about 90 s`, `about 12 min`, `about 7 h 20 min`.
-fn about(time: Duration) -> String {
+pub(super) fn about(time: Duration) -> String {
     let seconds = time.as_secs();
     let minutes = seconds.div_ceil(60);
     match minutes {
