@@ -73,6 +73,30 @@ def test_users_are_added_listed_given_passwords_and_removed_by_commands(cloud):
     assert "no user" in cloud.run("user", "remove", "acme/anna", check=False).stderr
 
 
+def test_another_role_of_a_user_holds_from_its_next_request_on(cloud, admin):
+    """By command and by the API; its login goes on. Nobody gives itself one."""
+    cloud.run("tenant", "add", "acme")
+    cloud.run("user", "add", "acme/anna", "--role", "viewer", "--password", PASSWORD)
+    anna = Api(cloud).log_in("acme/anna", PASSWORD)
+    label = ("PATCH", "/v1/tenants/acme/devices/pump-7", {"labels": {"kind": "pump"}})
+    path = "/v1/tenants/acme/users/anna"
+    assert anna.ask(*label)[0] == 403 and anna.ask("PATCH", path, {"role": "admin"})[0] == 403
+    assert "acme/anna is an operator" in cloud.run("user", "set", "acme/anna", "--role", "operator").stdout
+    assert anna.ask(*label)[0] == 404 and anna.ask("PATCH", path, {"role": "admin"})[0] == 403
+    status, changed = admin.ask("PATCH", path, {"role": "viewer"})
+    assert (status, changed["user"], changed["role"]) == (200, "acme/anna", "viewer")
+    assert anna.ask(*label)[0] == 403
+    assert admin.ask("PATCH", path, {"role": "root"})[0] in (400, 422)
+    assert admin.ask("PATCH", "/v1/users/nobody", {"role": "viewer"})[0] == 404
+    assert "no user" in cloud.run("user", "set", "acme/otto", "--role", "viewer", check=False).stderr
+    cloud.run("user", "add", "olga", "--role", "admin", "--password", PASSWORD)
+    olga = Api(cloud).log_in("olga", PASSWORD)
+    assert olga.ask("PATCH", "/v1/users/olga", {"role": "viewer"})[0] == 200
+    assert olga.ask("PATCH", "/v1/users/olga", {"role": "admin"})[0] == 403
+    audit = [json.loads(line) for line in (cloud.data / "audit.log").read_text().splitlines()]
+    assert "role of user, now operator" in [line.get("what") for line in audit]
+
+
 def test_a_login_is_gone_on_with_until_it_is_ended(cloud):
     """A refresh token is good once; logging out ends both tokens."""
     api = Api(cloud)

@@ -59,10 +59,10 @@ pub use manifests::Manifests;
 pub use member::Member;
 pub use routers::{control_router, public_router};
 pub use types::{
-    Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ClientInfo, Credential, CredentialInfo,
-    EdgeInfo, EdgeManifest, EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo,
-    ManifestState, Page, Patch, QuotaChanges, RouteInfo, SessionInfo, SetPassword, TenantInfo, TenantUse, TwinConflict,
-    UserInfo, UserRole,
+    Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, Credential,
+    CredentialInfo, EdgeInfo, EdgeManifest, EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo,
+    LocationInfo, ManifestState, Page, Patch, QuotaChanges, RouteInfo, SessionInfo, SetPassword, TenantInfo, TenantUse,
+    TwinConflict, UserInfo, UserRole,
 };
 
 /// Name of the control socket in the data directory.

@@ -65,7 +65,7 @@ fn administering_cloud() -> Routes {
         .routes(routes!(tenants::change, tenants::remove))
         .routes(routes!(enrolment::invite, enrolment::withdraw))
         .routes(routes!(users::list_of_cloud, users::add_to_cloud))
-        .routes(routes!(users::remove_from_cloud))
+        .routes(routes!(users::change_in_cloud, users::remove_from_cloud))
         .routes(routes!(users::set_password_in_cloud))
 }
 
@@ -102,7 +102,7 @@ fn operating() -> Routes {
 fn administering() -> Routes {
     Routes::new()
         .routes(routes!(users::list_of_tenant, users::add_to_tenant))
-        .routes(routes!(users::remove_from_tenant))
+        .routes(routes!(users::change_in_tenant, users::remove_from_tenant))
         .routes(routes!(users::set_password_in_tenant))
 }
 

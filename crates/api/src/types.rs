@@ -483,6 +483,14 @@ pub struct AddUser {
     pub password: Option<String>,
 }
 
+/// Another role for a user.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeUser {
+    /// What it may do from its next request on.
+    pub role: UserRole,
+}
+
 /// Another password for a user.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -9,7 +9,7 @@ use identity::{Action, Issued, Role, Secret, User, UserName};
 
 use crate::clients::date_time;
 use crate::desk::Desk;
-use crate::types::{AddUser, AddedUser, Page, SetPassword, UserInfo, UserRole};
+use crate::types::{AddUser, AddedUser, ChangeUser, Page, SetPassword, UserInfo, UserRole};
 use crate::unix_now_s;
 use crate::wrong::Done;
 
@@ -73,6 +73,28 @@ pub(crate) async fn set_password_in_tenant(
     set_password(&desk, UserName::new(Some(&tenant), &name)?, password).await
 }
 
+/// Gives a user of the whole cloud another role, which holds from its next request on; its logins go on.
+#[utoipa::path(patch, path = "/v1/users/{name}", tag = "users", operation_id = "change_cloud_user",
+    responses((status = 200, body = UserInfo)))]
+pub(crate) async fn change_in_cloud(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    Json(change): Json<ChangeUser>,
+) -> Done<Json<UserInfo>> {
+    set_role(&desk, UserName::new(None, &name)?, role(change.role)).await
+}
+
+/// Gives a user of a tenant another role, which holds from its next request on; its logins go on.
+#[utoipa::path(patch, path = "/v1/tenants/{tenant}/users/{name}", tag = "users", operation_id = "change_user",
+    responses((status = 200, body = UserInfo)))]
+pub(crate) async fn change_in_tenant(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, name)): Path<(String, String)>,
+    Json(change): Json<ChangeUser>,
+) -> Done<Json<UserInfo>> {
+    set_role(&desk, UserName::new(Some(&tenant), &name)?, role(change.role)).await
+}
+
 /// Removes a user of the whole cloud; its logins end.
 #[utoipa::path(delete, path = "/v1/users/{name}", tag = "users", operation_id = "remove_cloud_user",
     responses((status = 204)))]
@@ -118,6 +140,15 @@ async fn add(desk: &Desk, tenant: Option<&str>, new: AddUser) -> Done<(StatusCod
         .await?;
     account_for(desk, Action::Added, &name, &format!("user with role {role}")).await;
     Ok((StatusCode::CREATED, Json(handed_out(&name, issued))))
+}
+
+async fn set_role(desk: &Desk, name: UserName, role: Role) -> Done<Json<UserInfo>> {
+    let wanted = name.clone();
+    let user = desk
+        .with_registry(move |registry| registry.set_user_role(&wanted, role))
+        .await?;
+    account_for(desk, Action::Changed, &name, &format!("role of user, now {role}")).await;
+    Ok(Json(info(&user)))
 }
 
 async fn set_password(desk: &Desk, name: UserName, password: SetPassword) -> Done<Json<AddedUser>> {

@@ -103,6 +103,19 @@ fn logging_out_another_password_and_removal_end_tokens_at_once() {
 }
 
 #[test]
+fn another_role_holds_at_once_and_ends_no_login() {
+    let (edge, password) = with_user("anna", Role::Viewer);
+    let tokens = log_in(&edge, "anna", &password);
+    let registry = edge.identity.registry();
+    assert_eq!(
+        registry.set_user_role(&user("anna"), Role::Operator).unwrap().role,
+        Role::Operator
+    );
+    assert_eq!(shows(&edge, &tokens, NOW).unwrap().1, Role::Operator);
+    assert!(registry.set_user_role(&user("otto"), Role::Viewer).is_err());
+}
+
+#[test]
 fn a_devices_token_is_no_users_and_a_users_is_no_devices() {
     let (edge, password) = with_user("pump-7", Role::Admin);
     let device = edge.device_with_token("pump-7");

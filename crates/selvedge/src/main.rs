@@ -38,7 +38,7 @@ enum Command {
     /// Tenants and what each may use: add, list, show, set, remove
     #[command(subcommand)]
     Tenant(commands::tenants::Command),
-    /// Users of the HTTP API and what each may do: add, list, rotate, remove
+    /// Users of the HTTP API and what each may do: add, list, set, rotate, remove
     #[command(subcommand)]
     User(commands::users::Command),
     /// What a device is desired to be, and what it reports

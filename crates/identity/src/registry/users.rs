@@ -83,6 +83,20 @@ impl Registry {
         })
     }
 
+    /// Gives a user another role, which holds from its next request on; its logins go on. The user as it is then.
+    ///
+    /// # Errors
+    /// No such user.
+    pub fn set_user_role(&self, name: &UserName, role: Role) -> Result<User, RegistryError> {
+        self.change(&[], |transaction| {
+            let (tenant, user) = columns(name);
+            let sql = "UPDATE users SET role = ?3 WHERE tenant = ?1 AND name = ?2
+                 RETURNING tenant, name, role, created_unix_s";
+            let changed = transaction.query_row(sql, params![tenant, user, role.as_str()], from_row);
+            changed.optional()?.ok_or_else(|| absent(name))
+        })
+    }
+
     /// Gives a user another password, and ends its logins.
     pub(crate) fn set_user_password(&self, name: &UserName, phc: &str) -> Result<(), RegistryError> {
         self.change(&[], |transaction| {

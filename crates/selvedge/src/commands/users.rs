@@ -1,6 +1,6 @@
 //! `selvedge user …`.
 
-use api::{AddUser, AddedUser, Page, SetPassword, UserInfo, UserRole, paths};
+use api::{AddUser, AddedUser, ChangeUser, Page, SetPassword, UserInfo, UserRole, paths};
 use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 use identity::UserName;
@@ -27,6 +27,14 @@ pub(crate) enum Command {
         tenant: Option<String>,
         #[command(flatten)]
         asked: Asked,
+    },
+    /// Give one another role, which holds from its next request on; its logins go on
+    Set {
+        #[command(flatten)]
+        named: Named,
+        /// What it may do; each may do what those before it may
+        #[arg(long, value_name = "ROLE")]
+        role: Role,
     },
     /// Give one another password, made and shown once, or chosen: its logins end at once
     #[command(visible_alias = "passwd")]
@@ -81,6 +89,7 @@ impl Command {
         match self {
             Command::Add { named, role, chosen } => named.add(role, chosen),
             Command::List { tenant, asked } => list(tenant.as_deref(), &asked),
+            Command::Set { named, role } => named.set(role),
             Command::Rotate { named, chosen } => named.rotate(chosen),
             Command::Remove(named) => named.remove(),
         }
@@ -101,6 +110,22 @@ impl Named {
             .ask(true, async |client| Ok(client.post(&path, &add).await?))?;
         let text = |added: &AddedUser| format!("user {} added\n{}", added.user, password(added));
         self.asked.output.show(&added, text);
+        Ok(())
+    }
+
+    fn set(self, role: Role) -> anyhow::Result<()> {
+        let change = ChangeUser { role: role.into() };
+        let path = paths::user(&self.name);
+        let changed: UserInfo = self.asked.edge.ask(false, async |client| {
+            Ok(client.send(Method::PATCH, &path, &change).await?)
+        })?;
+        self.asked.output.show(&changed, |user| {
+            let article = if user.role == "viewer" { "a" } else { "an" };
+            format!(
+                "user {} is {article} {} from its next request on\n",
+                user.user, user.role
+            )
+        });
         Ok(())
     }
 
