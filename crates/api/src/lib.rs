@@ -43,6 +43,7 @@ mod sessions;
 mod sharing;
 mod telemetry;
 mod tenants;
+mod token_keys;
 mod twins;
 mod types;
 mod users;
@@ -61,8 +62,8 @@ pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, Credential,
     CredentialInfo, EdgeInfo, EdgeManifest, EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo,
-    LocationInfo, ManifestState, Page, Patch, QuotaChanges, RouteInfo, SessionInfo, SetPassword, TenantInfo, TenantUse,
-    TwinConflict, UserInfo, UserRole,
+    LocationInfo, ManifestState, Page, Patch, QuotaChanges, RotateKeys, RouteInfo, SessionInfo, SetPassword,
+    TenantInfo, TenantUse, TokenKeyInfo, TwinConflict, UserInfo, UserRole,
 };
 
 /// Name of the control socket in the data directory.

@@ -30,6 +30,9 @@ pub fn user(name: &UserName) -> String {
     format!("{}/{}", users(name.tenant()), name.name())
 }
 
+/// The keys that tokens are signed with.
+pub const TOKEN_KEYS: &str = "/v1/token-keys";
+
 /// What a device or app proves itself by.
 pub fn credentials(name: &ClientName, kind: ClientKind) -> String {
     format!("{}/credentials", client(name, kind))

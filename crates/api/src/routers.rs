@@ -19,7 +19,8 @@ use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
     applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links, live,
-    locating, logins, methods, metrics, posting, routes as flows, sessions, telemetry, tenants, twins, users,
+    locating, logins, methods, metrics, posting, routes as flows, sessions, telemetry, tenants, token_keys, twins,
+    users,
 };
 
 /// Bytes of a request's body on the control socket: a manifest of the longest kind, as a JSON string.
@@ -67,6 +68,7 @@ fn administering_cloud() -> Routes {
         .routes(routes!(users::list_of_cloud, users::add_to_cloud))
         .routes(routes!(users::change_in_cloud, users::remove_from_cloud))
         .routes(routes!(users::set_password_in_cloud))
+        .routes(routes!(token_keys::list, token_keys::rotate))
 }
 
 fn viewing() -> Routes {

@@ -521,6 +521,26 @@ pub struct UserInfo {
     pub created: String,
 }
 
+/// A key that tokens are signed with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenKeyInfo {
+    /// What tokens call it: `kid` of their header.
+    pub id: String,
+    /// Since when it is there.
+    pub created: String,
+    /// Until when it verifies what it has signed; `None`: it signs.
+    pub until: Option<String>,
+}
+
+/// How keys are rotated.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RotateKeys {
+    /// Whether all tokens end at once, because a key got out.
+    #[serde(default)]
+    pub at_once: bool,
+}
+
 /// An edit of a desired state that was given up for another, made on the other side of a link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TwinConflict {

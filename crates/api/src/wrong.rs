@@ -89,9 +89,11 @@ impl From<identity::RegistryError> for Wrong {
             E::NoClient(_) | E::NoTenant(_) | E::NoUser(_) | E::NoCredential { .. } | E::NoInvitation(_) => {
                 StatusCode::NOT_FOUND
             }
-            E::ClientExists { .. } | E::TenantExists(_) | E::UserExists(_) | E::TenantNotEmpty(_) => {
-                StatusCode::CONFLICT
-            }
+            E::ClientExists { .. }
+            | E::TenantExists(_)
+            | E::UserExists(_)
+            | E::TenantNotEmpty(_)
+            | E::TooManyTokenKeys { .. } => StatusCode::CONFLICT,
             E::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };

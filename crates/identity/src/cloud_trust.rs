@@ -37,6 +37,12 @@ pub struct PublicTokenKey {
     pub until_unix_s: Option<i64>,
 }
 
+impl PublicTokenKey {
+    fn is_good(&self, now_unix_s: i64) -> bool {
+        self.until_unix_s.is_none_or(|until| now_unix_s < until)
+    }
+}
+
 /// What a cloud shows cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CloudTrustError {
@@ -72,9 +78,8 @@ impl BelievedCloud {
     pub(crate) fn has_signed(&self, key_id: &str, signed: &[u8], signature: &[u8], now_unix_s: i64) -> bool {
         let believed = self.lock();
         let keys = believed.iter().flat_map(|believed| &believed.trust.token_keys);
-        let is_good =
-            |key: &&PublicTokenKey| key.id == key_id && key.until_unix_s.is_none_or(|until| now_unix_s < until);
-        keys.filter(is_good).any(|key| {
+        let is_it = |key: &&PublicTokenKey| key.id == key_id && key.is_good(now_unix_s);
+        keys.filter(is_it).any(|key| {
             let key = Base64UrlUnpadded::decode_vec(&key.key).unwrap_or_default();
             UnparsedPublicKey::new(&ED25519, key).verify(signed, signature).is_ok()
         })
@@ -105,6 +110,13 @@ impl Believed {
             subject,
         })
     }
+
+    /// Whether it has a key that is good still, and `other` does not have it.
+    fn has_key_not_of(&self, other: &Self, now_unix_s: i64) -> bool {
+        let others = &other.trust.token_keys;
+        let mut good = self.trust.token_keys.iter().filter(|key| key.is_good(now_unix_s));
+        good.any(|key| others.iter().all(|other| other.id != key.id))
+    }
 }
 
 impl Identity {
@@ -117,18 +129,22 @@ impl Identity {
     }
 
     /// Believes a cloud from now on, in place of the one before; whether its authority is another one. A certificate of
-    /// it is worth something only if the registry has it as issued to its device, a token only if it has its epoch.
+    /// it is worth something only if the registry has it as issued to its device, a token only if it has its epoch. Where a
+    /// key is given up before its time, connections made with a token end.
     ///
     /// # Errors
     /// It shows nothing that can be used, or the registry failed.
-    pub fn trust_cloud(&self, trust: CloudTrust) -> Result<bool, CloudTrustError> {
+    pub fn trust_cloud(&self, trust: CloudTrust, now_unix_s: i64) -> Result<bool, CloudTrustError> {
         let mut before = self.cloud.lock();
         if before.as_ref().is_some_and(|believed| believed.trust == trust) {
             return Ok(false);
         }
         let text = serde_json::to_string(&trust).expect("texts and numbers are JSON");
         let believed = Believed::new(trust).ok_or(CloudTrustError::Unusable)?;
-        self.registry().set_cloud_trust(&text)?;
+        let gives_up_key = before
+            .as_ref()
+            .is_some_and(|before| before.has_key_not_of(&believed, now_unix_s));
+        self.registry().set_cloud_trust(&text, gives_up_key)?;
         let is_other = before
             .as_ref()
             .is_none_or(|before| before.authority != believed.authority);

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use crate::authority::{Authority, AuthorityError};
 use crate::cloud_trust::BelievedCloud;
+use crate::login::ACCESS_TOKEN_VALID_S;
 use crate::name::{ClientKind, ClientName};
 use crate::password::{self, PasswordError};
 use crate::registry::{ClientCertificate, Labels, NewProof, NewRow, OpenError, Registry, RegistryError};
 use crate::secret::{Secret, hex, random_bytes};
-use crate::token::{Claims, TokenKeys};
+use crate::token::{Claims, TokenKey, TokenKeys};
 use crate::verified::Verified;
 
 /// Who may connect to an edge: its registry, keys and certificate authority. Shared between threads.
@@ -223,13 +224,22 @@ impl Identity {
         Ok(prepared.handed_out())
     }
 
-    /// Signs tokens with a new key from now on. Tokens of the keys before are accepted for `overlap_s` seconds more;
-    /// zero, where a key got out, ends them at once.
+    /// Signs tokens with a new key from now on. The keys before verify until the last token that each has signed ends;
+    /// with `ends_others`, for where one got out, they go at once, and with them all tokens and the connections that were
+    /// made with these.
     ///
     /// # Errors
-    /// The registry failed.
-    pub fn rotate_token_keys(&self, overlap_s: u32, now_unix_s: i64) -> Result<(), IdentityError> {
-        Ok(self.tokens.rotate(&self.registry, overlap_s, now_unix_s)?)
+    /// As many earlier keys as may be are still needed, or the registry failed.
+    pub fn rotate_token_keys(&self, ends_others: bool, now_unix_s: i64) -> Result<(), IdentityError> {
+        let of_users_s = ACCESS_TOKEN_VALID_S;
+        Ok(self
+            .tokens
+            .rotate(&self.registry, ends_others, of_users_s, now_unix_s)?)
+    }
+
+    /// The keys of tokens that are good for something, the one that signs first; the others verify.
+    pub fn token_keys(&self, now_unix_s: i64) -> Vec<TokenKey> {
+        self.tokens.shown(now_unix_s)
     }
 
     fn prepare(
@@ -248,9 +258,8 @@ impl Identity {
             Credential::GeneratedPassword => Ok(generated_password()?),
             Credential::Token { valid_s } => {
                 let epoch = epoch.unwrap_or_else(new_epoch);
-                let token = self
-                    .tokens
-                    .sign(&Claims::new(name, kind, epoch.clone(), now_unix_s, *valid_s));
+                let claims = Claims::new(name, kind, epoch.clone(), now_unix_s, *valid_s);
+                let token = self.tokens.sign_noted(&self.registry, &claims)?;
                 Ok(Prepared {
                     token_epoch: Some(epoch),
                     issued: Some(Issued::Token(token)),

@@ -64,5 +64,5 @@ pub use registry::{
 pub use secret::Secret;
 pub use throttle::{Policy, Throttle, network};
 pub use tls::{ServerCertificate, Tls, TlsError, server_config};
-pub use token::TokenError;
+pub use token::{TokenError, TokenKey};
 pub use user::{Role, UserName};

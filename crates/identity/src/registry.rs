@@ -122,6 +122,16 @@ pub enum RegistryError {
     /// The tenant, or the cloud, has as many users as it may.
     #[error("there are {MAX_PAGE} users; remove some first")]
     TooManyUsers,
+    /// As many earlier keys are still needed as may be.
+    #[error(
+        "{max} earlier keys still verify tokens, the first until {first_until_unix_s} seconds of Unix time; wait, or end \
+         all tokens at once",
+        max = keys::MAX_OLD_KEYS
+    )]
+    TooManyTokenKeys {
+        /// When the first of them has had its time.
+        first_until_unix_s: i64,
+    },
     /// SQLite failed.
     #[error("registry: {0}")]
     Database(#[from] rusqlite::Error),

@@ -84,6 +84,17 @@ pub(crate) struct SignedText<'a> {
     pub(crate) signature: &'a [u8],
 }
 
+/// A key that tokens are signed with, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenKey {
+    /// What tokens call it (`kid`).
+    pub id: String,
+    /// Since when, in seconds of Unix time.
+    pub created_unix_s: i64,
+    /// Until when it verifies what it has signed; `None`: it signs.
+    pub until_unix_s: Option<i64>,
+}
+
 /// The keys of this edge: one signs, those before it verify until their time is over.
 pub(crate) struct TokenKeys {
     keys: Mutex<Vec<Key>>,
@@ -92,6 +103,8 @@ pub(crate) struct TokenKeys {
 struct Key {
     id: String,
     pair: Ed25519KeyPair,
+    created_unix_s: i64,
+    signed_until_unix_s: i64,
     verify_until_unix_s: Option<i64>,
 }
 
@@ -101,40 +114,61 @@ impl TokenKeys {
         let keys = TokenKeys {
             keys: Mutex::new(read(registry)?),
         };
-        if !keys.lock().iter().any(|key| key.verify_until_unix_s.is_none()) {
-            keys.rotate(registry, 0, now_unix_s)?;
+        if !keys.lock().iter().any(Key::signs) {
+            keys.rotate(registry, false, 0, now_unix_s)?;
         }
         Ok(keys)
     }
 
-    pub(crate) fn rotate(&self, registry: &Registry, overlap_s: u32, now_unix_s: i64) -> Result<(), RegistryError> {
+    /// Signs with a new key from now on. What the one before has signed without [`TokenKeys::sign_noted`] is good for
+    /// `unnoted_valid_s` at most.
+    pub(crate) fn rotate(
+        &self,
+        registry: &Registry,
+        ends_others: bool,
+        unnoted_valid_s: u32,
+        now_unix_s: i64,
+    ) -> Result<(), RegistryError> {
         let mut keys = self.lock();
         let new = KeyRow {
             key_id: hex(&random_bytes::<8>()),
             pkcs8: new_pkcs8(),
+            created_unix_s: now_unix_s,
+            signed_until_unix_s: 0,
             verify_until_unix_s: None,
         };
-        registry.rotate_token_keys(&new, now_unix_s.saturating_add(overlap_s.into()), now_unix_s)?;
+        registry.rotate_token_keys(&new, ends_others, now_unix_s.saturating_add(unnoted_valid_s.into()))?;
         *keys = read(registry)?;
         Ok(())
     }
 
+    /// The keys that are good for something, the one that signs first.
+    pub(crate) fn shown(&self, now_unix_s: i64) -> Vec<TokenKey> {
+        let keys = self.lock();
+        let good = keys.iter().filter(|key| key.verifies(now_unix_s));
+        let shown = good.map(|key| TokenKey {
+            id: key.id.clone(),
+            created_unix_s: key.created_unix_s,
+            until_unix_s: key.verify_until_unix_s,
+        });
+        shown.collect()
+    }
+
+    /// Signs what may live for long: before anybody gets it, it is written down for how long its key is needed.
+    pub(crate) fn sign_noted<T: Signed>(&self, registry: &Registry, claims: &T) -> Result<Secret, RegistryError> {
+        let mut keys = self.lock();
+        let key = keys.iter_mut().find(|key| key.signs()).expect("one key always signs");
+        if claims.expires_unix_s() > key.signed_until_unix_s {
+            registry.note_signed_until(&key.id, claims.expires_unix_s())?;
+            key.signed_until_unix_s = claims.expires_unix_s();
+        }
+        Ok(key.sign(claims))
+    }
+
     pub(crate) fn sign<T: Signed>(&self, claims: &T) -> Secret {
         let keys = self.lock();
-        let key = keys
-            .iter()
-            .find(|key| key.verify_until_unix_s.is_none())
-            .expect("one key always signs");
-        let header = Header {
-            alg: ALGORITHM.into(),
-            kid: key.id.clone(),
-            typ: T::TYPE.into(),
-        };
-        let mut token = format!("{}.{}", encode_json(&header), encode_json(claims));
-        let signature = Base64UrlUnpadded::encode_string(key.pair.sign(token.as_bytes()).as_ref());
-        token.push('.');
-        token.push_str(&signature);
-        Secret::new(token)
+        let key = keys.iter().find(|key| key.signs()).expect("one key always signs");
+        key.sign(claims)
     }
 
     pub(crate) fn verify<T: Signed>(&self, token: &[u8], now_unix_s: i64) -> Result<T, TokenError> {
@@ -193,9 +227,7 @@ impl TokenKeys {
             signature,
         } = *signed;
         let keys = self.lock();
-        let key = keys
-            .iter()
-            .find(|key| key.id == key_id && key.verify_until_unix_s.is_none_or(|until| now < until));
+        let key = keys.iter().find(|key| key.id == key_id && key.verifies(now));
         let key = key.ok_or_else(|| TokenError::UnknownKey(key_id.chars().take(32).collect()))?;
         UnparsedPublicKey::new(&signature::ED25519, key.pair.public_key().as_ref())
             .verify(text, signature)
@@ -204,6 +236,29 @@ impl TokenKeys {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Key>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Key {
+    fn signs(&self) -> bool {
+        self.verify_until_unix_s.is_none()
+    }
+
+    fn verifies(&self, now_unix_s: i64) -> bool {
+        self.verify_until_unix_s.is_none_or(|until| now_unix_s < until)
+    }
+
+    fn sign<T: Signed>(&self, claims: &T) -> Secret {
+        let header = Header {
+            alg: ALGORITHM.into(),
+            kid: self.id.clone(),
+            typ: T::TYPE.into(),
+        };
+        let mut token = format!("{}.{}", encode_json(&header), encode_json(claims));
+        let signature = Base64UrlUnpadded::encode_string(self.pair.sign(token.as_bytes()).as_ref());
+        token.push('.');
+        token.push_str(&signature);
+        Secret::new(token)
     }
 }
 
@@ -231,6 +286,8 @@ fn read(registry: &Registry) -> Result<Vec<Key>, RegistryError> {
         Some(Key {
             id: row.key_id,
             pair,
+            created_unix_s: row.created_unix_s,
+            signed_until_unix_s: row.signed_until_unix_s,
             verify_until_unix_s: row.verify_until_unix_s,
         })
     };

@@ -6,7 +6,7 @@ use base64ct::{Base64UrlUnpadded, Encoding};
 use common::{Edge, NOW, certificate, chosen, name, password, token};
 use identity::{
     CertificateError, CertificateIdentity, ClientKind, Credential, HeldCredential, IdentityOptions, Login, Presented,
-    PrincipalKind, Quotas, Refusal, TokenError,
+    PrincipalKind, Quotas, Refusal, TokenError, What,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -306,21 +306,28 @@ fn tokens_end_with_their_client_and_with_a_revocation() {
 fn keys_rotate_with_an_overlap_and_survive_a_restart() {
     let edge = Edge::new();
     let old = edge.device_with_token("pump");
-    edge.identity.rotate_token_keys(600, NOW).unwrap();
+    edge.identity.rotate_token_keys(false, NOW).unwrap();
     let edge = edge.reopened();
+    let keys = edge.identity.token_keys(NOW);
+    let until: Vec<_> = keys.iter().map(|key| key.until_unix_s).collect();
+    assert_eq!(until, [None, Some(NOW + 3_600)], "the time of the longest token");
+    assert_eq!(edge.identity.token_keys(NOW + 3_600).len(), 1);
     let new = token(
         edge.identity
             .issue(&name("pump"), &Credential::Token { valid_s: 3_600 }, NOW)
             .unwrap(),
     );
-    edge.login_at("pump", &old, NOW + 599).unwrap();
+    edge.login_at("pump", &old, NOW + 3_599).unwrap();
     assert!(matches!(
-        edge.login_at("pump", &old, NOW + 600),
+        edge.login_at("pump", &old, NOW + 3_600),
         Err(Refusal::Token(TokenError::UnknownKey(_)))
     ));
     edge.login_at("pump", &new, NOW + 3_599).unwrap();
-    // A key that got out ends at once, and those before it.
-    edge.identity.rotate_token_keys(0, NOW).unwrap();
+    // A key that got out ends at once, and those before it; so do connections.
+    let before = edge.identity.registry().last_change();
+    edge.identity.rotate_token_keys(true, NOW).unwrap();
+    let changes = edge.identity.registry().changes_since(before).unwrap();
+    assert_eq!(changes[0].what, What::CredentialRevoked(Some(HeldCredential::Tokens)));
     for token in [&old, &new] {
         assert!(matches!(
             edge.login("pump", token),
@@ -330,16 +337,33 @@ fn keys_rotate_with_an_overlap_and_survive_a_restart() {
 }
 
 #[test]
-fn however_often_keys_rotate_only_the_newest_verify() {
+fn a_rotation_that_would_end_a_token_is_refused_until_it_has_ended() {
     let edge = Edge::new();
     let old = edge.device_with_token("pump");
-    for i in 0..9 {
-        edge.identity.rotate_token_keys(3_600, NOW + i).unwrap();
+    for i in 0..15 {
+        edge.identity.rotate_token_keys(false, NOW + i).unwrap();
     }
-    assert!(matches!(
-        edge.login("pump", &old),
-        Err(Refusal::Token(TokenError::UnknownKey(_)))
-    ));
+    // Keys that signed nothing long are needed for as long as a user's token may live.
+    let refused = edge
+        .identity
+        .rotate_token_keys(false, NOW + 15)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.starts_with("15 earlier keys still verify tokens, the first until 1"),
+        "{refused}"
+    );
+    edge.login("pump", &old).unwrap();
+    edge.identity.rotate_token_keys(false, NOW + 1_000).unwrap();
+    edge.login_at("pump", &old, NOW + 3_599).unwrap();
+}
+
+#[test]
+fn a_clock_that_is_ahead_for_a_moment_ends_no_token_by_a_rotation() {
+    let edge = Edge::new();
+    let old = edge.device_with_token("pump");
+    edge.identity.rotate_token_keys(false, NOW + 1_000_000_000).unwrap();
+    edge.login("pump", &old).unwrap();
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use base64ct::Encoding as _;
 use common::{Edge, NOW, name};
 use identity::{
-    CertificateIdentity, ClientKind, CloudTrust, Credential, DeviceRecord, Issued, Labels, NewClient, Presented,
-    Refusal, RegistryError, Shared, What,
+    CertificateIdentity, Change, ClientKind, CloudTrust, Credential, DeviceRecord, HeldCredential, Issued, Labels,
+    NewClient, Presented, Refusal, RegistryError, Shared, What,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -202,13 +202,8 @@ fn what_the_cloud_signed_opens_the_edge_only_for_what_the_registry_has() {
         Credential::Token { valid_s: 60 },
         None,
     ));
-    let dash = token(issued_to(
-        &cloud,
-        "dash",
-        ClientKind::App,
-        Credential::Token { valid_s: 60 },
-        None,
-    ));
+    let of_minute = Credential::Token { valid_s: 60 };
+    issued_to(&cloud, "dash", ClientKind::App, of_minute.clone(), None);
     let by_certificate = || {
         let presented = Presented {
             certificate: Some(&shown),
@@ -218,8 +213,9 @@ fn what_the_cloud_signed_opens_the_edge_only_for_what_the_registry_has() {
     };
     // Known by any certificate of an authority that the operator trusts, which the cloud's is not.
     issued_to(&edge, "pump", ClientKind::Device, Credential::TrustedSubject, None);
-    assert!(edge.identity.trust_cloud(cloud.identity.shown_trust()).unwrap());
-    assert!(!edge.identity.trust_cloud(cloud.identity.shown_trust()).unwrap());
+    let trust = || edge.identity.trust_cloud(cloud.identity.shown_trust(), NOW).unwrap();
+    assert!(trust());
+    assert!(!trust());
     assert!(matches!(by_certificate(), Err(Refusal::CertificateNotIssued(_))));
     let trusting = DeviceRecord {
         trusts_subject: true,
@@ -241,6 +237,22 @@ fn what_the_cloud_signed_opens_the_edge_only_for_what_the_registry_has() {
     assert!(matches!(edge.login("valve", &bearer), Err(Refusal::UnknownClient)));
     make(&edge, "", "valve", Some(with_epoch(&bearer))).unwrap();
     assert!(edge.login("valve", &bearer).is_ok());
+    let registry = edge.identity.registry();
+    let mut seen = registry.last_change();
+    let mut ended = || {
+        let changes = registry.changes_since(std::mem::replace(&mut seen, registry.last_change()));
+        let by_token = |change: &Change| change.what == What::CredentialRevoked(Some(HeldCredential::Tokens));
+        changes.unwrap().iter().filter(|change| by_token(change)).count()
+    };
+    cloud.identity.rotate_token_keys(false, NOW).unwrap();
+    trust();
+    assert!(edge.login("valve", &bearer).is_ok() && ended() == 0);
+    cloud.identity.rotate_token_keys(true, NOW).unwrap();
+    trust();
+    assert!(matches!(edge.login("valve", &bearer), Err(Refusal::Token(_))));
+    assert_eq!(ended(), 1);
+    let again = |id| token(cloud.identity.issue(&name(id), &of_minute, NOW).unwrap());
+    let [bearer, dash] = ["valve", "dash"].map(again);
     make(&edge, "", "valve", Some(record("x"))).unwrap();
     assert!(matches!(edge.login("valve", &bearer), Err(Refusal::TokenRevoked)));
     make(&edge, "", "dash", Some(with_epoch(&dash))).unwrap();
@@ -251,7 +263,7 @@ fn what_the_cloud_signed_opens_the_edge_only_for_what_the_registry_has() {
 fn what_is_no_authority_is_not_believed() {
     let edge = Edge::new();
     let shown = edge.identity.shown_trust();
-    let check = |wrong: CloudTrust| assert!(edge.identity.trust_cloud(wrong).is_err());
+    let check = |wrong: CloudTrust| assert!(edge.identity.trust_cloud(wrong, NOW).is_err());
     check(CloudTrust::default());
     let Issued::Certificate { certificate_pem, .. } = issued_to(&edge, "pump", ClientKind::Device, VALID, None) else {
         panic!("no certificate")

@@ -45,6 +45,7 @@ pub async fn run(
     };
     let mut refreshes = hub.refreshes();
     let mut seen_change = identity.registry().last_change();
+    let mut shown_trust = identity.shown_trust();
     let mut changes = hub.take_twin_changes().expect("a cloud shares twins with its edges");
     loop {
         tokio::select! {
@@ -67,6 +68,10 @@ pub async fn run(
                 let since = std::mem::replace(&mut seen_change, identity.registry().last_change());
                 let changes = identity.registry().changes_since(since);
                 tell_edges(&identity, &connected, changes).await;
+                let trust = identity.shown_trust();
+                if std::mem::replace(&mut shown_trust, trust.clone()) != trust {
+                    connected.tell_all(|| Down::Trust);
+                }
             }
             Some(_) = sessions.join_next() => {}
         }

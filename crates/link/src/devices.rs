@@ -205,7 +205,7 @@ impl Devices {
     /// The edge believes what its cloud gave to devices that the two share.
     async fn trust(&self, trust: CloudTrust) {
         match self
-            .blocking(move |records| Ok(records.identity.trust_cloud(trust)))
+            .blocking(move |records| Ok(records.identity.trust_cloud(trust, unix_now_s())))
             .await
         {
             Ok(Ok(true)) => self.common.new_authority.notify_one(),
@@ -213,6 +213,8 @@ impl Devices {
             Ok(Err(error)) => self.refuse("its authority", &error.to_string()),
             Err(error) => self.complain(&error),
         }
+        // Where it gave a key up, connections end.
+        (self.common.follow)(Vec::new()).await;
     }
 
     fn tenants(&self) -> Vec<String> {

@@ -41,6 +41,9 @@ enum Command {
     /// Users of the HTTP API and what each may do: add, list, set, rotate, remove
     #[command(subcommand)]
     User(commands::users::Command),
+    /// Keys that sign the tokens of users, devices and apps: list, rotate
+    #[command(subcommand)]
+    Key(commands::keys::Command),
     /// What a device is desired to be, and what it reports
     #[command(subcommand)]
     Twin(commands::twin::Command),
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::App(command) => command.run(ClientKind::App),
         Command::Tenant(command) => command.run(),
         Command::User(command) => command.run(),
+        Command::Key(command) => command.run(),
         Command::Twin(command) => command.run(),
         Command::Call(call) => call.run(),
         Command::Apply(apply) => apply.run(),

@@ -55,6 +55,16 @@ pub enum Event<'a> {
         #[serde(serialize_with = "shortened")]
         by: &'a str,
     },
+    /// Tokens are signed with another key from now on.
+    TokenKey {
+        /// That key, as tokens call it.
+        key: &'a str,
+        /// Whether what the keys before have signed ended at once.
+        ends_others: bool,
+        /// Who had it so.
+        #[serde(serialize_with = "shortened")]
+        by: &'a str,
+    },
     /// A method of a device was called.
     CallMade {
         /// Tenant of both.
@@ -100,7 +110,7 @@ impl Event<'_> {
             Event::CallMade {
                 tenant, caller, method, ..
             } => Some((Group::Calls, hasher.hash_one((tenant, caller, method)))),
-            Event::Credential { .. } | Event::Tenant { .. } => None,
+            Event::Credential { .. } | Event::Tenant { .. } | Event::TokenKey { .. } => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::quotas::Quotas;
 
 /// Tells a registry from any other SQLite file ("Slvg").
 const APPLICATION_ID: i64 = 0x536C_7667;
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 
 /// How long one process waits for another that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -160,6 +160,15 @@ CREATE TABLE this_registry (id TEXT NOT NULL) STRICT;
 INSERT INTO this_registry VALUES (lower(hex(randomblob(16))));
 ";
 
+/// What version 5 did not have.
+const AGES_OF_KEYS: &str = "
+ALTER TABLE token_keys ADD COLUMN created_unix_s INTEGER NOT NULL DEFAULT 0;
+-- When the last of the tokens of devices and apps that it signed ends.
+ALTER TABLE token_keys ADD COLUMN signed_until_unix_s INTEGER NOT NULL DEFAULT 0;
+-- Of a key from before nobody knows: the year 9999.
+UPDATE token_keys SET created_unix_s = unixepoch(), signed_until_unix_s = 253402300799;
+";
+
 /// From version 1, which knew no edges. SQLite alters no CHECK: as its manual has it, the table is made anew.
 const SECOND_VERSION: &str = "
 ALTER TABLE clients RENAME TO old_clients;
@@ -301,8 +310,11 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if found < 4 {
         transaction.execute_batch(INVITATIONS)?;
     }
-    if found < VERSION {
+    if found < 5 {
         transaction.execute_batch(SHARED)?;
+    }
+    if found < VERSION {
+        transaction.execute_batch(AGES_OF_KEYS)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     transaction.commit()?;
@@ -324,6 +336,7 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.execute_batch(USERS)?;
     transaction.execute_batch(INVITATIONS)?;
     transaction.execute_batch(SHARED)?;
+    transaction.execute_batch(AGES_OF_KEYS)?;
     super::tenants::insert(&transaction, crate::DEFAULT_TENANT, &Quotas::default())?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -350,7 +363,7 @@ mod tests {
             .unwrap();
         let refusal = refusal(&path);
         assert!(
-            refusal.contains("version 6") && refusal.contains("up to 5"),
+            refusal.contains("version 7") && refusal.contains("up to 6"),
             "{refusal}"
         );
     }
@@ -451,6 +464,25 @@ mod tests {
         let count = |sql: &str| fifth.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(count("SELECT count(*) FROM clients WHERE edge = '' AND life = ''"), 1);
         assert_eq!(count("SELECT count(*) FROM this_registry WHERE length(id) = 32"), 1);
+    }
+
+    #[test]
+    fn a_registry_of_the_fifth_version_keeps_its_key_for_tokens_of_any_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("registry.db");
+        let fifth = Connection::open(&path).unwrap();
+        for tables in [TABLES, USERS, INVITATIONS, SHARED] {
+            fifth.execute_batch(tables).unwrap();
+        }
+        super::super::tenants::insert(&fifth, "default", &Quotas::default()).unwrap();
+        let add = "INSERT INTO token_keys VALUES ('5f', x'00', NULL)";
+        fifth.execute(add, []).unwrap();
+        fifth.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        fifth.pragma_update(None, "user_version", 5).unwrap();
+        drop(fifth);
+        let sixth = open(&path).unwrap();
+        let sql = "SELECT created_unix_s > 1700000000 AND signed_until_unix_s > 250000000000 FROM token_keys";
+        assert!(sixth.query_row(sql, [], |row| row.get::<_, bool>(0)).unwrap());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) enum Down {
     Device(ClientName),
     /// Nobody knows which were.
     Compare,
+    /// By what the cloud signs now.
+    Trust,
     /// Nothing, but that it is there: another connection asks for its name.
     Life,
 }

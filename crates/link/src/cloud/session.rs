@@ -190,6 +190,10 @@ impl Session {
                         self.start(async move { devices.tell_changed(name.tenant(), name.id()).await });
                     }
                     Some(Down::Life) => self.tell(&Told { topic: topics::LIFE.to_owned(), payload: Vec::new() }),
+                    Some(Down::Trust) => {
+                        let devices = Arc::clone(&self.devices);
+                        self.start(async move { devices.greet().await });
+                    }
                     Some(Down::Compare) => {
                         self.has_to_compare = true;
                         self.compare();
@@ -407,7 +411,7 @@ impl Session {
         let asked = self.calls.into_values().map(|(_, call)| call);
         let unasked = std::iter::from_fn(|| down.try_recv().ok()).filter_map(|down| match down {
             Down::Call(call) => Some(call),
-            Down::Twin(_) | Down::Device(_) | Down::Compare | Down::Life => None,
+            Down::Twin(_) | Down::Device(_) | Down::Trust | Down::Compare | Down::Life => None,
         });
         for call in asked.chain(unasked) {
             let message = format!("the connection of the edge {} broke before the answer came", self.edge);

@@ -14,6 +14,7 @@ pub(crate) mod get;
 pub(crate) mod invite;
 mod issued;
 pub(crate) mod join;
+pub(crate) mod keys;
 mod link;
 mod place;
 mod quota;

@@ -29,6 +29,7 @@ pub(crate) struct Config {
     pub(crate) link: Link,
     pub(crate) database: Database,
     pub(crate) enrolment: Enrolment,
+    pub(crate) tokens: Tokens,
     pub(crate) history: History,
     pub(crate) limits: Limits,
     pub(crate) log: Log,
@@ -92,6 +93,13 @@ pub(crate) struct Link {
 pub(crate) struct Database {
     pub(crate) url: String,
     pub(crate) retention: Retention,
+}
+
+/// What is signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Tokens {
+    pub(crate) key_days: u32,
 }
 
 /// What an edge keeps of its devices' telemetry.
@@ -201,11 +209,18 @@ impl Default for Config {
             link: Link::default(),
             database: Database::default(),
             enrolment: Enrolment::default(),
+            tokens: Tokens::default(),
             history: History::default(),
             limits: Limits::default(),
             log: Log::default(),
             audit: Audit::default(),
         }
+    }
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self { key_days: 90 }
     }
 }
 

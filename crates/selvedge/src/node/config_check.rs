@@ -21,11 +21,13 @@ pub(super) struct Mistake {
 const ANY: i64 = i64::MAX;
 
 /// What numbers may be.
-const RANGES: [(&str, RangeInclusive<i64>); 14] = [
+const RANGES: [(&str, RangeInclusive<i64>); 15] = [
     // 0: as many as the logs say. Each takes a thread, and two segment files of its own.
     ("shards", 0..=SHARDS_MAX as i64),
     ("enrolment.renewal_grace_days", 0..=3_650),
     ("enrolment.certificate_days", 1..=3_650),
+    // 0: never.
+    ("tokens.key_days", 0..=3_650),
     // Rows go in steps of some 10,000.
     ("history.bytes", 16 << 20..=ANY),
     ("limits.connections", 1..=ANY),

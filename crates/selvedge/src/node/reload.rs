@@ -50,6 +50,7 @@ impl Running<'_> {
         self.config.limits = new.limits;
         self.config.tls = new.tls;
         self.config.audit = new.audit;
+        self.config.tokens = new.tokens;
         self.config.log.level = new.log.level;
         self.hub.set_limits(&self.config.limits.hub()).await;
         self.audit.set_options(self.config.audit.options());

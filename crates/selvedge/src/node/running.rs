@@ -34,7 +34,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two writes of the audit log.
 const AUDIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time between two looks at the certificate's date.
+/// Time between two looks at the dates of the certificate and of the key of tokens.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// What runs.
@@ -140,6 +140,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         certificates,
         link,
     };
+    running.rotate_token_keys().await;
     running.until_stopped(&mut signals).await;
     tracing::info!("stopping");
     desk.begin_stop();
@@ -166,7 +167,7 @@ impl Running<'_> {
                     Told::Reload => self.reload().await,
                 },
                 _ = audits.tick() => self.write_audit().await,
-                _ = renewals.tick() => self.renew(),
+                _ = renewals.tick() => self.renew().await,
                 () = joined(self.link.as_ref()) => self.follow_cloud(),
                 () = new_authority(self.link.as_ref()) => self.believe_cloud(),
             }
@@ -187,9 +188,17 @@ impl Running<'_> {
         }
     }
 
-    fn renew(&self) {
+    async fn renew(&self) {
         if let Some(certificates) = &self.certificates {
             certificates.renew(&self.config);
+        }
+        self.rotate_token_keys().await;
+    }
+
+    async fn rotate_token_keys(&self) {
+        let days = i64::from(self.config.tokens.key_days);
+        if days > 0 {
+            self.desk.rotate_token_keys_older_than(days * 86_400).await;
         }
     }
 

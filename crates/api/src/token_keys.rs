@@ -1,0 +1,81 @@
+//! The keys that tokens of users, devices and apps are signed with.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use identity::{Event, TokenKey};
+
+use crate::clients::date_time;
+use crate::desk::Desk;
+use crate::guard::{acting_as, actor};
+use crate::types::{Page, RotateKeys, TokenKeyInfo};
+use crate::unix_now_s;
+use crate::wrong::Done;
+
+/// The keys that are good for something: the one that signs, then those that verify what they have signed.
+#[utoipa::path(get, path = "/v1/token-keys", tag = "token keys", operation_id = "list_token_keys",
+    responses((status = 200, body = Page<TokenKeyInfo>)))]
+pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Json<Page<TokenKeyInfo>> {
+    Json(shown(&desk))
+}
+
+/// Signs with a new key from now on, which edges that are linked hear at once. What was signed before is good until it ends,
+/// or with `at_once` worthless: connections made with a token end, devices and apps need new ones, and who is logged in
+/// shows the refresh token.
+#[utoipa::path(post, path = "/v1/token-keys", tag = "token keys", operation_id = "rotate_token_keys",
+    responses((status = 201, body = Page<TokenKeyInfo>)))]
+pub(crate) async fn rotate(
+    State(desk): State<Arc<Desk>>,
+    Json(RotateKeys { at_once }): Json<RotateKeys>,
+) -> Done<(StatusCode, Json<Page<TokenKeyInfo>>)> {
+    desk.rotate_token_keys(at_once).await?;
+    Ok((StatusCode::CREATED, Json(shown(&desk))))
+}
+
+impl Desk {
+    async fn rotate_token_keys(&self, ends_others: bool) -> Done<()> {
+        self.with_identity(move |identity| identity.rotate_token_keys(ends_others, unix_now_s()))
+            .await?;
+        let keys = self.identity.token_keys(unix_now_s());
+        self.account_for_event(&Event::TokenKey {
+            key: keys.first().map_or("", |key| &key.id),
+            ends_others,
+            by: &actor(),
+        });
+        self.settle().await
+    }
+
+    /// Signs with a new key if the one that signs is older than this. One that says it comes from the future is not.
+    pub async fn rotate_token_keys_older_than(&self, age_s: i64) {
+        let now_unix_s = unix_now_s();
+        let keys = self.identity.token_keys(now_unix_s);
+        if keys.first().is_none_or(|key| now_unix_s - key.created_unix_s < age_s) {
+            return;
+        }
+        match acting_as("its age".to_owned(), self.rotate_token_keys(false)).await {
+            Ok(()) => tracing::info!("tokens are signed with a new key: the one before had its age"),
+            Err(wrong) => tracing::warn!(
+                error = wrong.message(),
+                "tokens are still signed with a key that has its age"
+            ),
+        }
+    }
+}
+
+fn shown(desk: &Desk) -> Page<TokenKeyInfo> {
+    let keys = desk.identity.token_keys(unix_now_s());
+    Page {
+        items: keys.into_iter().map(info).collect(),
+        has_more: false,
+    }
+}
+
+fn info(key: TokenKey) -> TokenKeyInfo {
+    TokenKeyInfo {
+        id: key.id,
+        created: date_time(key.created_unix_s),
+        until: key.until_unix_s.map(date_time),
+    }
+}
