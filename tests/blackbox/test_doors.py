@@ -26,8 +26,15 @@ def connect_by(stream: socket.socket) -> raw.Connection:
 class Web:
     """WebSocket by hand, as much as the tests send: RFC 6455."""
 
-    def __init__(self, port: int, protocol: str | None = "mqtt", path: str = "/mqtt", origin: str | None = None):
-        self.stream = socket.create_connection(("127.0.0.1", port), raw.PATIENCE_S)
+    def __init__(
+        self,
+        port: int,
+        protocol: str | None = "mqtt",
+        path: str = "/mqtt",
+        origin: str | None = None,
+        stream: socket.socket | None = None,
+    ):
+        self.stream = stream or socket.create_connection(("127.0.0.1", port), raw.PATIENCE_S)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Upgrade: websocket", "Connection: Upgrade"]
         lines += [f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13"]
