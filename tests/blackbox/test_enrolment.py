@@ -173,3 +173,15 @@ def test_the_document_describes_how_edges_join(plant):
         (operation,) = document["paths"][path].values()
         assert operation["tags"] == ["enrolment"] and "security" not in operation
     assert set(document["paths"]["/v1/tenants/{tenant}/edges/{id}/invitation"]) == {"post", "delete"}
+
+
+def test_an_edge_gets_no_token_which_would_end_while_it_has_no_line(plant):
+    """Neither at first, nor as another, nor in place of all that it has; what it has stays good."""
+    said = json.loads(plant.cloud.run("edge", "add", "hall-1", "--output", "json").stdout)
+    password = said[0]["issued"]["password"]
+    for words in (["add", "hall-2"], ["credential", "add", "hall-1"], ["rotate", "hall-1"]):
+        refused = plant.cloud.run("edge", *words, "--token", check=False)
+        assert refused.returncode == 1 and "an edge gets no token" in refused.stderr, words
+        assert "selvedge edge invite" in refused.stderr
+    assert [edge["name"] for edge in plant.cloud.edges()] == ["hall-1"]
+    Client(plant.cloud.port, "hall-1", user="hall-1", password=password).opened().disconnect()

@@ -57,6 +57,7 @@ pub(crate) async fn add(
     let kind = ClientKind::from(kinds);
     let names = checked_names(&tenant, kind, &add.ids)?;
     let what = format!("{kind} with {}", credentials::described(&add.credential));
+    credentials::check_sort(kind, &add.credential)?;
     let edge = edge_of_new(&desk, &tenant, kind, add.edge.as_deref()).await?;
     let new: Vec<NewClient> = names
         .iter()

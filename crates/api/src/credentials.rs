@@ -76,6 +76,7 @@ async fn give_one(
     action: Action,
 ) -> Done<Issued> {
     find(desk, name, kind).await?;
+    check_sort(kind, &credential)?;
     let (wanted, named) = (wanted(&credential), name.clone());
     let _turn = desk.logins.turn_of_new().await?;
     let issued = desk
@@ -140,6 +141,17 @@ pub(crate) fn wanted(credential: &Credential) -> identity::Credential {
         Credential::Token { valid_s } => identity::Credential::Token { valid_s: *valid_s },
         Credential::Certificate { valid_s } => identity::Credential::Certificate { valid_s: *valid_s },
         Credential::TrustedCertificate => identity::Credential::TrustedSubject,
+    }
+}
+
+/// Refuses what would lock one out some day that nobody is near of.
+pub(crate) fn check_sort(kind: ClientKind, credential: &Credential) -> Done<()> {
+    match (kind, credential) {
+        (ClientKind::Edge, Credential::Token { .. }) => Err(Wrong::request(
+            "an edge gets no token, which ends and is renewed by nobody: selvedge edge invite ID gets it a certificate that \
+             it renews by itself, and a password does not end",
+        )),
+        _ => Ok(()),
     }
 }
 
