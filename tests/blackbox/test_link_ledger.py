@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -9,8 +10,10 @@ import time
 import pytest
 
 from brokers import Settings
+from paho_client import Client
 from raw_edge import RawEdge
-from sites import Cloud, Pump, Site, wait_until
+from sites import PASSWORD, Cloud, Pump, Site, wait_until
+from test_link_bounds import apply, route
 from test_operation import get
 from wire import Kind
 
@@ -90,3 +93,32 @@ def test_what_comes_again_may_not_be_sent_or_finds_no_room_is_counted_as_that(tm
         cloud.kill()
         cloud.start()
     cloud.stop()
+
+
+def test_of_eighty_routes_each_message_reaches_applications_once_and_is_counted_though_the_line_is_cut(site):
+    """Each route has an epoch of its own with two lanes, of which the cloud remembers what it has."""
+    one, routes, rounds = site(), 80, 12
+    apply(one.edge, *(route(f"r{number}", f"devices/+/telemetry/{number}") for number in range(routes)))
+    apply(one.edge, route("telemetry", "devices/+/telemetry/none"))
+    one.cloud.run("app", "add", "dash", "--password", PASSWORD)
+    dash = Client(one.cloud.port, "dash", user="dash", password=PASSWORD).opened()
+    dash.subscribe("devices/pump-7/telemetry/+", qos=1)
+    pump = Pump(one).client()
+    for turn in range(rounds):
+        # Every third time what was sent is acknowledged to nobody, and comes again.
+        if turn % 3 == 1:
+            one.line.cut()
+        elif turn % 3 == 2:
+            one.line.mend()
+        for number in range(routes):
+            pump.publish(f"devices/pump-7/telemetry/{number}", json.dumps({"n": turn}), qos=1)
+            if number == routes // 2:
+                one.line.hang_up()
+    one.line.mend()
+    wait_until(lambda: all(ledger["queued"] == 0 for ledger in one.edge.link()["ledgers"]), 60)
+    came = [(message.topic, message.payload) for message in (dash.receive() for _ in range(routes * rounds))]
+    assert len(set(came)) == routes * rounds and dash.messages.empty()
+    taken = {arrival["route"]: arrival["taken"] for arrival in one.cloud.edges()[0]["arrivals"]}
+    assert taken == {f"r{number}": rounds for number in range(routes)}
+    for client in (dash, pump):
+        client.disconnect()
