@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -152,6 +154,75 @@ def test_through_random_edits_cuts_and_kills_both_sides_end_equal_and_versions_n
             assert versions[name] >= before, f"the version went back from {before} to {versions[name]} at the {name}"
     wait_until(lambda: are_equal(site), 60)
     wait_until(lambda: lost_edits(site.cloud) == lost_edits(site.edge), 60)
+
+
+def backed_up(side, directory: Path) -> Path:
+    """A copy of all that a side has, made while it is stopped."""
+    side.stop()
+    shutil.copytree(side.data, directory / "backup", ignore=shutil.ignore_patterns("*.sock"))
+    side.start()
+    return directory / "backup"
+
+
+def restored(site: Site, side, backup: Path, clock_s: int) -> None:
+    """A side begins anew with its backup and such a clock, and without a line."""
+    side.stop()
+    shutil.rmtree(side.data)
+    shutil.copytree(backup, side.data)
+    site.line.cut()
+    clock = Clock(side.directory)
+    clock.set(clock_s)
+    side.settings.environment = clock.environment
+    side.start()
+
+
+@pytest.mark.machine("faketime")
+@pytest.mark.parametrize("clock_s", [0, -30 * DAY_S])
+def test_what_a_cloud_from_a_backup_desires_before_it_meets_its_edge_stays_and_what_it_had_forgotten_comes_back(
+    site, tmp_path, clock_s
+):
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+    desire(site.cloud, interval_s=10, mode="eco")
+    backup = backed_up(site.cloud, tmp_path)
+    desire(site.cloud, speed=2, mode="off")
+    desire(site.edge, valve="open")
+    wait_until(lambda: are_equal(site), 60)
+    restored(site, site.cloud, backup, clock_s)
+    assert twin(site.cloud)["desired"] == {"interval_s": 10, "mode": "eco"}
+    desire(site.cloud, mode="boost", lamp=True, interval_s=20)
+    site.line.mend()
+    wait_until(lambda: are_equal(site), 60)
+    expected = {"interval_s": 20, "mode": "boost", "lamp": True, "speed": 2, "valve": "open"}
+    assert twin(site.edge)["desired"] == expected
+    wait_until(lambda: lost_edits(site.cloud) == lost_edits(site.edge) == [("cloud", "/mode", "boost", "off")], 60)
+
+
+@pytest.mark.machine("faketime")
+@pytest.mark.parametrize("clock_s", [0, -30 * DAY_S])
+def test_what_an_edge_from_a_backup_desires_and_its_device_reports_stays_and_what_it_had_forgotten_comes_back(
+    site, tmp_path, clock_s
+):
+    wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+    desire(site.edge, interval_s=10, mode="eco")
+    backup = backed_up(site.edge, tmp_path)
+    device = pump(site)
+    device.publish("devices/pump-7/twin/reported", json.dumps({"level": 0.83, "firmware": 1}))
+    device.disconnect()
+    desire(site.edge, speed=2, mode="off")
+    desire(site.cloud, valve="open")
+    wait_until(lambda: are_equal(site), 60)
+    restored(site, site.edge, backup, clock_s)
+    device = pump(site)
+    device.publish("devices/pump-7/twin/reported", json.dumps({"firmware": 2, "lamp": True}))
+    device.disconnect()
+    desire(site.edge, mode="boost", lamp=True)
+    site.line.mend()
+    wait_until(lambda: are_equal(site), 60)
+    assert twin(site.cloud) == {
+        "desired": {"interval_s": 10, "mode": "boost", "lamp": True, "speed": 2, "valve": "open"},
+        "reported": {"level": 0.83, "firmware": 2, "lamp": True},
+    }
+    wait_until(lambda: lost_edits(site.cloud) == lost_edits(site.edge) == [("edge", "/mode", "boost", "off")], 60)
 
 
 class Edits:

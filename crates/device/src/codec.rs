@@ -1,13 +1,16 @@
 //! Documents and twins as the log and the link keep them: compact JSON, so that a person can read what was stored.
 //!
-//! `{"leaves":{pointer:["e"|"c",counter,value?]},"seen":[edge,cloud]}`; a leaf without a value was removed.
+//! `{"leaves":{pointer:["e1"|"c1",counter,value?]},"seen":[edge,cloud],"starts":[number]}`; a leaf without a value was
+//! removed. Behind the side stands which of `starts` its edit is of, from 1; nothing: of a version that did not tell
+//! starts apart. What is seen of a side is `[below,earlier,[start,before,last],…]`, or, of such a version, its count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde_json::Value;
 
-use crate::document::{Document, Leaf, Seen, Side, Stamp};
+use crate::document::{Document, Leaf};
+use crate::seen::{Edits, Seen, Side, Stamp, Start};
 use crate::twin::Twin;
 
 /// Stored bytes that are no document.
@@ -31,6 +34,7 @@ impl Document {
     }
 
     fn write(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        let starts = self.starts();
         write!(out, r#"{{"leaves":{{"#)?;
         for (number, (pointer, leaf)) in self.leaves.iter().enumerate() {
             if number > 0 {
@@ -38,10 +42,27 @@ impl Document {
             }
             serde_json::to_writer(&mut *out, pointer)?;
             out.push(b':');
-            leaf.write(out)?;
+            leaf.write(&starts, out)?;
         }
-        let Seen { edge, cloud } = self.seen;
-        write!(out, r#"}},"seen":[{edge},{cloud}]}}"#)
+        write!(out, r#"}},"seen":["#)?;
+        self.seen.edge.write(&starts, out)?;
+        out.push(b',');
+        self.seen.cloud.write(&starts, out)?;
+        out.push(b']');
+        if !starts.0.is_empty() {
+            write!(out, r#","starts":"#)?;
+            serde_json::to_writer(&mut *out, &starts.0)?;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn starts(&self) -> Starts {
+        let of_leaves = self.leaves.values().map(|leaf| leaf.stamp.start);
+        let edits = [&self.seen.edge, &self.seen.cloud].into_iter();
+        let seen = edits.flat_map(|edits| edits.starts.iter().map(|start| start.number));
+        let starts: BTreeSet<u64> = of_leaves.chain(seen).filter(|number| *number > 0).collect();
+        Starts(starts.into_iter().collect())
     }
 
     /// What [`Document::encode`] made.
@@ -50,12 +71,15 @@ impl Document {
     /// The bytes are not such.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let value: Value = serde_json::from_slice(bytes).map_err(|e| error(e.to_string()))?;
-        let seen = decode_seen(&value["seen"]).ok_or_else(|| error("\"seen\" is not two counters".to_owned()))?;
+        let starts =
+            Starts::decode(value.get("starts")).ok_or_else(|| error("\"starts\" are no numbers".to_owned()))?;
+        let seen = decode_seen(&value["seen"], &starts)
+            .ok_or_else(|| error("\"seen\" is not what is seen of two sides".to_owned()))?;
         let leaves = value["leaves"]
             .as_object()
             .ok_or_else(|| error("\"leaves\" is not an object".to_owned()))?;
         let leaves = leaves.iter().map(|(pointer, leaf)| {
-            let leaf = decode_leaf(leaf).ok_or_else(|| error(format!("leaf {pointer:?} is {leaf}")))?;
+            let leaf = decode_leaf(leaf, &starts).ok_or_else(|| error(format!("leaf {pointer:?} is {leaf}")))?;
             Ok((pointer.clone(), leaf))
         });
         let document = Document {
@@ -102,13 +126,45 @@ impl Twin {
     }
 }
 
+/// The starts that a document speaks of, in order; they are written once, and referred to by their places.
+struct Starts(Vec<u64>);
+
+impl Starts {
+    /// The place of a start, from 1; 0: it is the one without a number.
+    fn place(&self, number: u64) -> usize {
+        self.0.binary_search(&number).map_or(0, |at| at + 1)
+    }
+
+    fn at(&self, place: usize) -> Option<u64> {
+        match place.checked_sub(1) {
+            None => Some(0),
+            Some(at) => self.0.get(at).copied(),
+        }
+    }
+
+    fn decode(value: Option<&Value>) -> Option<Self> {
+        let Some(value) = value else {
+            return Some(Self(Vec::new()));
+        };
+        value
+            .as_array()?
+            .iter()
+            .map(Value::as_u64)
+            .collect::<Option<_>>()
+            .map(Self)
+    }
+}
+
 impl Leaf {
-    fn write(&self, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&self, starts: &Starts, out: &mut Vec<u8>) -> io::Result<()> {
         out.extend_from_slice(match self.stamp.side {
-            Side::Edge => br#"["e","#,
-            Side::Cloud => br#"["c","#,
+            Side::Edge => br#"["e"#,
+            Side::Cloud => br#"["c"#,
         });
-        serde_json::to_writer(&mut *out, &self.stamp.counter)?;
+        if self.stamp.start > 0 {
+            write!(out, "{}", starts.place(self.stamp.start))?;
+        }
+        write!(out, r#"",{}"#, self.stamp.counter)?;
         if let Some(value) = &self.value {
             out.push(b',');
             serde_json::to_writer(&mut *out, value)?;
@@ -118,34 +174,101 @@ impl Leaf {
     }
 }
 
-fn decode_leaf(leaf: &Value) -> Option<Leaf> {
-    let (side, counter, value) = match leaf.as_array()?.as_slice() {
-        [side, counter] => (side, counter, None),
-        [side, counter, value] => (side, counter, Some(value.clone())),
+impl Edits {
+    fn write(&self, starts: &Starts, out: &mut Vec<u8>) -> io::Result<()> {
+        match (self.below, &*self.starts) {
+            (0, []) => return write!(out, "0"),
+            (
+                0,
+                [
+                    Start {
+                        number: 0,
+                        before: 0,
+                        last,
+                    },
+                ],
+            ) => return write!(out, "{last}"),
+            _ => write!(out, "[{},{}", self.below, self.earlier)?,
+        }
+        for Start { number, before, last } in &self.starts {
+            write!(out, ",[{},{before},{last}]", starts.place(*number))?;
+        }
+        write!(out, "]")
+    }
+}
+
+fn decode_leaf(leaf: &Value, starts: &Starts) -> Option<Leaf> {
+    let (author, counter, value) = match leaf.as_array()?.as_slice() {
+        [author, counter] => (author, counter, None),
+        [author, counter, value] => (author, counter, Some(value.clone())),
         _ => return None,
     };
-    let side = match side.as_str()? {
+    let (side, place) = author.as_str()?.split_at_checked(1)?;
+    let side = match side {
         "e" => Side::Edge,
         "c" => Side::Cloud,
         _ => return None,
+    };
+    let place = match place {
+        "" => 0,
+        place => place.parse().ok()?,
     };
     Some(Leaf {
         value,
         stamp: Stamp {
             side,
+            start: starts.at(place)?,
             counter: counter.as_u64()?,
         },
     })
 }
 
-fn decode_seen(seen: &Value) -> Option<Seen> {
+fn decode_seen(seen: &Value, starts: &Starts) -> Option<Seen> {
     match seen.as_array()?.as_slice() {
         [edge, cloud] => Some(Seen {
-            edge: edge.as_u64()?,
-            cloud: cloud.as_u64()?,
+            edge: decode_edits(edge, starts)?,
+            cloud: decode_edits(cloud, starts)?,
         }),
         _ => None,
     }
+}
+
+fn decode_edits(edits: &Value, starts: &Starts) -> Option<Edits> {
+    let mut decoded = Edits::default();
+    let numbered = match edits.as_array().map(Vec::as_slice) {
+        None => {
+            let last = edits.as_u64()?;
+            let all = Start {
+                number: 0,
+                before: 0,
+                last,
+            };
+            decoded.starts.extend((last > 0).then_some(all));
+            return Some(decoded);
+        }
+        Some([below, earlier, numbered @ ..]) => {
+            (decoded.below, decoded.earlier) = (below.as_u64()?, earlier.as_u64()?);
+            numbered
+        }
+        Some(_) => return None,
+    };
+    for start in numbered {
+        let [place, before, last] = start.as_array()?.as_slice() else {
+            return None;
+        };
+        decoded.starts.push(Start {
+            number: starts.at(usize::try_from(place.as_u64()?).ok()?)?,
+            before: before.as_u64()?,
+            last: last.as_u64()?,
+        });
+    }
+    let is_in_order = decoded.starts.is_sorted_by(|one, next| one.number < next.number);
+    let are_above = decoded
+        .starts
+        .iter()
+        .all(|start| start.number >= decoded.below && start.last > start.before);
+    decoded.bound();
+    (is_in_order && are_above).then_some(decoded)
 }
 
 fn error(reason: String) -> DecodeError {

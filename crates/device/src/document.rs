@@ -1,39 +1,15 @@
 //! One JSON document of a twin as its leaves, each stamped with the edit that gave it its value.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::seen::{Author, Seen, Stamp};
+
 /// Removed leaves that a document remembers for the next merge; beyond it the oldest are forgotten, and a concurrent
 /// edit of such a leaf on the other side brings it back.
 const MAX_REMOVED: usize = 256;
-
-/// Where an edit was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Side {
-    /// At the edge, which has the last word.
-    Edge,
-    /// In the cloud.
-    Cloud,
-}
-
-/// How many edits of each side a document has in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Seen {
-    /// Edits made at the edge.
-    pub edge: u64,
-    /// Edits made in the cloud.
-    pub cloud: u64,
-}
-
-/// The edit that gave a leaf its value: the counter-th of that side. No clock is involved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stamp {
-    /// Who made it.
-    pub side: Side,
-    /// 1 is the side's first edit of the document.
-    pub counter: u64,
-}
 
 /// The value of a leaf, or that it was removed, and since which edit.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,60 +27,45 @@ pub struct Document {
     pub(crate) seen: Seen,
 }
 
-impl Seen {
-    /// Whether the edit of this stamp is among those seen.
-    #[must_use]
-    pub fn covers(self, stamp: Stamp) -> bool {
-        self.of(stamp.side) >= stamp.counter
-    }
-
-    fn of(self, side: Side) -> u64 {
-        match side {
-            Side::Edge => self.edge,
-            Side::Cloud => self.cloud,
-        }
-    }
-
-    pub(crate) fn both(self, other: Seen) -> Seen {
-        Seen {
-            edge: self.edge.max(other.edge),
-            cloud: self.cloud.max(other.cloud),
-        }
-    }
-
-    pub(crate) fn next(self, side: Side) -> Stamp {
-        Stamp {
-            side,
-            // The other side may say any number.
-            counter: self.of(side).saturating_add(1),
-        }
-    }
-
-    pub(crate) fn add(&mut self, stamp: Stamp) {
-        match stamp.side {
-            Side::Edge => self.edge = stamp.counter,
-            Side::Cloud => self.cloud = stamp.counter,
-        }
-    }
-}
-
 impl Document {
     /// `$version`: the number of edits in this state. It never decreases, and is the same at both sides once each has
     /// all edits of the other.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.seen.edge.saturating_add(self.seen.cloud)
+        self.seen.count()
     }
 
     /// The edits that this state has in it.
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        self.seen
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// The document, with other stamps for those edits of the author's that the other side would take for earlier ones:
+    /// it tells only the last starts of a hub apart, and a hub that came back from a backup with a clock that is
+    /// behind does not know what numbers those have. For its author, before each merge.
+    #[must_use]
+    pub fn set_apart(&self, author: Author, theirs: &Seen) -> Cow<'_, Self> {
+        let theirs = theirs.of(author.side);
+        let run = self.seen.of(author.side).of_run(author.start);
+        let Some(number) = run.map(|run| run.number).filter(|number| *number < theirs.below) else {
+            return Cow::Borrowed(self);
+        };
+        let later = theirs.later(author.start);
+        let mut apart = self.clone();
+        let leaves = apart.leaves.values_mut().map(|leaf| &mut leaf.stamp);
+        for stamp in leaves.filter(|stamp| (stamp.side, stamp.start) == (author.side, number)) {
+            stamp.start = later;
+        }
+        if let Some(run) = apart.seen.of_mut(author.side).starts.last_mut() {
+            run.number = later;
+        }
+        Cow::Owned(apart)
     }
 
     /// Forgets leaves that were removed by edits that the other side has too: no merge asks for them any more. Where
-    /// there is no other side, that is all of them: `document.forget_removed(document.seen())`.
-    pub fn forget_removed(&mut self, seen_by_both: Seen) {
+    /// there is no other side, that is all of them, by what [`Document::seen`] says.
+    pub fn forget_removed(&mut self, seen_by_both: &Seen) {
         self.leaves
             .retain(|_, leaf| leaf.value.is_some() || !seen_by_both.covers(leaf.stamp));
     }
@@ -114,7 +75,7 @@ impl Document {
     pub fn emptied(&self) -> Self {
         Self {
             leaves: BTreeMap::new(),
-            seen: self.seen,
+            seen: self.seen.clone(),
         }
     }
 
@@ -140,9 +101,7 @@ impl Document {
         if excess == 0 {
             return Vec::new();
         }
-        let mut oldest: Vec<_> = removed
-            .map(|(pointer, leaf)| (leaf.stamp.counter, pointer.as_str()))
-            .collect();
+        let mut oldest: Vec<_> = removed.map(|(pointer, leaf)| (leaf.stamp, pointer.as_str())).collect();
         oldest.sort_unstable();
         let oldest: Vec<String> = oldest[..excess].iter().map(|(_, pointer)| (*pointer).into()).collect();
         oldest

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::document::{Document, Leaf, Seen, Side, Stamp, push_name};
+use crate::document::{Document, Leaf, push_name};
 use crate::limits::Limits;
 use crate::patch::{Patch, PatchError};
+use crate::seen::{Author, Seen, Stamp};
 
 /// What takes an edit of a document back. It costs what the edit touched, whatever the size of the document.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,16 +16,21 @@ pub struct Undo {
 }
 
 impl Document {
-    /// Applies a patch as one edit of `side`, and says how to take it back. A patch that changes nothing is no edit: it
+    /// Applies a patch as one edit of its author, and says how to take it back. A patch that changes nothing is no edit: it
     /// leaves the version as it is, and there is nothing to take back.
     ///
     /// # Errors
     /// `TooLarge` or `TooManyLeaves`: the state would be; it stays as it was.
-    pub fn apply(&mut self, patch: Patch, side: Side, limits: &Limits) -> Result<Option<Undo>, PatchError> {
+    pub fn apply(
+        &mut self,
+        patch: Patch,
+        author: impl Into<Author>,
+        limits: &Limits,
+    ) -> Result<Option<Undo>, PatchError> {
         let mut edit = Edit {
-            stamp: self.seen.next(side),
+            stamp: self.seen.next(author.into()),
             undo: Undo {
-                seen: self.seen,
+                seen: self.seen.clone(),
                 leaves: Vec::new(),
             },
             document: self,

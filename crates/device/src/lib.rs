@@ -18,14 +18,16 @@ mod limits;
 mod memory;
 mod merge;
 mod patch;
+mod seen;
 mod twin;
 
 pub use calls::{CallId, CallLimits, Calls, Finished, LONGEST_TIMEOUT_MS, NotStarted, StartError, Timeout};
 pub use codec::DecodeError;
-pub use document::{Document, Seen, Side, Stamp};
+pub use document::Document;
 pub use edit::Undo;
 pub use failure::{CallFailure, MAX_CORRELATION_BYTES};
 pub use limits::Limits;
 pub use merge::{Conflict, Merged, MergedTwin, merge};
 pub use patch::{Patch, PatchError};
+pub use seen::{Author, Seen, Side, Stamp};
 pub use twin::{SetOutcome, Twin};

@@ -6,10 +6,13 @@ use crate::document::Document;
 use crate::twin::Twin;
 
 /// Bytes of a twin without leaves, with its place among the others.
-const TWIN_BYTES: u64 = 512;
+const TWIN_BYTES: u64 = 640;
 
 /// Bytes of the node that the first leaf of a document needs; it has room for eleven.
 const NODE_BYTES: u64 = 1_024;
+
+/// Bytes for the place of a start of a hub among those of a side, of which there is room for four, or eight.
+const START_BYTES: u64 = 32;
 
 /// Bytes for the place of a leaf or member in nodes that are half full.
 const PLACE_BYTES: u64 = 192;
@@ -29,7 +32,15 @@ impl Document {
     fn memory_bytes(&self) -> u64 {
         let leaves = self.leaves.iter();
         let leaves = leaves.map(|(pointer, leaf)| member_bytes(pointer) + leaf.value.as_ref().map_or(0, value_bytes));
-        NODE_BYTES * u64::from(!self.leaves.is_empty()) + leaves.sum::<u64>()
+        let starts = [&self.seen.edge, &self.seen.cloud].map(|edits| starts_bytes(edits.starts.len()));
+        NODE_BYTES * u64::from(!self.leaves.is_empty()) + starts.iter().sum::<u64>() + leaves.sum::<u64>()
+    }
+}
+
+fn starts_bytes(count: usize) -> u64 {
+    match count {
+        0 => 0,
+        _ => START_BYTES * count.next_power_of_two().max(4) as u64,
     }
 }
 
@@ -51,8 +62,8 @@ fn value_bytes(value: &Value) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::document::Side;
     use crate::limits::Limits;
+    use crate::seen::Side;
     use crate::twin::Twin;
 
     #[test]

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::document::{Document, Leaf, Side, Stamp};
+use crate::document::{Document, Leaf};
+use crate::seen::{Author, Side, Stamp};
 use crate::twin::Twin;
 
 /// Two edits of one leaf of which neither side knew the other's.
@@ -45,20 +46,28 @@ pub struct MergedTwin {
 }
 
 impl Twin {
-    /// Merges this twin, which is `side`'s, with that of the other side.
+    /// Merges this twin, which is the author's, with that of the other side.
     #[must_use]
-    pub fn merged(&self, side: Side, theirs: &Twin) -> MergedTwin {
-        let (edge, cloud) = match side {
-            Side::Edge => (self, theirs),
-            Side::Cloud => (theirs, self),
-        };
-        let desired = merge(&edge.desired, &cloud.desired);
+    pub fn merged(&self, author: Author, theirs: &Twin) -> MergedTwin {
+        let desired = self.desired.merged(author, &theirs.desired);
         MergedTwin {
             twin: Twin {
                 desired: desired.document,
-                reported: merge(&edge.reported, &cloud.reported).document,
+                reported: self.reported.merged(author, &theirs.reported).document,
             },
             conflicts: desired.conflicts,
+        }
+    }
+}
+
+impl Document {
+    /// Merges this document, which is the author's, with that of the other side.
+    #[must_use]
+    pub fn merged(&self, author: Author, theirs: &Document) -> Merged {
+        let ours = self.set_apart(author, theirs.seen());
+        match author.side {
+            Side::Edge => merge(&ours, theirs),
+            Side::Cloud => merge(theirs, &ours),
         }
     }
 }
@@ -81,7 +90,7 @@ pub fn merge(edge: &Document, cloud: &Document) -> Merged {
     merge.settle_ancestors();
     let mut document = Document {
         leaves: merge.leaves,
-        seen: edge.seen.both(cloud.seen),
+        seen: edge.seen.both(&cloud.seen),
     };
     document.bound_removed();
     Merged {
@@ -117,10 +126,12 @@ impl Merge<'_> {
         if replaced_by_cloud && !replaced_by_edge {
             return cloud.clone();
         }
-        if !replaced_by_cloud && !replaced_by_edge {
-            self.report(pointer, edge.value.as_ref(), cloud);
+        if replaced_by_edge {
+            return edge.clone();
         }
-        edge.clone()
+        let (kept, lost) = if edge_stays(edge) { (edge, cloud) } else { (cloud, edge) };
+        self.report(pointer, kept.value.as_ref(), lost);
+        kept.clone()
     }
 
     fn report(&mut self, pointer: &str, kept: Option<&Value>, lost: &Leaf) {
@@ -160,7 +171,9 @@ impl Merge<'_> {
             .value
             .as_ref()
             .is_some_and(|v| v.as_object().is_some_and(|o| o.is_empty()));
-        let upper_wins = !marks_empty_object && upper.stamp.side == Side::Edge;
+        let (upper_is_edges, lower) = (self.edge.leaves.get(above) == Some(upper), self.live_leaf(below));
+        let of_edge = if upper_is_edges { Some(upper) } else { lower };
+        let upper_wins = !marks_empty_object && of_edge.is_some_and(edge_stays) == upper_is_edges;
         let lost = if upper_wins { below } else { above };
         let lost = self.leaves.remove_entry(lost).expect("both are there");
         if !marks_empty_object {
@@ -171,6 +184,13 @@ impl Merge<'_> {
     fn live_leaf(&self, pointer: &str) -> Option<&Leaf> {
         self.leaves.get(pointer).filter(|leaf| leaf.value.is_some())
     }
+}
+
+/// Whether of two edits of which neither side knew the other's that stays which the edge has: the one that was made at the
+/// edge. Both are of one side where that came back from a backup; then that stays which the side itself has, for the
+/// other is of a past that it has lost.
+fn edge_stays(at_edge: &Leaf) -> bool {
+    at_edge.stamp.side == Side::Edge
 }
 
 /// The pointers above this one, without the root.

@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
-use crate::document::{Document, Side};
+use crate::document::Document;
 use crate::edit::Undo;
 use crate::limits::Limits;
 use crate::patch::{Patch, PatchError};
+use crate::seen::Author;
 
 /// The two documents of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,14 +42,24 @@ impl Twin {
     ///
     /// # Errors
     /// Why the patch was refused; nothing was changed.
-    pub fn report(&mut self, patch: &[u8], side: Side, limits: &Limits) -> Result<Option<Undo>, PatchError> {
+    pub fn report(
+        &mut self,
+        patch: &[u8],
+        author: impl Into<Author>,
+        limits: &Limits,
+    ) -> Result<Option<Undo>, PatchError> {
         let patch = Patch::parse(patch, limits)?;
-        self.reported.apply(patch, side, limits)
+        self.reported.apply(patch, author, limits)
     }
 
     /// Applies the payload of `devices/{id}/twin/desired/set`, unless it is based on another version, and says how
     /// [`Document::undo`] takes that back; `None`: nothing was changed.
-    pub fn set_desired(&mut self, patch: &[u8], side: Side, limits: &Limits) -> (SetOutcome, Option<Undo>) {
+    pub fn set_desired(
+        &mut self,
+        patch: &[u8],
+        author: impl Into<Author>,
+        limits: &Limits,
+    ) -> (SetOutcome, Option<Undo>) {
         let patch = match Patch::parse(patch, limits) {
             Ok(patch) => patch,
             Err(error) => return (SetOutcome::Refused(error), None),
@@ -57,7 +68,7 @@ impl Twin {
         if let Some(based_on) = patch.based_on().filter(|based_on| *based_on != version) {
             return (SetOutcome::Conflict { based_on, version }, None);
         }
-        match self.desired.apply(patch, side, limits) {
+        match self.desired.apply(patch, author, limits) {
             Ok(undo) => {
                 let version = self.desired.version();
                 (SetOutcome::Accepted { version }, undo)

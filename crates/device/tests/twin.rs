@@ -196,7 +196,8 @@ fn removals_are_remembered_within_a_bound_and_forgotten_when_both_know() {
     document.undo(undo);
     assert_eq!(document, before);
     assert!(document.encode().len() < 256 * 32, "{}", document.encode().len());
-    document.forget_removed(document.seen());
+    let seen = document.seen().clone();
+    document.forget_removed(&seen);
     assert_eq!(
         document.encode(),
         br#"{"leaves":{"/last":["e",2001,1]},"seen":[2001,0]}"#

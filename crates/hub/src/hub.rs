@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use device::Side;
+use device::{Author, Side};
 use identity::{Audit, HeldCredential, Identity};
 use route::CompiledRoute;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,7 +19,7 @@ use crate::calls::{EdgeCall, EdgeCalls, Location};
 use crate::config::{Address, Limits};
 use crate::descriptors;
 use crate::door::{Bound, Doorman, EdgeConnection, place_of, serve};
-use crate::outbox::{EpochNumbers, Outbox, OutboxOptions, Queues};
+use crate::outbox::{CLOCKS_BEGIN_UNIX_S, EpochNumbers, Outbox, OutboxOptions, Queues};
 use crate::overheard::{self, Overhearing};
 use crate::posted::Posted;
 use crate::refused::DoorFigures;
@@ -157,6 +157,7 @@ pub struct Hub {
     calls: AtomicU64,
     labels: LabelSource,
     /// Tells that the registry was read anew.
+    author: Author,
     refreshed: watch::Sender<()>,
 }
 
@@ -174,15 +175,18 @@ impl Hub {
                 asked: options.shards,
             });
         }
+        let side = match options.edge_calls {
+            Some(_) => Side::Cloud,
+            None => Side::Edge,
+        };
+        let seconds = (unix_now_s() as u64).saturating_sub(CLOCKS_BEGIN_UNIX_S);
+        let author = Author::starting(side, seconds.min(u64::from(u32::MAX)) as u32, random_u32());
         let settings = Settings {
             limits: options.limits.clone(),
             is_open: options.allow_anonymous,
             low_latency: options.low_latency,
             has_upstream: options.has_upstream,
-            side: match options.edge_calls {
-                Some(_) => Side::Cloud,
-                None => Side::Edge,
-            },
+            author,
         };
         let labels = LabelSource::new(&identity)?;
         let (reports, calls) = call_log::channel();
@@ -242,6 +246,7 @@ impl Hub {
             twin_changes: Mutex::new(options.shares_twins.then_some(changes)),
             edges: Mutex::new(has_edges.then_some(connections)),
             labels,
+            author,
             refreshed: watch::Sender::default(),
         })
     }
@@ -490,6 +495,11 @@ impl Hub {
         }
         self.refreshed.send_replace(());
         Ok(())
+    }
+
+    /// Whose edits those of this hub are, for the one who makes others beside those of twins.
+    pub fn author(&self) -> Author {
+        self.author
     }
 
     /// Changes whenever the registry was read anew, for the one who tells the other side of a link.

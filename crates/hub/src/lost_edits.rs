@@ -24,6 +24,9 @@ pub struct LostEdit {
     pub side: String,
     /// Which edit of the desired state it was there.
     pub number: u64,
+    /// Of which start of the hub there ([`Stamp::start`]): one that came back from a backup counts from there once more.
+    #[serde(default)]
+    pub start: u64,
     /// JSON pointer of the leaf (RFC 6901).
     pub pointer: String,
     /// The value that stays; `null`: it stays removed, or something above or below it stays. Of one with more than 512
@@ -45,14 +48,14 @@ impl LostEdit {
     }
 
     /// Two with the same key are one; the greater was made later, as far as that can be told of two sides.
-    fn key(&self) -> (u64, &str, &str) {
-        (self.number, &self.side, &self.pointer)
+    fn key(&self) -> (u64, u64, &str, &str) {
+        (self.start, self.number, &self.side, &self.pointer)
     }
 }
 
 impl From<Conflict> for LostEdit {
     fn from(conflict: Conflict) -> Self {
-        let Stamp { side, counter } = conflict.edit;
+        let Stamp { side, start, counter } = conflict.edit;
         let side = match side {
             Side::Edge => "edge",
             Side::Cloud => "cloud",
@@ -61,6 +64,7 @@ impl From<Conflict> for LostEdit {
             at_ms: 0,
             side: side.to_owned(),
             number: counter,
+            start,
             pointer: conflict.pointer,
             kept: conflict.kept.unwrap_or_default(),
             lost: conflict.lost.unwrap_or_default(),
@@ -93,6 +97,14 @@ impl LostEdits {
             return (place > 0).then_some(edit);
         }
         Some(edit)
+    }
+
+    /// Keeps an edit that was found to be lost here: it is told of, unless it is known, though others are kept.
+    pub(crate) fn find(&mut self, edit: LostEdit) -> Option<LostEdit> {
+        let edit = edit.bounded()?;
+        let is_known = self.0.binary_search_by(|known| known.key().cmp(&edit.key())).is_ok();
+        self.note(edit.clone());
+        (!is_known).then_some(edit)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &LostEdit> {
@@ -157,6 +169,7 @@ mod tests {
             at_ms: 7,
             side: "cloud".to_owned(),
             number,
+            start: 0,
             pointer: "/speed".to_owned(),
             kept: Value::Null,
             lost: value.into(),
@@ -181,6 +194,7 @@ mod tests {
         for (place, edit) in all.iter().rev().enumerate() {
             assert_eq!(backwards.note(edit.clone()).is_some(), place < EDITS_MAX);
         }
+        assert!(backwards.find(all[0].clone()).is_some() && backwards.find(all[40].clone()).is_none());
         assert!(forwards.iter().eq(backwards.iter()) && forwards.iter().eq(&all[20..]));
         assert!(forwards.are_among(&all) && !forwards.are_among(&all[..30]));
     }

@@ -1,12 +1,12 @@
 //! Twins of two hubs, an edge's and its cloud's, become equal: each tells the other what it has, and both merge.
 //!
-//! Only what the log has is told: an edit that a crash took back would be made again as another, under the same number.
+//! Only what the log has is told: what a crash takes back nobody has been told of.
 
 use std::sync::Arc;
 
 use broker::Position;
 use device::topic::{Channel, DeviceTopic};
-use device::{DecodeError, Side, Twin};
+use device::{Author, DecodeError, Twin};
 use mqtt::QoS;
 
 use crate::arrivals;
@@ -77,8 +77,8 @@ impl Told {
 /// Takes in what the other side has of a twin. The bytes are what it has to be told, empty where it has all; they hold
 /// once the position is durable.
 pub(crate) fn merge(tenant: &mut Tenant, turn: &mut Turn<'_>, device: &str, told: &Told) -> (Vec<u8>, Position) {
-    let (side, now_ms) = (turn.side, turn.now.unix_ms);
-    let Ok((what, after)) = update(tenant, turn, device, |stored| take_in(stored, side, told, now_ms)) else {
+    let (author, now_ms) = (turn.author, turn.now.unix_ms);
+    let Ok((what, after)) = update(tenant, turn, device, |stored| take_in(stored, author, told, now_ms)) else {
         // The log has no room, or no such device is known here: the next comparison finds it again.
         return (Vec::new(), Position::default());
     };
@@ -106,17 +106,18 @@ struct What {
 
 fn take_in(
     stored: &mut StoredTwin,
-    side: Side,
+    author: Author,
     told: &Told,
     now_ms: u64,
 ) -> (What, Option<impl FnOnce(&mut StoredTwin) + use<>>) {
-    let merged = stored.twin.merged(side, &told.twin);
+    let merged = stored.twin.merged(author, &told.twin);
     let before = std::mem::replace(&mut stored.twin, merged.twin);
     let edits_before = stored.lost_edits.clone();
     let found = merged.conflicts.into_iter().map(LostEdit::from);
-    let all = found.chain(told.given_up.iter().cloned());
-    let all = all.map(|edit| LostEdit { at_ms: now_ms, ..edit });
-    let lost: Vec<LostEdit> = all.filter_map(|edit| stored.lost_edits.note(edit)).collect();
+    let now = |edit| LostEdit { at_ms: now_ms, ..edit };
+    let mut lost: Vec<LostEdit> = found.filter_map(|edit| stored.lost_edits.find(now(edit))).collect();
+    let given_up = told.given_up.iter().cloned();
+    lost.extend(given_up.filter_map(|edit| stored.lost_edits.note(now(edit))));
     let twin = &stored.twin;
     let is_changed = *twin != before || !lost.is_empty();
     let what = What {

@@ -24,8 +24,8 @@ pub(crate) fn report(
     device: &str,
     publish: &Publish<'_>,
 ) -> Outcome {
-    let side = turn.side;
-    let change = |stored: &mut StoredTwin| match stored.twin.report(publish.payload, side, &Limits::default()) {
+    let author = turn.author;
+    let change = |stored: &mut StoredTwin| match stored.twin.report(publish.payload, author, &Limits::default()) {
         Ok(undo) => (
             true,
             undo.map(|undo| |stored: &mut StoredTwin| stored.twin.reported.undo(undo)),
@@ -125,10 +125,10 @@ pub(crate) fn patch_desired(
         turn.counters.refused_twins += 1;
         return Err(Refusal::Log);
     }
-    let side = turn.side;
+    let author = turn.author;
     let change = |stored: &mut StoredTwin| {
         let twin = &mut stored.twin;
-        let (outcome, undo) = twin.set_desired(patch, side, &Limits::default());
+        let (outcome, undo) = twin.set_desired(patch, author, &Limits::default());
         let result = twin.set_payload(&outcome);
         let desired = undo.is_some().then(|| twin.desired_payload());
         let undo = undo.map(|undo| |stored: &mut StoredTwin| stored.twin.desired.undo(undo));

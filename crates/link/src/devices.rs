@@ -103,7 +103,7 @@ pub(crate) struct Devices {
 impl Devices {
     /// The edge's end.
     pub(crate) fn at_edge(common: Common, tell: mpsc::Sender<Told>) -> Arc<Self> {
-        Self::new(common, tell, Side::Edge, "".into(), Vec::new())
+        Self::new(common, tell, "".into(), Vec::new())
     }
 
     /// The cloud's end, of an edge that may speak for these tenants.
@@ -113,13 +113,13 @@ impl Devices {
         edge: Arc<str>,
         tenants: Vec<String>,
     ) -> Arc<Self> {
-        Self::new(common, tell, Side::Cloud, edge, tenants)
+        Self::new(common, tell, edge, tenants)
     }
 
-    fn new(common: Common, tell: mpsc::Sender<Told>, side: Side, edge: Arc<str>, tenants: Vec<String>) -> Arc<Self> {
+    fn new(common: Common, tell: mpsc::Sender<Told>, edge: Arc<str>, tenants: Vec<String>) -> Arc<Self> {
         let records = Records {
             identity: Arc::clone(&common.identity),
-            side,
+            author: common.hub.author(),
             edge,
         };
         Arc::new(Self {
@@ -149,7 +149,7 @@ impl Devices {
             Ok(Greeting {
                 registry: identity.registry().id()?,
                 tenants,
-                trust: (records.side == Side::Cloud).then(|| identity.shown_trust()),
+                trust: (records.author.side == Side::Cloud).then(|| identity.shown_trust()),
             })
         });
         match greeting.await {
@@ -192,7 +192,7 @@ impl Devices {
         if let Err(error) = met.await {
             return self.complain(&error);
         }
-        if self.records.side == Side::Cloud {
+        if self.records.author.side == Side::Cloud {
             return Arc::clone(self).greet().await;
         }
         if let Some(trust) = trust {

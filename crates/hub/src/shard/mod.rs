@@ -27,7 +27,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{ConnId, Now, OwnedMessage, Position};
-use device::Side;
+use device::Author;
 use mqtt::ReasonCode;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use tokio::sync::{mpsc, oneshot};
@@ -125,7 +125,7 @@ pub(crate) struct Settings {
     /// There is somewhere upstream.
     pub(crate) has_upstream: bool,
     /// Whose edits of twins those of this hub are.
-    pub(crate) side: Side,
+    pub(crate) author: Author,
 }
 
 /// What leaves a shard for other hubs.
@@ -350,7 +350,7 @@ impl Shard {
             queues: self.queues.as_mut().filter(|_| self.settings.has_upstream),
             ear: self.ear.as_mut(),
             provenance: None,
-            side: self.settings.side,
+            author: self.settings.author,
             twin_changes: self.twin_changes.as_ref().filter(|_| self.settings.has_upstream),
             edge_calls: self.edge_calls.as_ref(),
             counters: &mut self.counters,

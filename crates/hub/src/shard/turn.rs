@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::{ConnId, Dropped, Full, Now, OwnedMessage, Position, Record, RefusedFilter, Sink};
-use device::Side;
+use device::Author;
 use mqtt::{ConnAck, Packet, Publish, ReasonCode};
 use tokio::sync::mpsc;
 
@@ -36,7 +36,7 @@ pub(crate) struct Turn<'a> {
     /// Where the message comes from that is being routed; `None`: from a client.
     pub(crate) provenance: Option<Provenance>,
     /// Whose edits those of this hub are.
-    pub(crate) side: Side,
+    pub(crate) author: Author,
     /// Where is told which twins were changed here; `None`: nobody asks.
     pub(crate) twin_changes: Option<&'a mpsc::Sender<TwinChange>>,
     /// Who reaches devices behind edges; `None`: there are no edges.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use device::{Document, Limits, Patch, Side, merge};
+use device::{Author, Document, Limits, Patch};
 use identity::{ClientName, DeviceRecord, Identity, Labels, RegistryError, Shared, What};
 use serde_json::{Map, Value};
 
@@ -52,7 +52,8 @@ pub(super) struct Taken {
 #[derive(Clone)]
 pub(super) struct Records {
     pub(super) identity: Arc<Identity>,
-    pub(super) side: Side,
+    /// Whose edits those of the registry are.
+    pub(super) author: Author,
     /// Whose devices, as the registry has it: empty at the edge itself.
     pub(super) edge: Arc<str>,
 }
@@ -73,7 +74,7 @@ impl Records {
     pub(super) fn read(&self, names: &[ClientName], now_unix_s: i64) -> Result<Vec<Read>, RegistryError> {
         let registry = self.identity.registry();
         let read = registry.share(&self.edge, names, now_unix_s, |_, shared| {
-            let stamped = stamped(shared, self.side);
+            let stamped = stamped(shared, self.author);
             let read = Read {
                 is_changed: stamped.is_changed,
                 is_there: shared.record.is_some(),
@@ -99,7 +100,7 @@ impl Records {
     ) -> Result<Vec<Result<Taken, String>>, RegistryError> {
         let registry = self.identity.registry();
         let taken = registry.share(&self.edge, names, now_unix_s, |number, shared| {
-            match take_in(shared, self.side, &theirs[number]) {
+            match take_in(shared, self.author, &theirs[number]) {
                 Ok((after, taken)) => (Some(after), Ok(taken)),
                 Err(wrong) => (None, Err(wrong.to_string())),
             }
@@ -135,7 +136,7 @@ struct Stamped {
 }
 
 /// What is kept of a device, changed to what the device is now: each member that differs is an edit of this side.
-fn stamped(shared: &Shared, side: Side) -> Stamped {
+fn stamped(shared: &Shared, author: Author) -> Stamped {
     let kept = shared.document.as_deref().map(Document::decode);
     // One that cannot be read is begun anew.
     let mut document = kept.and_then(Result::ok).unwrap_or_default();
@@ -151,7 +152,7 @@ fn stamped(shared: &Shared, side: Side) -> Stamped {
     }
     now.retain(|name, value| before.get(name) != Some(value));
     let patch = serde_json::to_vec(&now).expect("JSON values are JSON");
-    let edit = Patch::parse(&patch, &LIMITS).and_then(|patch| document.apply(patch, side, &LIMITS));
+    let edit = Patch::parse(&patch, &LIMITS).and_then(|patch| document.apply(patch, author, &LIMITS));
     let is_changed = match edit {
         Ok(undo) => undo.is_some(),
         Err(error) => {
@@ -165,16 +166,13 @@ fn stamped(shared: &Shared, side: Side) -> Stamped {
     Stamped { document, is_changed }
 }
 
-fn take_in(shared: &Shared, side: Side, bytes: &[u8]) -> Result<(Shared, Taken), WrongRecord> {
-    let ours = stamped(shared, side).document;
+fn take_in(shared: &Shared, author: Author, bytes: &[u8]) -> Result<(Shared, Taken), WrongRecord> {
+    let ours = stamped(shared, author).document;
     if bytes.len() > DOCUMENT_BYTES_MAX {
         return Err(WrongRecord::TooLong(bytes.len()));
     }
     let theirs = Document::decode(bytes).map_err(|error| WrongRecord::Document(error.to_string()))?;
-    let merged = match side {
-        Side::Edge => merge(&ours, &theirs),
-        Side::Cloud => merge(&theirs, &ours),
-    };
+    let merged = ours.merged(author, &theirs);
     let record = record(&members_of(&merged.document))?;
     let document = match record {
         Some(_) => merged.document,

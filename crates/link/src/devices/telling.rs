@@ -93,7 +93,7 @@ impl Devices {
     }
 
     async fn take_waiting(&self, tenant: String, waiting: Vec<Waiting>) {
-        let side = self.records.side;
+        let side = self.records.author.side;
         let (mut names, mut documents, mut twins) = (Vec::new(), Vec::new(), Vec::new());
         for Waiting { name, document, twin } in waiting {
             names.push(name);

@@ -47,6 +47,6 @@ impl Devices {
     /// Whether a device is one of the edge: an edge learns nothing of others, and writes nothing of theirs.
     fn is_shared(&self, tenant: &str, device: &str) -> bool {
         let is_of_edge = || self.common.hub.edge_of(tenant, device).as_ref() == Some(&self.records.edge);
-        self.speaks_for(tenant) && (self.records.side == Side::Edge || is_of_edge())
+        self.speaks_for(tenant) && (self.records.author.side == Side::Edge || is_of_edge())
     }
 }

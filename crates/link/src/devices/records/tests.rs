@@ -1,13 +1,16 @@
 //! Two sides, whatever is edited at either and whatever is lost between them.
 
+use device::Side;
 use proptest::prelude::*;
 
 use super::*;
 
 /// What a side has of one device, without its registry.
 struct OneSide {
-    side: Side,
+    author: Author,
     shared: Shared,
+    /// What was backed up.
+    backups: Vec<Shared>,
 }
 
 #[derive(Clone, Debug)]
@@ -24,20 +27,24 @@ enum Step {
     Edit(Side, Edit),
     /// That side tells the other, whose answer arrives or not.
     Tell(Side, bool),
+    BackUp(Side),
+    /// That side begins anew with one of its backups, or with what it has.
+    Start(Side, prop::sample::Index),
 }
 
 impl OneSide {
     fn new(side: Side) -> Self {
         Self {
-            side,
+            author: side.into(),
             shared: Shared::default(),
+            backups: Vec::new(),
         }
     }
 
     fn edit(&mut self, edit: &Edit) {
         let record = &mut self.shared.record;
         match (edit, record.as_mut()) {
-            (Edit::Add(life), None) => *record = Some(device(&format!("{:?}-{life}", self.side))),
+            (Edit::Add(life), None) => *record = Some(device(&format!("{:?}-{life}", self.author.side))),
             (Edit::Remove, _) => *record = None,
             (Edit::Disable(disabled), Some(record)) => record.disabled = *disabled,
             (Edit::Label(name, Some(value)), Some(record)) => {
@@ -51,13 +58,20 @@ impl OneSide {
 
     /// What it has, kept before it is told.
     fn told(&mut self) -> Vec<u8> {
-        let document = stamped(&self.shared, self.side).document.encode();
+        let document = stamped(&self.shared, self.author).document.encode();
         self.shared.document = Some(document.clone());
         document
     }
 
+    fn start(&mut self, backup: prop::sample::Index, random: u32) {
+        if let Some(backup) = self.backups.get(backup.index(self.backups.len() + 1)) {
+            self.shared = backup.clone();
+        }
+        self.author = Author::starting(self.author.side, 0, random);
+    }
+
     fn take(&mut self, theirs: &[u8]) -> (Option<Vec<u8>>, Vec<String>) {
-        let (after, taken) = take_in(&self.shared, self.side, theirs).unwrap();
+        let (after, taken) = take_in(&self.shared, self.author, theirs).unwrap();
         self.shared = after;
         (taken.reply, taken.lost)
     }
@@ -88,6 +102,13 @@ fn settle(edge: &mut OneSide, cloud: &mut OneSide) -> usize {
     }
 }
 
+fn of(side: Side, [edge, cloud]: [&mut OneSide; 2]) -> &mut OneSide {
+    match side {
+        Side::Edge => edge,
+        Side::Cloud => cloud,
+    }
+}
+
 fn side() -> impl Strategy<Value = Side> {
     prop_oneof![Just(Side::Edge), Just(Side::Cloud)]
 }
@@ -106,6 +127,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (side(), edit()).prop_map(|(side, edit)| Step::Edit(side, edit)),
         1 => (side(), any::<bool>()).prop_map(|(side, arrives)| Step::Tell(side, arrives)),
+        1 => side().prop_map(Step::BackUp),
+        1 => (side(), any::<prop::sample::Index>()).prop_map(|(side, backup)| Step::Start(side, backup)),
     ]
 }
 
@@ -113,10 +136,15 @@ proptest! {
     #[test]
     fn whatever_is_edited_and_lost_both_sides_end_equal_in_a_few_messages(steps in prop::collection::vec(step(), 0..40)) {
         let (mut edge, mut cloud) = (OneSide::new(Side::Edge), OneSide::new(Side::Cloud));
-        for step in steps {
+        for (number, step) in steps.into_iter().enumerate() {
+            let sides = [&mut edge, &mut cloud];
             match step {
-                Step::Edit(Side::Edge, edit) => edge.edit(&edit),
-                Step::Edit(Side::Cloud, edit) => cloud.edit(&edit),
+                Step::Edit(side, edit) => of(side, sides).edit(&edit),
+                Step::BackUp(side) => {
+                    let one = of(side, sides);
+                    one.backups.push(one.shared.clone());
+                }
+                Step::Start(side, backup) => of(side, sides).start(backup, number as u32 + 1),
                 Step::Tell(from, arrives) => {
                     let (from, to) = match from {
                         Side::Edge => (&mut edge, &mut cloud),
