@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import selectors
+import shutil
 import socket
 import sqlite3
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from brokers import BINARY, PORTS, Selvedge, Settings
+from clocks import Clock
 from paho_client import Client
 from raw import PATIENCE_S
 
@@ -238,6 +240,26 @@ class Site:
         self.edge.stop()
         self.line.close()
         self.cloud.stop()
+
+
+def backed_up(side: Cloud | Edge, directory: Path) -> Path:
+    """A copy of all that a side has, made while it is stopped."""
+    side.stop()
+    shutil.copytree(side.data, directory / "backup", ignore=shutil.ignore_patterns("*.sock"))
+    side.start()
+    return directory / "backup"
+
+
+def restored(side: Cloud | Edge, backup: Path, clock_s: int | None = None) -> None:
+    """The side begins anew with its backup, and with a clock that is so far before or behind the host's."""
+    side.stop()
+    shutil.rmtree(side.data)
+    shutil.copytree(backup, side.data)
+    if clock_s is not None:
+        clock = Clock(side.directory)
+        clock.set(clock_s)
+        side.settings.environment = clock.environment
+    side.start()
 
 
 class Pump:

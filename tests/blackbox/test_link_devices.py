@@ -11,7 +11,7 @@ from brokers import PORTS, Settings
 from credentials import context
 from paho_client import Client, Refused
 from registered import add, device, figures, is_let_in, opened, shared, twin
-from sites import PASSWORD, Edge, Line, Site, wait_until
+from sites import PASSWORD, Edge, Line, Site, backed_up, restored, wait_until
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
 
@@ -101,6 +101,28 @@ def test_what_ends_a_credential_in_the_cloud_ends_its_connections_at_the_edge(si
         site.line.mend()
     client.ended.result(60)
     assert not is_let_in(site.edge, password)
+
+
+@pytest.mark.parametrize("name", ["cloud", "edge"])
+def test_what_a_side_from_a_backup_says_of_a_device_holds_at_both_and_what_it_had_forgotten_comes_back(
+    site, tmp_path, name
+):
+    def both_say_all() -> bool:
+        said = device(site.cloud), device(site.edge)
+        return all(one and one["is_disabled"] and one["labels"] == {"hall": "3"} for one in said)
+
+    shared(site)
+    side = getattr(site, name)
+    backup = backed_up(side, tmp_path)
+    site.edge.is_connected(60)
+    side.run("device", "label", "valve-1", "hall=3")
+    wait_until(lambda: all(device(one)["labels"] for one in (site.cloud, site.edge)), 60)
+    site.line.cut()
+    restored(side, backup)
+    assert not device(side)["labels"]
+    side.run("device", "disable", "valve-1")
+    site.line.mend()
+    wait_until(both_say_all, 60)
 
 
 def test_a_device_that_is_enabled_again_in_the_cloud_logs_in_at_its_edge_again(site):

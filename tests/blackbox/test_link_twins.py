@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import time
-from pathlib import Path
 
 import pytest
 
 from clocks import Clock
 from paho_client import Client
-from sites import PASSWORD, Site, wait_until
+from sites import PASSWORD, Site, backed_up, restored, wait_until
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
 
@@ -156,26 +154,6 @@ def test_through_random_edits_cuts_and_kills_both_sides_end_equal_and_versions_n
     wait_until(lambda: lost_edits(site.cloud) == lost_edits(site.edge), 60)
 
 
-def backed_up(side, directory: Path) -> Path:
-    """A copy of all that a side has, made while it is stopped."""
-    side.stop()
-    shutil.copytree(side.data, directory / "backup", ignore=shutil.ignore_patterns("*.sock"))
-    side.start()
-    return directory / "backup"
-
-
-def restored(site: Site, side, backup: Path, clock_s: int) -> None:
-    """A side begins anew with its backup and such a clock, and without a line."""
-    side.stop()
-    shutil.rmtree(side.data)
-    shutil.copytree(backup, side.data)
-    site.line.cut()
-    clock = Clock(side.directory)
-    clock.set(clock_s)
-    side.settings.environment = clock.environment
-    side.start()
-
-
 @pytest.mark.machine("faketime")
 @pytest.mark.parametrize("clock_s", [0, -30 * DAY_S])
 def test_what_a_cloud_from_a_backup_desires_before_it_meets_its_edge_stays_and_what_it_had_forgotten_comes_back(
@@ -187,7 +165,8 @@ def test_what_a_cloud_from_a_backup_desires_before_it_meets_its_edge_stays_and_w
     desire(site.cloud, speed=2, mode="off")
     desire(site.edge, valve="open")
     wait_until(lambda: are_equal(site), 60)
-    restored(site, site.cloud, backup, clock_s)
+    site.line.cut()
+    restored(site.cloud, backup, clock_s)
     assert twin(site.cloud)["desired"] == {"interval_s": 10, "mode": "eco"}
     desire(site.cloud, mode="boost", lamp=True, interval_s=20)
     site.line.mend()
@@ -211,7 +190,8 @@ def test_what_an_edge_from_a_backup_desires_and_its_device_reports_stays_and_wha
     desire(site.edge, speed=2, mode="off")
     desire(site.cloud, valve="open")
     wait_until(lambda: are_equal(site), 60)
-    restored(site, site.edge, backup, clock_s)
+    site.line.cut()
+    restored(site.edge, backup, clock_s)
     device = pump(site)
     device.publish("devices/pump-7/twin/reported", json.dumps({"firmware": 2, "lamp": True}))
     device.disconnect()
