@@ -212,7 +212,10 @@ fn bytes_that_are_no_document_are_refused_with_the_reason() {
             "",
             "not a stored twin document: EOF while parsing a value at line 1 column 0",
         ),
-        ("{}", r#"not a stored twin document: "seen" is not two counters"#),
+        (
+            "{}",
+            r#"not a stored twin document: "seen" is not what is seen of two sides"#,
+        ),
         (
             r#"{"seen":[1,2]}"#,
             r#"not a stored twin document: "leaves" is not an object"#,
