@@ -17,8 +17,8 @@ from sites import PASSWORD, Cloud
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud", "user")]
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
-# What is live does not end: test_live.py. The others would end the login that asks: names in lists are asked for again.
-ENDING = ["log_out", "rotate_token_keys", "set_cloud_user_password", "remove_cloud_user"]
+# What is live does not end: test_live.py. The others would end the login that asks, whose name it takes from a list.
+ENDING = ["log_out", "rotate_token_keys", "set_cloud_user_password", "change_cloud_user", "remove_cloud_user"]
 LEFT_OUT = ["--exclude-tag", "live", *(word for name in ENDING for word in ("--exclude-operation-id", name))]
 # The routes are one code for all who ask: every limit of every field is asked for once, as the admin of a cloud.
 BRIEFLY = ["--phases", "fuzzing", "--max-examples", "4"]

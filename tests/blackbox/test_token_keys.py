@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import time
 from datetime import UTC, datetime
 
 import pytest
 
-from brokers import Settings
+from brokers import BINARY, ENVIRONMENT, Settings
 from http_api import Api
 from plants import DAY_S
 from registered import device, is_let_in, opened
@@ -137,6 +139,20 @@ def test_only_an_admin_of_the_whole_cloud_replaces_a_key_and_the_audit_log_says_
     lines = audited(cloud, "token_key")
     assert [(line["by"], line["ends_others"]) for line in lines] == [("admin", False), ("operator", True)]
     assert [key["id"] for key in keys(cloud)] == [lines[1]["key"]]
+
+
+def test_a_rotation_that_is_killed_is_made_or_not_and_ends_no_token(cloud):
+    """At any instant there is one key that signs."""
+    old = token_of(cloud)
+    for number in range(10):
+        words = [BINARY, "key", "rotate", "--data", str(cloud.data)]
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as rotating:
+            time.sleep(0.004 * number)  # The instant of the kill is what is tested.
+            cloud.kill()
+            rotating.wait(30)
+        cloud.start()
+        assert [key["until"] for key in keys(cloud)].count(None) == 1
+        assert is_let_in(cloud, old, "pump-7") and is_let_in(cloud, token_of(cloud), "pump-7")
 
 
 def test_no_rotation_ends_a_token_for_want_of_room(cloud):

@@ -8,7 +8,7 @@ mod session;
 use std::sync::Arc;
 
 use hub::{EdgeConnection, Hub};
-use identity::{Change, ClientName, Identity, What};
+use identity::{Change, ClientName, CloudTrust, Identity, What};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -45,7 +45,7 @@ pub async fn run(
     };
     let mut refreshes = hub.refreshes();
     let mut seen_change = identity.registry().last_change();
-    let mut shown_trust = identity.shown_trust();
+    let mut shown_trust = shown_trust_of(&identity).await;
     let mut changes = hub.take_twin_changes().expect("a cloud shares twins with its edges");
     loop {
         tokio::select! {
@@ -68,14 +68,22 @@ pub async fn run(
                 let since = std::mem::replace(&mut seen_change, identity.registry().last_change());
                 let changes = identity.registry().changes_since(since);
                 tell_edges(&identity, &connected, changes).await;
-                let trust = identity.shown_trust();
-                if std::mem::replace(&mut shown_trust, trust.clone()) != trust {
+                let trust = shown_trust_of(&identity).await;
+                if trust != shown_trust {
+                    shown_trust = trust;
                     connected.tell_all(|| Down::Trust);
                 }
             }
             Some(_) = sessions.join_next() => {}
         }
     }
+}
+
+/// What edges believe: it may have to wait for a key that is being replaced.
+async fn shown_trust_of(identity: &Arc<Identity>) -> CloudTrust {
+    let identity = Arc::clone(identity);
+    let shown = tokio::task::spawn_blocking(move || identity.shown_trust());
+    shown.await.expect("the registry does not panic")
 }
 
 /// Has the edges be told of devices that were changed in the registry; `None`: nobody knows which.
