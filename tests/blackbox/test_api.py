@@ -233,6 +233,15 @@ def test_twins_are_set_and_methods_called(cloud, admin, pump):
     assert status == 200 and result["status"] == 404, result
 
 
+def test_the_place_of_a_point_is_as_its_edge_wrote_it_for_readers_without_integers_of_64_bits(cloud, admin, pump):
+    """JavaScript has 53 bits: a greater number would be another one."""
+    assert pump.ask("POST", TELEMETRY, {"n": 1})[0] == 204
+    (point,) = has_points(admin, "n", 1)
+    ((epoch, sequence),) = cloud.rows("epoch, sequence")
+    assert epoch > 1 << 53
+    assert (point["epoch"], point["sequence"]) == (str(epoch), sequence)
+
+
 def test_an_edge_that_was_added_is_listed_before_it_ever_connects(cloud, admin):
     """By the API and by the command."""
     cloud.run("tenant", "add", "acme")

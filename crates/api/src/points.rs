@@ -26,8 +26,8 @@ pub(crate) struct PointInfo {
     pub(crate) quality: Option<String>,
     /// The edge that received it.
     pub(crate) edge: String,
-    /// Epoch of that edge.
-    pub(crate) epoch: u64,
+    /// Epoch of that edge: a number of 63 bits as a string, since readers of JSON have 53.
+    pub(crate) epoch: String,
     /// Its number in the epoch.
     pub(crate) sequence: u64,
 }
@@ -123,7 +123,7 @@ pub(crate) fn shown(point: Point) -> PointInfo {
         bytes_base64: bytes,
         quality: point.quality,
         edge: point.origin.edge().to_string(),
-        epoch: point.origin.epoch(),
+        epoch: point.origin.epoch().to_string(),
         sequence: point.origin.sequence(),
     }
 }

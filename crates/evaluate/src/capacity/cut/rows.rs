@@ -17,7 +17,7 @@ pub(super) struct Row {
     /// The number of the message.
     value: f64,
     edge: String,
-    epoch: u64,
+    epoch: String,
     sequence: u64,
 }
 
@@ -89,7 +89,7 @@ impl Told {
     pub(super) fn of(fates: &[Fate], rows: &Rows) -> Told {
         let (mut told, mut has_row, mut places) = (Told::default(), vec![false; fates.len()], HashSet::new());
         for row in &rows.0 {
-            let is_new_place = places.insert((row.edge.as_str(), row.epoch, row.sequence));
+            let is_new_place = places.insert((row.edge.as_str(), row.epoch.as_str(), row.sequence));
             let number = row.value as usize;
             match (fates.get(number), has_row.get_mut(number)) {
                 (Some(fate), Some(has_row)) if !*has_row && is_new_place => {
@@ -116,7 +116,7 @@ mod tests {
         let row = |(number, sequence): &(u64, u64)| Row {
             value: *number as f64,
             edge: "edge-1".to_owned(),
-            epoch: 1,
+            epoch: "1".to_owned(),
             sequence: *sequence,
         };
         Rows(rows.iter().map(row).collect())
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_page_is_read_as_the_api_writes_it() {
-        let text = r#"{"points":[{"time_ms":1,"received_at_ms":1,"value":7.0,"edge":"edge-1","epoch":3,"sequence":4}],
+        let text = r#"{"points":[{"time_ms":1,"received_at_ms":1,"value":7.0,"edge":"edge-1","epoch":"3","sequence":4}],
             "next":"1.3.4.1.0"}"#;
         let page: Page = parsed(text).unwrap();
         assert_eq!((page.points[0].value, page.next.as_deref()), (7.0, Some("1.3.4.1.0")));
