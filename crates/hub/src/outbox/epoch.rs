@@ -40,6 +40,11 @@ impl Epoch {
         self.live.is_empty() && self.backlog.is_empty()
     }
 
+    /// The sequence of the first message that is not settled, of both lanes; that of the next one if all are.
+    pub(crate) fn first(&self) -> u64 {
+        self.live.floor(self.end).min(self.backlog.floor(self.end))
+    }
+
     /// The lane of this number, if it is one of this epoch.
     pub(crate) fn track(&mut self, number: u64) -> Option<&mut Track> {
         match number {

@@ -14,6 +14,7 @@
 //! the log; they are the **backlog**, and go out as that lane has room, oldest first, queues in turns of bytes by
 //! their priority. Where order is wanted whatever it costs ([`Order::Strict`]), nothing is live while anything waits.
 
+mod ages;
 mod epoch;
 mod ledger;
 mod parcel;

@@ -7,6 +7,7 @@ use broker::Position;
 use route::Upstream;
 
 use super::Lane;
+use super::ages::{Ages, InRow};
 use super::epoch::{Epoch, of_lane};
 use super::ledger::{Discarded, Ledger};
 use super::parking::{ComesBack, Parking};
@@ -49,6 +50,7 @@ pub(crate) struct Queue {
     pub(crate) loading: u64,
     /// Of those that came back.
     pub(crate) parking: Parking,
+    ages: Ages,
 }
 
 /// A message of a queue.
@@ -118,6 +120,7 @@ impl Queue {
             waiting: 0,
             loading: 0,
             parking: Parking::default(),
+            ages: Ages::default(),
         }
     }
 
@@ -153,6 +156,23 @@ impl Queue {
             .track(place.epoch)
             .expect("a lane of this epoch")
             .push(place.sequence, held);
+    }
+
+    /// The message that was pushed last came in this second of the shard's clock.
+    pub(crate) fn note_age(&mut self, place: Place, now_s: u32) {
+        if let Some(oldest) = self.oldest() {
+            self.ages.note(in_row(place), i64::from(now_s), oldest);
+        }
+    }
+
+    /// When the oldest message came that is not settled, in seconds of the shard's clock, or up to one before.
+    pub(crate) fn oldest_came_s(&self) -> Option<i64> {
+        self.ages.of(self.oldest()?)
+    }
+
+    fn oldest(&self) -> Option<InRow> {
+        let epoch = self.epochs.iter().find(|epoch| !epoch.is_empty())?;
+        Some((epoch.number, epoch.first()))
     }
 
     pub(crate) fn epoch_numbers(&self) -> impl Iterator<Item = u64> {
@@ -321,12 +341,17 @@ impl Queue {
     }
 }
 
+fn in_row(place: Place) -> InRow {
+    (of_lane(place.epoch, Lane::Live), place.sequence)
+}
+
 /// A queue while the log is read.
 #[derive(Debug, Default)]
 pub(crate) struct Returning {
     /// Its state, the last one that was found, and where.
     kept: Option<(Kept, Position)>,
     messages: Vec<(Place, Held)>,
+    ages: Ages,
     /// Positions that something later stands for.
     unneeded: Vec<Position>,
 }
@@ -338,8 +363,10 @@ impl Returning {
         }
     }
 
-    pub(crate) fn message(&mut self, place: Place, held: Held) {
+    /// A message, which came in this second of the shard's clock: before 0, if the clock has begun since.
+    pub(crate) fn message(&mut self, place: Place, held: Held, came_s: i64) {
         self.messages.push((place, held));
+        self.ages.found(in_row(place), came_s);
     }
 
     /// The queue as it was, and positions that nothing needs; `None` if the log has no state of it.
@@ -350,6 +377,8 @@ impl Returning {
         queue.position = position;
         queue.ledger = kept.ledger;
         queue.finished_below = kept.finished_below;
+        self.ages.sort();
+        queue.ages = std::mem::take(&mut self.ages);
         self.sort();
         self.leave_out_finished(&kept);
         let mut epochs = kept.epochs;

@@ -144,6 +144,10 @@ pub struct QueueFigures {
     pub ledger: Ledger,
     /// Bytes that those which wait take in the log.
     pub bytes: u64,
+    /// Bytes that they may take, if the route has a bound of its own.
+    pub limit_bytes: Option<u64>,
+    /// For how many seconds the oldest of them has waited, or up to one more; `None`: none waits.
+    pub oldest_s: Option<u64>,
 }
 
 impl Queues {
@@ -254,7 +258,10 @@ impl Queues {
         let expires_s = expiry_s.map_or(NEVER_S, |s| seconds(now).saturating_add(s));
         self.expires_at_s = self.expires_at_s.min(expires_s);
         let held = Held::waiting(position, incoming.body.len() + FIXED_BYTES as usize, expires_s);
-        self.change_quietly(number, |queue| queue.push(place, held));
+        self.change_quietly(number, |queue| {
+            queue.push(place, held);
+            queue.note_age(place, seconds(now));
+        });
         if let Some(lane) = goes_by {
             self.send(number, place, lane, incoming.body);
         }
@@ -508,15 +515,23 @@ impl Queues {
     }
 
     /// What became of the messages of each queue.
-    pub(crate) fn figures(&self) -> Vec<QueueFigures> {
+    pub(crate) fn figures(&self, now: Now) -> Vec<QueueFigures> {
+        let age_s = |came_s: i64| u64::try_from(i64::from(seconds(now)) - came_s).unwrap_or_default();
         let figures = self.queues.values().map(|queue| QueueFigures {
             tenant: Arc::clone(&queue.tenant),
             route: Arc::clone(&queue.route),
             edge: queue.edge.clone(),
             ledger: queue.ledger,
             bytes: queue.bytes,
+            limit_bytes: queue.settings.limit_bytes,
+            oldest_s: queue.oldest_came_s().map(age_s),
         });
         figures.collect()
+    }
+
+    /// Bytes that the messages of all queues may take.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.options.bytes
     }
 }
 

@@ -87,6 +87,8 @@ pub struct Observation {
     pub tenants: Vec<TenantFigures>,
     /// What became of what was to leave, by tenant and route.
     pub queues: Vec<QueueFigures>,
+    /// Bytes that may wait to leave, of all tenants and routes here.
+    pub upstream_limit_bytes: u64,
     /// What came from edges, by tenant, edge and route.
     pub arrivals: Vec<ArrivalFigures>,
     /// What the log's files hold.
@@ -273,7 +275,7 @@ impl Shard {
                 Order::Admit(client) => self.let_in(now, client),
                 Order::Request(request) => self.answer(now, request),
                 // The asker may have given up meanwhile.
-                Order::Observe(answer) => drop(answer.send(self.observe())),
+                Order::Observe(answer) => drop(answer.send(self.observe(now))),
                 Order::Limits(limits) => self.set_limits(now, &limits),
                 Order::Quotas => self.set_bounds(now),
                 Order::OpenUpstream => self.settings.has_upstream = true,
@@ -288,17 +290,14 @@ impl Shard {
         }
     }
 
-    fn observe(&self) -> Observation {
+    fn observe(&self, now: Now) -> Observation {
+        let queues = self.queues.as_ref().filter(|_| self.settings.has_upstream);
         Observation {
             connections: self.connections.len(),
             counters: self.counters,
             tenants: self.tenants.iter().map(Tenant::figures).collect(),
-            queues: self
-                .queues
-                .as_ref()
-                .filter(|_| self.settings.has_upstream)
-                .map(Queues::figures)
-                .unwrap_or_default(),
+            queues: queues.map(|queues| queues.figures(now)).unwrap_or_default(),
+            upstream_limit_bytes: queues.map_or(0, Queues::limit_bytes),
             arrivals: self.arrivals(),
             log: self.journal.usage(),
             log_has_stopped: self.log_has_stopped,

@@ -193,7 +193,7 @@ impl Stand {
                 Content::State(bytes) => returning.state(decode_state(bytes).unwrap().1, position),
                 Content::Message(place, held) => {
                     came.insert(*place);
-                    returning.message(*place, *held);
+                    returning.message(*place, *held, 0);
                 }
             }
         }

@@ -117,7 +117,8 @@ impl Restored {
             .expiry_s
             .map_or(NEVER_S, |s| seconds(now).saturating_add(left_s(s)));
         let held = Held::waiting(position, body_len + FIXED_BYTES as usize, expires_s);
-        self.queue(tenant, number).message(message.place, held);
+        let came_s = i64::from(seconds(now)) - age_s as i64;
+        self.queue(tenant, number).message(message.place, held, came_s);
     }
 
     fn queue(&mut self, tenant: u32, number: u32) -> &mut Returning {
