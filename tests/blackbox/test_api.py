@@ -233,6 +233,24 @@ def test_twins_are_set_and_methods_called(cloud, admin, pump):
     assert status == 200 and result["status"] == 404, result
 
 
+def test_a_call_has_five_seconds_unless_it_says_otherwise_in_words_that_are_understood(cloud, admin, pump):
+    """As a call over MQTT has."""
+    path = "/v1/tenants/default/devices/pump-7/methods/stop"
+    device = Client(cloud.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+    device.subscribe("devices/pump-7/methods/+/+")
+    began = time.monotonic()
+    status, result = admin.ask("POST", path, {})
+    assert (status, result["status"]) == (200, 504), result
+    assert "within 5000 ms" in result["payload"]["message"] and time.monotonic() - began > 4.9
+    device.disconnect()
+    for wrong in ("0", "600001", "5s", "-1", "1.5", ""):
+        status, said = admin.ask("POST", f"{path}?timeout_ms={wrong}", {})
+        assert status == 400, said
+        assert said["error"] == f'timeout_ms is "{wrong}"; it must be a whole number from 1 to 600000'
+    status, said = admin.ask("POST", f"{path}?timeout=5", {})
+    assert status == 400 and "timeout_ms" in said["error"]
+
+
 def test_the_place_of_a_point_is_as_its_edge_wrote_it_for_readers_without_integers_of_64_bits(cloud, admin, pump):
     """JavaScript has 53 bits: a greater number would be another one."""
     assert pump.ask("POST", TELEMETRY, {"n": 1})[0] == 204

@@ -9,9 +9,11 @@ import time
 
 import pytest
 
+from brokers import PORTS
 from clocks import Clock
 from paho_client import Client
 from sites import PASSWORD, Site, backed_up, restored, wait_until
+from test_operation import get
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
 
@@ -84,6 +86,43 @@ def test_what_was_desired_while_the_edge_was_away_arrives_once_it_is_back(site):
     wait_until(lambda: twin(site.edge)["desired"] == {"interval_s": 10})
     assert json.loads(device.receive().payload)["interval_s"] == 10
     device.disconnect()
+
+
+@pytest.mark.parametrize("is_found_out", [False, True])
+def test_what_was_desired_while_the_line_was_cut_reaches_a_device_that_stayed_connected_and_asks_for_nothing(
+    tmp_path, is_found_out
+):
+    """Whether the cloud knew or not that it did not reach the edge."""
+    port = PORTS.take()
+    site = Site(tmp_path, http_port=port, flags=("--http", f"127.0.0.1:{port}"))
+    try:
+        wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
+        device = pump(site)
+        device.subscribe("devices/pump-7/twin/desired")
+        site.line.cut()
+        if is_found_out:
+            wait_until(lambda: not site.cloud.edges()[0]["is_connected"], 30)
+        desire(site.cloud, interval_s=10)
+        said = requests_of_clients(site)
+        assert device.messages.empty()
+        site.line.mend()
+        # The edge's pause before it dials again, and what commands take on a busy machine.
+        site.edge.is_connected(60)
+        connected_at = time.monotonic()
+        assert json.loads(device.receive().payload) == {"$version": 1, "interval_s": 10}
+        print(f"the device had it {time.monotonic() - connected_at:.3f} s after the link was seen to be back")
+        assert time.monotonic() - connected_at < 5
+        assert requests_of_clients(site) == said, "the device has asked for it"
+        device.disconnect()
+    finally:
+        site.close()
+
+
+def requests_of_clients(site: Site) -> list[str]:
+    """How many messages the edge had from its clients, connections and subscriptions of theirs."""
+    counted = ("messages_received_total ", "connects_total ", 'subscriptions{tenant="default"} ')
+    page = get(site.edge, "/metrics")[1].splitlines()
+    return [line for line in page if line.startswith(tuple(f"selvedge_{name}" for name in counted))]
 
 
 def test_of_two_edits_of_one_value_the_edges_stays_and_the_other_is_reported(site):

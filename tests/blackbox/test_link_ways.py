@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -120,13 +121,29 @@ def test_behind_a_proxy_with_a_login_and_a_web_server_all_is_delivered_through_r
     assert "secret" not in plant.edge.log.read_text()
 
 
-def test_a_call_reaches_the_edge_across_a_websocket_and_its_answer_comes_back(plant):
-    nginx = plant.nginx()
-    plant.starts_edge(f"wss://127.0.0.1:{nginx.port}/mqtt", ca=plant.authority.certificate)
+def test_a_call_reaches_a_device_through_a_web_server_and_a_proxy_and_its_answer_comes_back(plant):
+    """Outbound port 443 alone: WebSocket over TLS, and the proxy of the plant."""
+    nginx, proxy = plant.nginx(), plant.proxy()
+    way = f"http://127.0.0.1:{proxy.port}"
+    plant.starts_edge(f"wss://127.0.0.1:{nginx.port}/mqtt", ca=plant.authority.certificate, proxy=way)
     plant.sends(1)
     plant.delivered(1)
+    device = Client(plant.edge.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+    device.subscribe("devices/pump-7/methods/+/+")
+
+    def answer() -> None:
+        asked = device.receive()
+        device.publish(f"{asked.topic}/result", json.dumps({"status": 200, "payload": json.loads(asked.payload)}))
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    said = plant.cloud.run("call", "pump-7", "stop", '{"reason": "dry"}')
+    answering.join(PATIENCE_S)
+    assert json.loads(said.stdout) == {"reason": "dry"}
+    assert proxy.tunnels() > 0
+    device.disconnect()
     said = plant.cloud.run("call", "pump-7", "stop", check=False)
-    assert "pump-7 is not connected" in said.stderr
+    assert "pump-7 is not connected to its edge hall-1, which is connected" in said.stderr
 
 
 @pytest.mark.parametrize("scheme", ["mqtt", "mqtts", "ws"])

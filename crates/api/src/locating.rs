@@ -23,9 +23,15 @@ pub(crate) async fn locate(
     Ok(Json(match located.ok_or_else(Wrong::no_answer)? {
         Location::Here => LocationInfo::Here,
         Location::Nowhere => LocationInfo::Nowhere,
-        Location::Edge(edge) => LocationInfo::Edge {
-            is_connected: desk.connected.as_ref().is_some_and(|connected| connected.has(&edge)),
-            edge: edge.to_string(),
-        },
+        Location::Edge(edge) => {
+            let presence = desk.connected.as_ref().map(|connected| connected.presence(&edge));
+            LocationInfo::Edge {
+                is_connected: presence.is_some_and(|presence| presence.is_connected),
+                last_heard_s: presence
+                    .and_then(|presence| presence.heard_ago)
+                    .map(|ago| ago.as_secs()),
+                edge: edge.to_string(),
+            }
+        }
     }))
 }

@@ -210,8 +210,11 @@ pub enum LocationInfo {
     Edge {
         /// The edge.
         edge: String,
-        /// Whether that edge is connected.
+        /// Whether that edge is connected, as far as is known: a line that falls silent is found out after 16 s at most.
         is_connected: bool,
+        /// How many seconds ago something came from it last; `None`: nothing has since this cloud started.
+        #[serde(default)]
+        last_heard_s: Option<u64>,
     },
     /// It is away.
     Nowhere,

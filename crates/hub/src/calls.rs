@@ -1,6 +1,5 @@
 //! Method calls: to a device that is connected now, answered in time or by the hub. A call is never stored.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use broker::{ConnId, Keep, Message};
@@ -9,14 +8,15 @@ use device::{CallFailure, CallId, Finished, LONGEST_TIMEOUT_MS, MAX_CORRELATION_
 use mqtt::{Publish, QoS, ReasonCode};
 use tokio::sync::oneshot;
 
-use crate::arrivals;
+use crate::edge_calls;
 use crate::pipeline::{self, Outcome};
 use crate::reply::ReplyTo;
 use crate::shard::tenant::{Caller, Tenant, Waits};
 use crate::shard::turn::Turn;
 
-/// Time in milliseconds that a device has to answer a call, unless the call's Message Expiry Interval says otherwise.
-pub(crate) const TIMEOUT_MS: u64 = 5_000;
+/// Time in milliseconds that a device has to answer a call, unless the call says otherwise: over MQTT by its Message
+/// Expiry Interval.
+pub const TIMEOUT_MS: u64 = 5_000;
 
 /// Owner of the sessions of clients without credentials.
 const ANONYMOUS: &str = "";
@@ -71,7 +71,7 @@ fn timeout_of(id: CallId<'_>, publish: &Publish<'_>) -> Result<u64, CallFailure>
 /// a matter of quota, which makes a client of version 3 come back with it.
 fn refuse(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, failure: CallFailure, waits: Waits) -> Outcome {
     turn.counters.refused_calls += 1;
-    answer(tenant, turn, id, failure, waits);
+    answer(tenant, turn, id, &failure.payload(id), waits);
     Outcome::now(match failure {
         CallFailure::Id { .. } => ReasonCode::TopicNameInvalid,
         CallFailure::NotStarted(StartError::Full { .. } | StartError::TooLarge { .. }) => ReasonCode::QuotaExceeded,
@@ -179,7 +179,7 @@ fn deliver(
     };
     let published = tenant.broker.publish(turn.now, &message, turn);
     tenant.result_topic = result_topic;
-    if !published.addressee_reached && hand_to_edge(tenant, turn, id, publish.payload, until_ms) {
+    if !published.addressee_reached && edge_calls::hand_over(tenant, turn, id, publish.payload, until_ms) {
         return;
     }
     if !published.addressee_reached
@@ -187,37 +187,8 @@ fn deliver(
     {
         turn.counters.calls_away += 1;
         let failure = why_unreached(tenant, id.device);
-        answer(tenant, turn, id, failure, caller.waits);
+        answer(tenant, turn, id, &failure.payload(id), caller.waits);
     }
-}
-
-/// A call of a device behind an edge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EdgeCall {
-    /// The edge.
-    pub edge: Arc<str>,
-    /// Tenant of the device.
-    pub tenant: Arc<str>,
-    /// The device.
-    pub device: String,
-    /// The method.
-    pub name: String,
-    /// The caller's id of the call.
-    pub call: String,
-    /// Its payload.
-    pub payload: Vec<u8>,
-    /// Time in milliseconds that is left for the answer.
-    pub timeout_ms: u64,
-}
-
-/// Reaches edges.
-pub trait EdgeCalls: Debug + Send + Sync {
-    /// Passes a call on to the edge that it names, at once: a shard waits for it. [`Hub::finish_call`](crate::Hub::finish_call)
-    /// has the result later.
-    ///
-    /// # Errors
-    /// The edge cannot be asked now; the result, in place of its own.
-    fn pass_on(&self, call: EdgeCall) -> Result<(), Vec<u8>>;
 }
 
 /// Where a device is reached at some moment.
@@ -236,45 +207,7 @@ pub(crate) fn locate(tenant: &Tenant, turn: &Turn<'_>, device: &str) -> Location
     if is_connected(tenant, device) {
         return Location::Here;
     }
-    edge_of(tenant, turn, device).map_or(Location::Nowhere, |(_, edge)| Location::Edge(edge))
-}
-
-/// The edge that a device is behind, where there are edges, and who reaches it.
-fn edge_of<'a>(tenant: &Tenant, turn: &'a Turn<'_>, device: &str) -> Option<(&'a Arc<dyn EdgeCalls>, Arc<str>)> {
-    Some((turn.edge_calls?, arrivals::edge_of(tenant, turn, device)?))
-}
-
-/// Hands a call to the edge that its device is behind; false if there is none.
-fn hand_to_edge(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, payload: &[u8], until_ms: u64) -> bool {
-    let Some((calls, edge)) = edge_of(tenant, turn, id.device) else {
-        return false;
-    };
-    let call = EdgeCall {
-        edge,
-        tenant: Arc::clone(&tenant.name),
-        device: id.device.to_owned(),
-        name: id.name.to_owned(),
-        call: id.call.to_owned(),
-        payload: payload.to_vec(),
-        timeout_ms: until_ms - turn.now.monotonic_ms,
-    };
-    let calls = Arc::clone(calls);
-    if let Err(result) = calls.pass_on(call) {
-        finish_of_edge(tenant, turn, id, &result);
-    }
-    true
-}
-
-/// The result of a call of a device behind an edge.
-pub(crate) fn finish_of_edge(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, result: &[u8]) {
-    let CallId { device, name, call } = id;
-    let topic = DeviceTopic {
-        device,
-        channel: Channel::MethodResult { name, call },
-    }
-    .to_string();
-    let publish = pipeline::plain(&topic, result, QoS::AtLeastOnce, false);
-    finish(tenant, turn, None, id, &publish);
+    edge_calls::edge_of(tenant, turn, device).map_or(Location::Nowhere, |(_, edge)| Location::Edge(edge))
 }
 
 /// Why nobody got a call of this device.
@@ -285,7 +218,7 @@ fn why_unreached(tenant: &Tenant, device: &str) -> CallFailure {
     }
 }
 
-fn is_connected(tenant: &Tenant, device: &str) -> bool {
+pub(crate) fn is_connected(tenant: &Tenant, device: &str) -> bool {
     let broker = &tenant.broker;
     broker.is_owner_connected(device) || tenant.is_open && broker.is_connected(ANONYMOUS, device)
 }
@@ -319,24 +252,24 @@ pub(crate) fn expire(tenant: &mut Tenant, turn: &mut Turn<'_>) {
             name: &name,
             call: &call,
         };
-        answer(tenant, turn, id, CallFailure::TimedOut { timeout_ms }, waits);
+        let payload = edge_calls::timed_out(tenant, turn, id, timeout_ms);
+        answer(tenant, turn, id, &payload, waits);
     }
 }
 
 /// The hub's own answer in place of the device's.
-fn answer(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, failure: CallFailure, waits: Waits) {
+fn answer(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, payload: &[u8], waits: Waits) {
     let CallId { device, name, call } = id;
     let topic = DeviceTopic {
         device,
         channel: Channel::MethodResult { name, call },
     }
     .to_string();
-    let payload = failure.payload(id);
     // That of an id which is none may be longer than a topic can be.
     if topic.len() <= mqtt::topic::MAXIMUM_LEN {
-        pipeline::announce(tenant, turn, &topic, &payload, QoS::AtLeastOnce, false);
+        pipeline::announce(tenant, turn, &topic, payload, QoS::AtLeastOnce, false);
     }
-    reply(tenant, turn, waits, &payload, QoS::AtLeastOnce);
+    reply(tenant, turn, waits, payload, QoS::AtLeastOnce);
 }
 
 /// An answer to who waits for it beside the subscribers of the result topic.

@@ -15,10 +15,11 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::arrivals::{Arrived, Arriving};
 use crate::call_log::{self, CallLog};
-use crate::calls::{EdgeCall, EdgeCalls, Location};
+use crate::calls::Location;
 use crate::config::{Address, Limits};
 use crate::descriptors;
 use crate::door::{Bound, Doorman, EdgeConnection, place_of, serve};
+use crate::edge_calls::{EdgeCall, EdgeCalls};
 use crate::outbox::{CLOCKS_BEGIN_UNIX_S, EpochNumbers, Outbox, OutboxOptions, Queues};
 use crate::overheard::{self, Overhearing};
 use crate::posted::Posted;

@@ -13,6 +13,7 @@ mod config;
 mod counters;
 mod descriptors;
 mod door;
+mod edge_calls;
 mod hub;
 mod lost_edits;
 mod outbox;
@@ -31,10 +32,11 @@ mod twins;
 mod upstream;
 
 pub use arrivals::{ArrivalCounts, ArrivalFigures, Arrived, Arriving};
-pub use calls::{EdgeCall, EdgeCalls, Location};
+pub use calls::{Location, TIMEOUT_MS as CALL_TIMEOUT_MS};
 pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;
 pub use door::{Bound, EdgeConnection};
+pub use edge_calls::{EdgeCall, EdgeCalls, NotAsked, call_failure};
 pub use hub::{Hub, Options, StartError, shards_in};
 pub use lost_edits::LostEdit;
 pub use outbox::{

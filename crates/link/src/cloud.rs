@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use hub::{EdgeConnection, Hub};
 use identity::{Change, ClientName, CloudTrust, Identity, What};
-use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use self::registry::Down;
-pub use self::registry::{Connected, ConnectedEdge};
+pub use self::registry::{Connected, ConnectedEdge, Presence};
 use self::session::Session;
 use crate::Talk;
 use crate::devices::{Common, Follow};
@@ -105,11 +104,4 @@ async fn tell_edges(identity: &Arc<Identity>, connected: &Arc<Connected>, change
         }
     });
     telling.await.expect("the registry does not panic");
-}
-
-/// The result of a call that no device gave, as [`EdgeCall`]s are answered.
-fn failure(status: u16, message: &str) -> Vec<u8> {
-    json!({"status": status, "payload": {"message": message}})
-        .to_string()
-        .into_bytes()
 }

@@ -41,6 +41,16 @@ pub(crate) struct Told {
     pub(crate) payload: Vec<u8>,
 }
 
+impl Told {
+    /// Nothing, but that its PUBACK shows that the edge is there.
+    pub(crate) fn life() -> Self {
+        Self {
+            topic: topics::LIFE.to_owned(),
+            payload: Vec::new(),
+        }
+    }
+}
+
 /// A device was changed here because the other side of a link had changed it.
 #[derive(Clone, Debug)]
 pub struct DeviceChange {

@@ -12,7 +12,8 @@ use tokio::sync::oneshot;
 use super::Shard;
 use super::tenant::Tenant;
 use crate::arrivals::{self, Arrived, Arriving};
-use crate::calls::{EdgeCall, Location};
+use crate::calls::Location;
+use crate::edge_calls::{self, EdgeCall};
 use crate::posted::{self, Posted};
 use crate::twin_sync::{self, Told};
 use crate::{calls, twins};
@@ -222,8 +223,14 @@ impl Shard {
             }
             Ask::CallResult { call, result } => {
                 self.with_tenant(now, number, |tenant, turn| {
-                    let EdgeCall { device, name, call, .. } = &call;
-                    calls::finish_of_edge(tenant, turn, CallId { device, name, call }, &result);
+                    let EdgeCall {
+                        edge,
+                        device,
+                        name,
+                        call,
+                        ..
+                    } = &call;
+                    edge_calls::finish(tenant, turn, edge, CallId { device, name, call }, &result);
                 });
             }
             Ask::Post {

@@ -6,16 +6,16 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{EdgeCall, EdgeConnection, Hub, Place};
+use hub::{EdgeCall, EdgeConnection, Hub, Place, call_failure};
 use mqtt::{Ack, ConnAck, Disconnect, Packet, PacketId, Publish, QoS, ReasonCode, UserPropertiesBuf, Version};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 
+use super::Correspondent;
 use super::batches::{BATCHES_MAX, Batches, Taken};
 use super::claim::{Claim, refuse};
 use super::registry::{Connected, Down, Entered, LastHeard};
-use super::{Correspondent, failure};
 use crate::batch::Decoder;
 use crate::devices::{Common, Devices, Told};
 use crate::packets::Packets;
@@ -63,6 +63,8 @@ pub(super) struct Session {
     /// Calls that wait for the edge's answer, by what comes back with it.
     calls: HashMap<u64, (Instant, Box<EdgeCall>)>,
     next_call: u64,
+    /// When the last of them was sent.
+    called_at: Instant,
     /// Packets about devices that the edge has not acknowledged.
     told_on_the_way: usize,
     next_packet_id: PacketId,
@@ -135,6 +137,7 @@ impl Session {
                 has_taken_batch: false,
                 calls: HashMap::new(),
                 next_call: 0,
+                called_at: Instant::now(),
                 told_on_the_way: 0,
                 next_packet_id: NonZeroU16::MIN,
                 out: Vec::new(),
@@ -189,7 +192,7 @@ impl Session {
                         let devices = Arc::clone(&self.devices);
                         self.start(async move { devices.tell_changed(name.tenant(), name.id()).await });
                     }
-                    Some(Down::Life) => self.tell(&Told { topic: topics::LIFE.to_owned(), payload: Vec::new() }),
+                    Some(Down::Life) => self.tell(&Told::life()),
                     Some(Down::Trust) => {
                         let devices = Arc::clone(&self.devices);
                         self.start(async move { devices.greet().await });
@@ -219,6 +222,7 @@ impl Session {
                         return self.end(ReasonCode::KeepAliveTimeout, "nothing was heard of it").await;
                     }
                     self.give_up_late_calls();
+                    self.look_for_life();
                     self.compare();
                 }
             }
@@ -381,7 +385,7 @@ impl Session {
     async fn ask(&mut self, call: Box<EdgeCall>) {
         if self.calls.len() >= CALLS_MAX {
             let message = format!("{CALLS_MAX} calls wait for the edge {}, which is the limit", self.edge);
-            return self.hub.finish_call(*call, failure(429, &message)).await;
+            return self.hub.finish_call(*call, call_failure(429, &message)).await;
         }
         self.next_call += 1;
         let token = self.next_call.to_le_bytes();
@@ -397,6 +401,16 @@ impl Session {
         publish.encode(Version::V5, &mut self.out);
         let until = Instant::now() + Duration::from_millis(call.timeout_ms);
         self.calls.insert(self.next_call, (until, call));
+        self.called_at = Instant::now();
+    }
+
+    /// While calls wait, an edge from which nothing came since is to show that it is there: whoever waits in vain is told
+    /// whether it was the line or the device that was away.
+    fn look_for_life(&mut self) {
+        let was_heard = self.last_heard.at() > self.called_at.into_std();
+        if !self.calls.is_empty() && !was_heard && self.told_on_the_way < TOLD_ON_THE_WAY_MAX {
+            self.tell(&Told::life());
+        }
     }
 
     /// The hub has answered them itself.
@@ -408,14 +422,19 @@ impl Session {
     /// The calls that the edge will not answer any more.
     async fn give_up_calls(self, down: &mut mpsc::Receiver<Down>) {
         down.close();
-        let asked = self.calls.into_values().map(|(_, call)| call);
-        let unasked = std::iter::from_fn(|| down.try_recv().ok()).filter_map(|down| match down {
-            Down::Call(call) => Some(call),
-            Down::Twin(_) | Down::Device(_) | Down::Trust | Down::Compare | Down::Life => None,
-        });
-        for call in asked.chain(unasked) {
-            let message = format!("the connection of the edge {} broke before the answer came", self.edge);
-            self.hub.finish_call(*call, failure(504, &message)).await;
+        let edge = &self.edge;
+        for (_, call) in self.calls.into_values() {
+            let message = format!(
+                "the connection of the edge {edge} broke before the answer came; whether {} got the call is not known",
+                call.device
+            );
+            self.hub.finish_call(*call, call_failure(504, &message)).await;
+        }
+        while let Ok(down) = down.try_recv() {
+            if let Down::Call(call) = down {
+                let message = format!("the connection of the edge {edge} broke before the call was sent");
+                self.hub.finish_call(*call, call_failure(504, &message)).await;
+            }
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use api::paths;
+use api::{LocationInfo, paths};
 use clap::Args;
 use hyper::Method;
 use identity::{ClientName, check_name};
 use serde_json::Value;
 
-use super::Target;
 use super::twin::pretty;
+use super::{Target, location};
 use crate::output::{Output, say};
 
 #[derive(Args)]
@@ -40,40 +40,59 @@ impl Call {
         let device = ClientName::new(&self.target.tenant, &self.device)?;
         check_name("method", &self.method)?;
         let path = paths::method(&device, &self.method, self.timeout.as_millis() as u64);
-        let result = self.target.edge.ask(false, async |client| {
+        let (result, location) = self.target.edge.ask(false, async |client| {
             if !client.is_running() {
                 let data = self.target.edge.directory()?;
                 let data = data.display();
                 bail!("no edge runs on {data}; start it: selvedge edge --data {data}");
             }
-            Ok(client.good(Method::POST, &path, self.payload.clone().into()).await?)
-        })?;
-        let Ok(result) = serde_json::from_slice::<Value>(&result) else {
+            let result = client.good(Method::POST, &path, self.payload.clone().into()).await?;
             // A device may answer anything.
-            say(format_args!("{}\n", String::from_utf8_lossy(&result)));
-            return Ok(());
+            let result = serde_json::from_slice::<Value>(&result).map_err(|_| result);
+            let location = match &result {
+                Ok(result) if result["status"] == 504 => Some(location::of(client, &device).await?),
+                _ => None,
+            };
+            Ok((result, location))
+        })?;
+        let result = match result {
+            Ok(result) => result,
+            Err(result) => {
+                say(format_args!("{}\n", String::from_utf8_lossy(&result)));
+                return Ok(());
+            }
         };
         match result["status"].as_u64() {
-            Some(status @ 300..) => bail!("{}", self.failure(&device, status, &result["payload"])),
+            Some(status @ 300..) => bail!(
+                "{}",
+                self.failure(&device, status, &result["payload"], location.as_ref())
+            ),
             _ if self.target.output == Output::Json => say(pretty(&result)),
             _ => show(&result),
         }
         Ok(())
     }
 
-    fn failure(&self, device: &ClientName, status: u64, payload: &Value) -> String {
-        let (method, id) = (&self.method, device.id());
-        match status {
-            404 | 429 if payload["message"].is_string() => {
-                let why = payload["message"].as_str().unwrap_or_default();
-                format!("{why}, so \"{method}\" was not called")
-            }
-            504 => format!(
-                "{device} did not answer \"{method}\" within {} s: the call was delivered, but no result came on \
-                 devices/{id}/methods/{method}/…/result",
-                self.timeout.as_secs_f64()
-            ),
+    /// In the words of who knows it: the device, its edge, or the hub that was asked.
+    fn failure(&self, device: &ClientName, status: u64, payload: &Value, location: Option<&LocationInfo>) -> String {
+        let method = &self.method;
+        match (status, payload["message"].as_str()) {
+            (404 | 429, Some(why)) => format!("{why}, so \"{method}\" was not called"),
+            (504, Some(why)) => why.to_owned() + &self.hint(device, location),
             _ => format!("{device} answered \"{method}\" with status {status}: {payload}"),
+        }
+    }
+
+    /// Where the device is that gave no answer in time, unless that is said already.
+    fn hint(&self, device: &ClientName, location: Option<&LocationInfo>) -> String {
+        match location {
+            Some(LocationInfo::Here) => format!(
+                "; it is connected, and its result is expected on devices/{}/methods/{}/…/result",
+                device.id(),
+                self.method
+            ),
+            Some(LocationInfo::Nowhere) => "; it is not connected any more".to_owned(),
+            Some(LocationInfo::Edge { .. }) | None => String::new(),
         }
     }
 }

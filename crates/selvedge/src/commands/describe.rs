@@ -2,25 +2,35 @@
 
 use anyhow::Context;
 use api::{Client, ClientInfo, LocationInfo, Page, RouteInfo, SessionInfo, paths};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hyper::Method;
 use identity::{ClientKind, ClientName, check_name};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::clients;
 use super::twin::pretty;
-use super::{Kind, Target};
+use super::{Target, clients, location};
 
 #[derive(Args)]
 pub(crate) struct Describe {
     /// What it is
     #[arg(value_name = "KIND")]
-    kind: Kind,
+    kind: Described,
     /// Its name
     name: String,
     #[command(flatten)]
     target: Target,
+}
+
+/// Kinds of what is described.
+#[derive(Clone, Copy, ValueEnum)]
+enum Described {
+    /// A route
+    Route,
+    /// A device
+    Device,
+    /// An application
+    App,
 }
 
 #[derive(Serialize)]
@@ -41,19 +51,27 @@ struct ClientDescription {
 impl Describe {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let target = &self.target;
-        match self.kind.of_client() {
-            None => {
+        match self.kind {
+            Described::Route => {
                 check_name("route", &self.name)?;
                 let ask = async |client: &Client| route(client, &target.tenant, &self.name).await;
                 target.output.show(&target.edge.ask(false, ask)?, route_text);
             }
-            Some(kind) => {
-                let name = ClientName::new(&target.tenant, &self.name)?;
-                let ask = async |client: &Client| about(client, &name, kind).await;
-                target.output.show(&target.edge.ask(false, ask)?, client_text);
-            }
+            Described::Device => self.client(ClientKind::Device)?,
+            Described::App => self.client(ClientKind::App)?,
         }
         Ok(())
+    }
+
+    fn client(&self, kind: ClientKind) -> anyhow::Result<()> {
+        let name = self.client_name()?;
+        let ask = async |client: &Client| about(client, &name, kind).await;
+        self.target.output.show(&self.target.edge.ask(false, ask)?, client_text);
+        Ok(())
+    }
+
+    fn client_name(&self) -> anyhow::Result<ClientName> {
+        Ok(ClientName::new(&self.target.tenant, &self.name)?)
     }
 }
 
@@ -128,8 +146,8 @@ fn location_text(location: &LocationInfo) -> String {
         LocationInfo::Nowhere => "nowhere: it is away".to_owned(),
         LocationInfo::Edge {
             edge,
-            is_connected: true,
-        } => format!("through the edge {edge}, which is connected"),
-        LocationInfo::Edge { edge, .. } => format!("through the edge {edge}, which is not connected"),
+            is_connected,
+            last_heard_s,
+        } => format!("through {}", location::edge(edge, *is_connected, *last_heard_s)),
     }
 }

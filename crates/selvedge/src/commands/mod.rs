@@ -16,6 +16,7 @@ mod issued;
 pub(crate) mod join;
 pub(crate) mod keys;
 mod link;
+mod location;
 mod place;
 mod quota;
 pub(crate) mod tenants;

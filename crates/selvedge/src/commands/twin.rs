@@ -1,13 +1,13 @@
 //! `selvedge twin get` and `selvedge twin set`.
 
 use anyhow::{Context, bail};
-use api::{Client, Page, SessionInfo, TwinConflict, paths};
+use api::{Client, LocationInfo, Page, TwinConflict, paths};
 use clap::{Args, Subcommand};
 use hyper::Method;
 use identity::ClientName;
 use serde_json::Value;
 
-use super::Target;
+use super::{Target, location};
 use crate::output::table;
 
 #[derive(Subcommand)]
@@ -128,19 +128,22 @@ impl Set {
     }
 }
 
-/// Whether the device has heard of it.
-async fn where_it_is(client: &Client, device: &ClientName) -> anyhow::Result<&'static str> {
+/// How the device hears of it.
+async fn where_it_is(client: &Client, device: &ClientName) -> anyhow::Result<String> {
     if !client.is_running() {
-        return Ok("the device gets it once the edge runs and it connects");
+        return Ok("the device gets it once the edge runs and it connects".to_owned());
     }
-    let sessions: Page<SessionInfo> = client.get(&paths::sessions(device.tenant())).await?;
-    let is_connected = sessions
-        .items
-        .iter()
-        .any(|session| session.is_connected && session.owner == **device.id());
-    Ok(match is_connected {
-        true => "the device is connected",
-        false => "the device is away and gets it when it is back",
+    Ok(match location::of(client, device).await? {
+        LocationInfo::Here => "the device is connected".to_owned(),
+        LocationInfo::Nowhere => "the device is away and gets it when it is back".to_owned(),
+        LocationInfo::Edge {
+            edge,
+            is_connected,
+            last_heard_s,
+        } => format!(
+            "the device gets it by {}",
+            location::edge(&edge, is_connected, last_heard_s)
+        ),
     })
 }
 
