@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 import time
 
 import pytest
 
-from brokers import Settings
+from brokers import PORTS, Settings
+from http_api import Api
 from paho_client import Client
 from raw_edge import RawEdge
-from sites import PASSWORD, Cloud, Pump, Site, wait_until
+from sites import PASSWORD, Cloud, Edge, Pump, Site, wait_until
 from test_link_bounds import apply, route
 from test_operation import get
 from wire import Kind
@@ -73,6 +75,94 @@ def test_both_sides_agree_of_each_message_at_every_look_through_cuts_and_kills_o
     of_edge = 'tenant="default",route="telemetry",edge="hall-1"'
     assert f"selvedge_upstream_delivered_total{{{of_edge}}} {stored['delivered']}\n" in page
     print(f"{looks} looks, {arrival}")
+
+
+def test_what_waits_is_shown_with_its_age_and_its_bound_and_a_metric_says_whether_there_is_a_link(site):
+    """Also after a restart of the edge."""
+    port = PORTS.take()
+    one = site(limit_bytes=4 << 20, http_port=port, flags=("--http", f"127.0.0.1:{port}"))
+    pump = Pump(one)
+    pump.send(3)
+    wait_until(lambda: one.edge.ledger()["queued"] == 0)
+    link = one.edge.link()
+    assert (link["oldest_s"], link["queued_bytes"], link["limit_bytes"]) == (None, 0, 4 << 20)
+    assert "selvedge_link_connected 1\n" in get(one.edge, "/metrics")[1]
+    assert "selvedge_edges_connected 1\n" in get(one.cloud, "/metrics")[1]
+    one.cloud.stop()
+    began = time.monotonic()
+    pump.send(5)
+    time.sleep(3)
+    pump.send(2)
+    for _ in range(2):
+        link = one.edge.link()
+        assert 3 <= link["oldest_s"] <= time.monotonic() - began + 1
+        assert link["ledgers"][0]["oldest_s"] == link["oldest_s"]
+        assert link["queued_bytes"] == link["ledgers"][0]["bytes"] > 0
+        said = one.edge.run("get", "link").stdout
+        assert re.search(r"messages that wait: 7, the oldest for \d+ s, 0\.0 of 4\.0 MiB", said), said
+        wait_until(lambda: "selvedge_link_connected 0\n" in get(one.edge, "/metrics")[1])
+        one.edge.kill()
+        one.edge.start()
+    one.cloud.start()
+    wait_until(lambda: one.edge.ledger()["queued"] == 0, 60)
+    assert one.edge.link()["oldest_s"] is None
+    one.edge.stop()
+    wait_until(lambda: "selvedge_edges_connected 0\n" in get(one.cloud, "/metrics")[1])
+
+
+def test_an_edge_without_a_cloud_says_so_and_how_it_gets_one(tmp_path):
+    """And a cloud that its messages go into its database."""
+    edge, cloud = Edge(tmp_path / "edge", Settings()), Cloud(tmp_path / "cloud", Settings(anonymous=False))
+    for one in (edge, cloud):
+        one.directory.mkdir()
+        one.start()
+    try:
+        said = edge.run("get", "link").stdout
+        assert said == "no cloud is configured; join one: selvedge edge join URL --token T\n"
+        assert edge.link()["goes_to"] == "nowhere"
+        assert "database" in cloud.run("get", "link").stdout
+    finally:
+        edge.stop()
+        cloud.stop()
+
+
+def stored(user: Api, tenant: str) -> tuple[list[dict], list[dict]]:
+    """The edges and the ledgers that this user is shown, once all that came is in the database."""
+    path = f"/v1/tenants/{tenant}/link"
+    wait_until(lambda: user.ask("GET", path)[1]["edges"][0]["ledgers"][0]["queued"] == 0)
+    _, link = user.ask("GET", path)
+    return link["edges"], link["ledgers"]
+
+
+def test_users_of_a_tenant_see_what_became_of_its_own_messages_and_of_no_others(site):
+    """On both sides; and whether the edges that bring them are there."""
+    one = site()
+    one.cloud.run("tenant", "add", "plant-b")
+    one.cloud.run("edge", "label", "hall-1", "tenants=plant-b")
+    one.line.hang_up()
+    one.edge.is_connected()
+    one.edge.run("device", "add", "pump-8", "--tenant", "plant-b", "--password", PASSWORD)
+    other = Client(one.edge.port, "pump-8", user="plant-b/pump-8", password=PASSWORD).opened()
+    for number in range(3):
+        other.publish("devices/pump-8/telemetry", f'{{"n": {number}}}')
+    other.disconnect()
+    Pump(one).send(5)
+    wait_until(lambda: len(one.cloud.rows()) == 8)
+    for tenant, count in (("default", 5), ("plant-b", 3)):
+        one.cloud.run("user", "add", f"{tenant}/vera", "--role", "viewer", "--password", PASSWORD)
+        vera = Api(one.cloud).log_in(f"{tenant}/vera", PASSWORD)
+        (edge,), ledgers = stored(vera, tenant)
+        assert (edge["name"], edge["is_connected"]) == ("hall-1", True)
+        # Where from is the business of the tenant that the edge belongs to.
+        assert (edge["address"] is not None) == (tenant == "default")
+        assert [(each["tenant"], each["taken"]) for each in edge["arrivals"]] == [(tenant, count)]
+        assert [(each["tenant"], each["delivered"]) for each in edge["ledgers"]] == [(tenant, count)]
+        assert all(each["tenant"] == tenant for each in ledgers)
+        assert vera.ask("GET", "/v1/edges")[0] == 403
+    assert vera.ask("GET", "/v1/tenants/default/link")[0] == 404
+    said = one.cloud.run("describe", "edge", "hall-1").stdout
+    assert "connected from" in said and "default/telemetry" in said and "plant-b/telemetry" in said
+    assert "no edge" in one.cloud.run("describe", "edge", "hall-9", check=False).stderr
 
 
 def test_what_comes_again_may_not_be_sent_or_finds_no_room_is_counted_as_that(tmp_path):

@@ -103,10 +103,13 @@ def test_a_line_that_is_silent_is_said_to_be_and_one_that_was_given_up_with_when
     assert found, said
     # It says something every 5 s.
     assert CLOUD_FINDS_IT_S - 2 <= int(found[1]) <= time.monotonic() - cut_at + 5 + 1
+    (edge,) = one.cloud.edges()
+    assert edge["last_heard_s"] >= int(found[1])
     _, location = admin(one).ask("GET", f"{OF_DEVICE}/location")
     assert (location["at"], location["edge"], location["is_connected"]) == ("edge", "hall-1", False)
     assert location["last_heard_s"] >= int(found[1])
     assert "hall-1, which is not connected (heard last" in one.cloud.run("describe", "device", "pump-7").stdout
+    assert "away, heard last" in one.cloud.run("get", "edges").stdout
     device.disconnect()
 
 
@@ -117,6 +120,7 @@ def test_an_edge_that_has_not_connected_since_the_cloud_started_is_said_to_be_aw
     one.cloud.start()
     said = call(one)
     assert "behind the edge hall-1, which is not connected (not heard since this cloud started)" in said
+    assert one.cloud.edges()[0]["last_heard_s"] is None
     assert "which is not connected (not heard" in one.cloud.run("twin", "set", "pump-7", '{"a": 1}').stdout
 
 
@@ -172,4 +176,6 @@ def test_while_its_cloud_is_away_a_device_is_called_and_its_twin_read_and_edited
     assert json.loads(device.receive().payload)["interval_s"] == 10
     _, twin = olga.ask("GET", f"{OF_DEVICE}/twin")
     assert (twin["desired"]["interval_s"], twin["reported"]["level"]) == (10, 0.83)
+    _, link = olga.ask("GET", "/v1/tenants/default/link")
+    assert not link["is_connected"]
     device.disconnect()

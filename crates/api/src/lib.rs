@@ -63,7 +63,7 @@ pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, Credential,
     CredentialInfo, EdgeInfo, EdgeManifest, EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo,
     LocationInfo, ManifestState, Page, Patch, QuotaChanges, RotateKeys, RouteInfo, SessionInfo, SetPassword,
-    TenantInfo, TenantUse, TokenKeyInfo, TwinConflict, UserInfo, UserRole,
+    TenantInfo, TenantUse, TokenKeyInfo, TwinConflict, Upstream, UserInfo, UserRole,
 };
 
 /// Name of the control socket in the data directory.

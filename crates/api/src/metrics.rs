@@ -36,6 +36,7 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     write_tenants(&mut page, &shards);
     write_routes(&mut page, &routes);
     links::write(&mut page, &shards);
+    links::write_connected(&mut page, &desk);
     links::write_foreign(&mut page, desk.connected.as_deref());
     links::write_member(&mut page, desk.member.as_deref());
     sharing::write(&mut page, &desk);

@@ -72,6 +72,12 @@ pub fn twin_conflicts(device: &ClientName) -> String {
     format!("{}/conflicts", twin(device))
 }
 
+/// An edge's way to its cloud.
+pub const LINK: &str = "/v1/link";
+
+/// The edges of a cloud.
+pub const EDGES: &str = "/v1/edges";
+
 /// Where a device is reached.
 pub fn location(device: &ClientName) -> String {
     format!("{}/location", client(device, ClientKind::Device))

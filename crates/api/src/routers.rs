@@ -74,6 +74,7 @@ fn administering_cloud() -> Routes {
 fn viewing() -> Routes {
     Routes::new()
         .routes(routes!(tenants::show))
+        .routes(routes!(links::of_tenant))
         .routes(routes!(sessions::list))
         .routes(routes!(flows::list))
         .routes(routes!(flows::show))

@@ -20,7 +20,9 @@ pub struct EdgeInfo {
 /// The way to the cloud, or in a cloud to its database.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LinkInfo {
-    /// Where it goes; `None`: nowhere.
+    /// Where messages go that routes send upstream.
+    pub goes_to: Upstream,
+    /// URL of the cloud, or of another broker; `None`: there is none, or it was not looked for yet.
     pub cloud: Option<String>,
     /// Whether there is a connection.
     pub is_connected: bool,
@@ -36,8 +38,40 @@ pub struct LinkInfo {
     pub rate_bytes_per_s: Option<u64>,
     /// The shortest round trip of late, in milliseconds.
     pub round_trip_ms: Option<f64>,
+    /// For how many seconds the oldest message has waited that is not there yet, or up to one more; `None`: none waits.
+    pub oldest_s: Option<u64>,
+    /// Bytes of the log that those take which wait.
+    pub queued_bytes: u64,
+    /// Bytes that they may take, of all tenants and routes together.
+    pub limit_bytes: u64,
     /// What became of the messages of each route: `received = delivered + queued + dropped`.
     pub ledgers: Vec<LedgerInfo>,
+}
+
+/// Where messages go that routes send upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Upstream {
+    /// Nowhere: no cloud is configured, and none was joined.
+    #[default]
+    Nowhere,
+    /// From an edge to its cloud.
+    Cloud,
+    /// In a cloud to its database.
+    Database,
+}
+
+/// The part of a tenant in what goes upstream: its own messages, and the edges that bring them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct TenantLink {
+    /// Where its messages go that routes send upstream.
+    pub goes_to: Upstream,
+    /// Whether they can: there is a connection of the edge to its cloud. In a cloud always.
+    pub is_connected: bool,
+    /// What became of the messages of each route that clients of this hub sent: `received = delivered + queued + dropped`.
+    pub ledgers: Vec<LedgerInfo>,
+    /// In a cloud: the edges of the tenant, and those that brought messages of it, each with what is the tenant's.
+    pub edges: Vec<EdgeState>,
 }
 
 /// What became of the messages of a route that sends upstream, since it is there.
@@ -60,6 +94,12 @@ pub struct LedgerInfo {
     pub dropped: BTreeMap<String, u64>,
     /// Bytes of the log that those take which wait.
     pub bytes: u64,
+    /// Bytes that they may take, if the route has a bound of its own.
+    #[serde(default)]
+    pub limit_bytes: Option<u64>,
+    /// For how many seconds the oldest of them has waited, or up to one more; `None`: none waits.
+    #[serde(default)]
+    pub oldest_s: Option<u64>,
 }
 
 /// An edge, as its cloud knows it.
@@ -71,7 +111,10 @@ pub struct EdgeState {
     pub is_connected: bool,
     /// For how many seconds.
     pub since_s: u64,
-    /// Where from.
+    /// How many seconds ago something came from it last; `None`: nothing has since this cloud started.
+    #[serde(default)]
+    pub last_heard_s: Option<u64>,
+    /// Where from; `None`: it is not connected, over a Unix socket, or it is another tenant's.
     pub address: Option<String>,
     /// What came by each of its routes: what its own ledger calls delivered is `taken + forbidden`.
     pub arrivals: Vec<ArrivalInfo>,

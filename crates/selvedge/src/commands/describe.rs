@@ -1,7 +1,7 @@
 //! `selvedge describe KIND NAME`.
 
 use anyhow::Context;
-use api::{Client, ClientInfo, LocationInfo, Page, RouteInfo, SessionInfo, paths};
+use api::{Client, ClientInfo, EdgeState, LocationInfo, Page, RouteInfo, SessionInfo, paths};
 use clap::{Args, ValueEnum};
 use hyper::Method;
 use identity::{ClientKind, ClientName, check_name};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::twin::pretty;
-use super::{Target, clients, location};
+use super::{Target, clients, link, location};
 
 #[derive(Args)]
 pub(crate) struct Describe {
@@ -31,6 +31,8 @@ enum Described {
     Device,
     /// An application
     App,
+    /// At a cloud: an edge
+    Edge,
 }
 
 #[derive(Serialize)]
@@ -49,7 +51,10 @@ struct ClientDescription {
 }
 
 impl Describe {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self) -> anyhow::Result<()> {
+        if matches!(self.kind, Described::Edge) {
+            self.target.edge.of_cloud();
+        }
         let target = &self.target;
         match self.kind {
             Described::Route => {
@@ -59,6 +64,11 @@ impl Describe {
             }
             Described::Device => self.client(ClientKind::Device)?,
             Described::App => self.client(ClientKind::App)?,
+            Described::Edge => {
+                let name = self.client_name()?;
+                let ask = async |client: &Client| edge(client, &name).await;
+                target.output.show(&target.edge.ask(false, ask)?, edge_text);
+            }
         }
         Ok(())
     }
@@ -117,6 +127,28 @@ async fn about(client: &Client, name: &ClientName, kind: ClientKind) -> anyhow::
         location,
         twin,
     })
+}
+
+#[derive(Serialize)]
+struct EdgeDescription {
+    client: ClientInfo,
+    /// Of an edge of a cloud that runs.
+    link: Option<EdgeState>,
+}
+
+async fn edge(client: &Client, name: &ClientName) -> anyhow::Result<EdgeDescription> {
+    let info: ClientInfo = client.get(&paths::client(name, ClientKind::Edge)).await?;
+    let edges: Page<EdgeState> = client.get(paths::EDGES).await?;
+    let link = edges.items.into_iter().find(|edge| edge.name == info.user_name);
+    Ok(EdgeDescription {
+        link: link.filter(|_| client.is_running()),
+        client: info,
+    })
+}
+
+fn edge_text(edge: &EdgeDescription) -> String {
+    let link = edge.link.as_ref().map(link::of_edge);
+    clients::text(&edge.client) + &link.unwrap_or_default()
 }
 
 fn client_text(described: &ClientDescription) -> String {
