@@ -92,6 +92,30 @@ spec:
     assert_eq!(Resource::Route(alarm()).to_yaml(), expected);
 }
 
+#[test]
+fn a_policy_has_a_short_name_too_and_is_written_with_its_long_one() {
+    for (short, full) in [
+        ("oldest", WhenFull::DropOldest),
+        ("newest", WhenFull::DropNewest),
+        ("refuse", WhenFull::Refuse),
+    ] {
+        for name in [short, full.as_str()] {
+            let text = format!(
+                "apiVersion: selvedge.dev/v1\nkind: Route\nmetadata: {{name: r}}\n\
+                 spec: {{from: a, to: [{{upstream: {{full: {name}}}}}]}}\n"
+            );
+            let Resource::Route(route) = document(&text).resource else {
+                panic!("a route");
+            };
+            let expected = Target::Upstream(Upstream {
+                full,
+                ..Upstream::default()
+            });
+            assert_eq!(route.to, [expected], "{name}");
+        }
+    }
+}
+
 fn document(text: &str) -> Document {
     parse("m.yaml", text)
         .unwrap_or_else(|errors| panic!("{errors}"))

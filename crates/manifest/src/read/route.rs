@@ -94,7 +94,8 @@ impl Reader<'_> {
         });
         let limit_bytes = self.optional(&fields, "limit", quantity::bytes);
         let full = self.optional(&fields, "full", |text| {
-            let found = WhenFull::ALL.into_iter().find(|full| full.as_str() == text);
+            let names = [text, &format!("drop-{text}")];
+            let found = WhenFull::ALL.into_iter().find(|full| names.contains(&full.as_str()));
             found.ok_or_else(|| format!("unknown policy {text:?}; it is drop-oldest, drop-newest or refuse"))
         });
         let expiry_s = self.optional(&fields, "expiry", quantity::seconds);
