@@ -126,7 +126,7 @@ impl Outgoing {
 }
 
 /// Which message, to its outbox. Those of a queue are in the order in which they came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
     pub(crate) shard: u16,
     pub(crate) queue: u32,
