@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import selectors
 import shutil
 import socket
 import sqlite3
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +34,7 @@ def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None
 
 
 def balances(ledger: dict) -> None:
-    """What came is somewhere."""
+    """What came is somewhere; what is queued was counted in the queue."""
     assert ledger["received"] == ledger["delivered"] + ledger["queued"] + sum(ledger["dropped"].values()), ledger
 
 
@@ -169,6 +171,15 @@ class Cloud(Selvedge):
         return next(arrival for arrival in found if arrival["tenant"] == tenant)
 
 
+def metric(side: Selvedge, name: str, **labels: str) -> float:
+    """The sum of a figure on the page of metrics over all that have these labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{side.http_port}/metrics", timeout=PATIENCE_S) as page:
+        lines = [line for line in page.read().decode().splitlines() if re.match(rf"selvedge_{name}[{{ ]", line)]
+    assert lines, f"no {name} on the page"
+    wanted = [f'{label}="{value}"' for label, value in labels.items()]
+    return sum(float(line.split()[-1]) for line in lines if all(label in line for label in wanted))
+
+
 class Edge(Selvedge):
     """`selvedge edge` with a cloud."""
 
@@ -223,7 +234,7 @@ class Site:
     def __init__(self, directory: Path, cloud: type[Cloud] = Cloud, database: str | None = None, **edge: object):
         arguments = ["--database", database] if database else []
         self.cloud = cloud(directory / "cloud", Settings(anonymous=False, arguments=arguments))
-        self.edge = Edge(directory / "edge", Settings(anonymous=False))
+        self.edge = Edge(directory / "edge", Settings(anonymous=False, http=True))
         for one in (self.cloud, self.edge):
             one.directory.mkdir(parents=True)
         for name, value in edge.items():
@@ -265,23 +276,25 @@ def restored(side: Cloud | Edge, backup: Path, clock_s: int | None = None) -> No
 class Pump:
     """A device that counts: each message has the next number, and it knows which were acknowledged."""
 
-    def __init__(self, site: Site):
+    def __init__(self, site: Site, user: str = "pump-7", channel: str = "", pad: int = 0):
+        """`user`: with its tenant in front, where it has one; `channel`: below its telemetry; `pad`: bytes that say
+        nothing, behind the number."""
         self.port = site.edge.port
+        self.user, self.pad = user, " " * pad
+        self.topic = f"devices/{user.rsplit('/', maxsplit=1)[-1]}/telemetry{channel}"
         self.numbers = itertools.count()
         self.acknowledged: list[int] = []
         self.sent = 0
 
     def client(self) -> Client:
         """A new connection."""
-        return Client(self.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+        return Client(self.port, self.user + self.topic, user=self.user, password=PASSWORD).opened()
 
     def send(self, count: int, qos: int = 1) -> None:
         """Sends as many messages, each acknowledged before the next."""
         client = self.client()
-        for number in itertools.islice(self.numbers, count):
-            self.sent = number + 1
-            client.publish(TELEMETRY, json.dumps({"n": number}), qos=qos)
-            self.acknowledged.append(number)
+        for _ in range(count):
+            self._send_next(client, qos)
         client.disconnect()
 
     def run(self, stop: threading.Event) -> None:
@@ -294,12 +307,15 @@ class Pump:
         client = self.client()
         try:
             while not stop.is_set():
-                number = next(self.numbers)
-                self.sent = number + 1
-                client.publish(TELEMETRY, json.dumps({"n": number}), qos=1)
-                self.acknowledged.append(number)
+                self._send_next(client, 1)
         finally:
             client.close()
+
+    def _send_next(self, client: Client, qos: int) -> None:
+        number = next(self.numbers)
+        self.sent = number + 1
+        if not client.publish(self.topic, json.dumps({"n": number}) + self.pad, qos=qos).is_failure:
+            self.acknowledged.append(number)
 
 
 def numbers(rows: list[tuple]) -> list[int]:

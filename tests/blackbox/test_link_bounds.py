@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from paho_client import Client
-from sites import PASSWORD, TELEMETRY, Pump, Site, numbers, wait_until
+from sites import PASSWORD, TELEMETRY, Pump, Site, metric, numbers, wait_until
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
 
@@ -94,6 +94,93 @@ def test_at_qos_1_a_full_route_that_refuses_stops_no_local_delivery(site):
     taken = filled(one, client, 1)
     assert len(dash.payloads(taken + 1)) == taken + 1
     for each in (dash, client):
+        each.disconnect()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_a_client_of_3_1_1_sends_to_a_full_route_is_not_acknowledged_and_its_connection_ends(site, qos):
+    """3.1.1 has no reason codes: an acknowledgement would say that the message is kept (section 4.3), and who loses its
+    connection sends it again (MQTT-4.4.0-1)."""
+    one = refusing(site)
+    five = Pump(one).client()
+    filled(one, five, 1)
+    five.disconnect()
+    three = Client(one.edge.port, "three", 4, user="pump-7", password=PASSWORD, clean=False).opened()
+    three.paho.publish(TELEMETRY, BIG, qos)
+    three.end()
+    assert three.answers == {}
+    assert metric(one.edge, "upstream_turned_away_total", route="telemetry") == 2
+    one.cloud.start()
+    wait_until(lambda: ledger(one, "telemetry")["queued"] == 0, 60)
+    received = ledger(one, "telemetry")["received"]
+    three.paho.reconnect()
+    three.paho.loop_start()
+    wait_until(lambda: three.answers != {})
+    assert ledger(one, "telemetry")["received"] == received + 1
+    three.close()
+
+
+def test_what_a_full_route_that_refuses_does_not_keep_is_dropped_at_qos_0_and_turned_away_above(site):
+    one = refusing(site)
+    client = Pump(one).client()
+    for _ in range(100):
+        client.publish(TELEMETRY, BIG, qos=0)
+    wait_until(lambda: ledger(one, "telemetry")["received"] == 100)
+    kept = ledger(one, "telemetry")["queued"]
+    assert 20 < kept < 40 and ledger(one, "telemetry")["dropped"] == {"full": 100 - kept}
+    for qos in (1, 2):
+        assert client.publish(TELEMETRY, BIG, qos=qos).is_failure
+    assert metric(one.edge, "upstream_turned_away_total", route="telemetry") == 2
+    assert ledger(one, "telemetry")["received"] == 100
+    client.disconnect()
+
+
+@pytest.mark.parametrize("full", ["refuse", "newest"])
+def test_a_large_route_that_keeps_what_it_has_leaves_another_its_part_which_is_of_the_newest(site, full):
+    one = site(limit_bytes=1 << 20, flags=("--shards", "1"))
+    apply(
+        one.edge,
+        route("keeping", "devices/+/telemetry/keeping", full=full),
+        route("other", "devices/+/telemetry/other"),
+    )
+    one.cloud.kill()
+    client = Pump(one).client()
+    for kind in ("keeping", "other"):
+        for number in range(200):
+            client.publish(f"{TELEMETRY}/{kind}", json.dumps({"n": number, "pad": "x" * 8_000}))
+    # Half of it in parts for three routes, and the other half to whom it is that comes first.
+    part_bytes = (1 << 20) / 6
+    assert ledger(one, "other")["bytes"] > part_bytes and ledger(one, "keeping")["bytes"] < (1 << 20) - 2 * part_bytes
+    kept = ledger(one, "other")["queued"]
+    assert ledger(one, "other")["dropped"] == {"full": 200 - kept}
+    one.cloud.start()
+    wait_until(lambda: ledger(one, "other")["queued"] + ledger(one, "keeping")["queued"] == 0, 60)
+    one.cloud.has_rows(2 * (kept + ledger(one, "keeping")["delivered"]), 60)
+    streams = "number, (SELECT stream FROM series WHERE series.id = telemetry.series)"
+    counted = {
+        kind: [int(n) for n, stream in one.cloud.rows(streams) if stream == f"{kind}/n"]
+        for kind in ("keeping", "other")
+    }
+    assert sorted(counted["other"]) == list(range(200 - kept, 200))
+    assert sorted(counted["keeping"]) == list(range(ledger(one, "keeping")["delivered"]))
+    client.disconnect()
+
+
+def test_a_tenant_that_fills_all_there_is_leaves_another_its_part(site):
+    one = site(limit_bytes=1 << 20, flags=("--shards", "1"))
+    apply(one.edge, route("telemetry", "devices/+/telemetry/#", full="refuse"))
+    one.edge.run("tenant", "add", "plant-b")
+    one.edge.run("device", "add", "pump-8", "--tenant", "plant-b", "--password", PASSWORD)
+    one.cloud.kill()
+    noisy, quiet = (
+        Pump(one).client(),
+        Client(one.edge.port, "pump-8", user="plant-b/pump-8", password=PASSWORD).opened(),
+    )
+    assert filled(one, noisy, 1) > 60
+    for _ in range(100):
+        quiet.publish("devices/pump-8/telemetry", BIG)
+    assert one.edge.ledger("plant-b")["bytes"] > (1 << 18) - 10_000
+    for each in (noisy, quiet):
         each.disconnect()
 
 

@@ -191,7 +191,7 @@ fn ledger(queue: &QueueFigures) -> LedgerInfo {
         edge: queue.edge.as_deref().map(str::to_owned),
         received: queue.ledger.received,
         delivered: queue.ledger.delivered,
-        queued: queue.ledger.queued(),
+        queued: queue.queued,
         dropped: dropped.filter(|(_, messages)| *messages > 0).collect(),
         bytes: queue.bytes,
         limit_bytes: queue.limit_bytes,
@@ -225,13 +225,18 @@ pub(crate) fn write_member(page: &mut MetricsPage, member: Option<&Member>) {
 pub(crate) fn write(page: &mut MetricsPage, shards: &[Observation]) {
     let queues = || shards.iter().flat_map(|shard| &shard.queues);
     type OfQueue = fn(&QueueFigures) -> u64;
-    let counters: [(&str, &str, OfQueue); 2] = [
+    let counters: [(&str, &str, OfQueue); 3] = [
         ("upstream_received_total", "Messages that routes sent upstream.", |q| {
             q.ledger.received
         }),
         ("upstream_delivered_total", "Of these, those that are there.", |q| {
             q.ledger.delivered
         }),
+        (
+            "upstream_turned_away_total",
+            "Messages that found no room, whose senders were told so; they count nowhere else.",
+            |q| q.refused,
+        ),
     ];
     for (name, help, of) in counters {
         page.counter(name, help);
@@ -246,7 +251,7 @@ pub(crate) fn write(page: &mut MetricsPage, shards: &[Observation]) {
         }
     }
     page.gauge("upstream_queued_messages", "Those that wait, or are on their way.");
-    queues().for_each(|queue| write_one(page, queue, queue.ledger.queued()));
+    queues().for_each(|queue| write_one(page, queue, queue.queued));
     page.gauge("upstream_queued_bytes", "Bytes of the log that they take.");
     queues().for_each(|queue| write_one(page, queue, queue.bytes));
     let help = "For how long the oldest of them has waited, or up to a second more; 0: none waits.";

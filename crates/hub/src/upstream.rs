@@ -37,6 +37,8 @@ pub(crate) fn send(tenant: &Tenant, turn: &mut Turn<'_>, queue: u32, publish: &P
         body,
         expiry_s: publish.properties.message_expiry_interval_s,
         tenant_limit_bytes: tenant.quotas.upstream_bytes.unwrap_or(u64::MAX),
+        // At QoS 0 nobody hears of it, but for another hub, which keeps its messages until they are taken.
+        may_come_again: provenance.is_some() || publish.qos != QoS::AtMostOnce,
     };
     match queues.take(turn.journal, turn.now, incoming) {
         Taken::Kept(after) => Outcome {

@@ -45,6 +45,11 @@ impl Epoch {
         self.live.floor(self.end).min(self.backlog.floor(self.end))
     }
 
+    /// Messages that are not settled.
+    pub(crate) fn unsettled(&self) -> u64 {
+        self.live.unsettled() + self.backlog.unsettled()
+    }
+
     /// The lane of this number, if it is one of this epoch.
     pub(crate) fn track(&mut self, number: u64) -> Option<&mut Track> {
         match number {

@@ -1,4 +1,5 @@
-//! What became of the messages of a queue: `received = delivered + queued + dropped`, at every moment.
+//! What became of the messages of a queue: `received = delivered + queued + dropped`, at every moment. What is queued is
+//! counted in the queue itself ([`QueueFigures::queued`](super::QueueFigures::queued)).
 
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +52,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Messages that wait, or are on their way.
-    pub fn queued(&self) -> u64 {
+    /// Messages that have to be there still.
+    pub(crate) fn unsettled(&self) -> u64 {
         let settled = self.delivered + self.dropped.iter().sum::<u64>();
         self.received.saturating_sub(settled)
     }

@@ -30,6 +30,8 @@ pub(crate) struct Queue {
     pub(crate) edge: Option<Arc<str>>,
     pub(crate) settings: Upstream,
     pub(crate) ledger: Ledger,
+    /// Messages that found no room and may come again, since the start: they are not in the ledger.
+    pub(crate) refused: u64,
     /// Bytes that its messages take in the log.
     pub(crate) bytes: u64,
     /// Oldest first; all but the last are of earlier starts.
@@ -110,6 +112,7 @@ impl Queue {
             edge,
             settings: Upstream::default(),
             ledger: Ledger::default(),
+            refused: 0,
             bytes: 0,
             epochs: VecDeque::new(),
             finished_below: 0,
@@ -173,6 +176,11 @@ impl Queue {
     fn oldest(&self) -> Option<InRow> {
         let epoch = self.epochs.iter().find(|epoch| !epoch.is_empty())?;
         Some((epoch.number, epoch.first()))
+    }
+
+    /// Messages that are not settled, as many as there are.
+    pub(crate) fn queued(&self) -> u64 {
+        self.epochs.iter().map(Epoch::unsettled).sum()
     }
 
     pub(crate) fn epoch_numbers(&self) -> impl Iterator<Item = u64> {
@@ -426,10 +434,12 @@ impl Returning {
                 queue.waiting += 1;
             }
         }
-        let missing = queue.ledger.queued().saturating_sub(queue.waiting);
-        queue.ledger.drop(Discarded::Damaged, missing);
+        let owed = queue.ledger.unsettled();
+        queue
+            .ledger
+            .drop(Discarded::Damaged, owed.saturating_sub(queue.waiting));
         // What the log was not told of is delivered again.
-        let again = queue.waiting.saturating_sub(queue.ledger.queued());
+        let again = queue.waiting.saturating_sub(owed);
         queue.ledger.delivered = queue.ledger.delivered.saturating_sub(again);
         Some((queue, self.unneeded))
     }

@@ -72,6 +72,8 @@ pub(crate) struct Incoming {
     pub(crate) expiry_s: Option<u32>,
     /// Bytes that all messages of its tenant may take.
     pub(crate) tenant_limit_bytes: u64,
+    /// Whether its sender is told that there is no room, and has it still.
+    pub(crate) may_come_again: bool,
 }
 
 /// What became of a message that was to be taken in.
@@ -81,7 +83,7 @@ pub(crate) enum Taken {
     Kept(Position),
     /// It was dropped, as its route wants it.
     Dropped,
-    /// There is no room, and its sender is to be told.
+    /// There is no room, and its sender is to be told: it is in no ledger.
     Refused,
 }
 
@@ -98,12 +100,22 @@ struct Loading {
 /// What fills a queue: number of the tenant, route, and the edge that the messages came from.
 type Source = (u32, Arc<str>, Option<Arc<str>>);
 
+/// What a tenant has here.
+#[derive(Debug, Default)]
+struct Holding {
+    queues: u64,
+    /// Bytes of all of them.
+    bytes: u64,
+}
+
 /// The queues of one shard.
 pub(crate) struct Queues {
     shard: u16,
     options: OutboxOptions,
     queues: BTreeMap<u32, Queue>,
     by_source: HashMap<Source, u32>,
+    /// By the number of the tenant.
+    tenants: HashMap<u32, Holding>,
     numbers: Arc<EpochNumbers>,
     /// Epochs of this start by queue.
     epochs: HashMap<u32, u64>,
@@ -142,6 +154,10 @@ pub struct QueueFigures {
     pub edge: Option<Arc<str>>,
     /// What became of its messages.
     pub ledger: Ledger,
+    /// Messages that wait or are on their way, as they are counted there: with what the ledger has, as many as came.
+    pub queued: u64,
+    /// Messages that found no room, and whose senders were told so, since the hub started. They are in no ledger.
+    pub refused: u64,
     /// Bytes that those which wait take in the log.
     pub bytes: u64,
     /// Bytes that they may take, if the route has a bound of its own.
@@ -162,6 +178,7 @@ impl Queues {
             options,
             queues: BTreeMap::new(),
             by_source: HashMap::new(),
+            tenants: HashMap::new(),
             numbers,
             epochs: HashMap::new(),
             carrier,
@@ -206,14 +223,23 @@ impl Queues {
         }
         let number = self.queues.last_key_value().map_or(0, |(last, _)| last + 1);
         let queue = Queue::new(source.0, Arc::clone(tenant), Arc::clone(&source.1), source.2.clone());
-        self.queues.insert(number, queue);
-        self.by_source.insert(source, number);
+        self.add(number, source, queue);
         number
+    }
+
+    fn add(&mut self, number: u32, source: Source, queue: Queue) {
+        let tenant = self.tenants.entry(queue.tenant_number).or_default();
+        tenant.queues += 1;
+        tenant.bytes += queue.bytes;
+        self.bytes += queue.bytes;
+        self.waiting += queue.waiting;
+        self.by_source.insert(source, number);
+        self.queues.insert(number, queue);
     }
 
     /// Takes in a message. What becomes of it otherwise is counted here.
     pub(crate) fn take(&mut self, journal: &mut Journal, now: Now, incoming: Incoming) -> Taken {
-        let number = incoming.queue;
+        let (number, may_come_again) = (incoming.queue, incoming.may_come_again);
         let cost_bytes = incoming.body.len() as u64 + FIXED_BYTES;
         let has_room = self.make_room(number, cost_bytes, incoming.tenant_limit_bytes);
         let kept = match has_room {
@@ -221,20 +247,22 @@ impl Queues {
             false => Err(Discarded::Full),
         };
         let queue = self.queues.get_mut(&number).expect("a queue of a route");
-        let taken = match kept {
+        match kept {
             Ok(position) => {
                 queue.ledger.received += 1;
-                return Taken::Kept(position);
+                Taken::Kept(position)
             }
-            Err(_) if queue.settings.full == WhenFull::Refuse => Taken::Refused,
+            Err(_) if queue.settings.full == WhenFull::Refuse && may_come_again => {
+                queue.refused += 1;
+                Taken::Refused
+            }
             Err(why) => {
                 queue.ledger.received += 1;
                 queue.ledger.drop(why, 1);
+                self.note_change(number);
                 Taken::Dropped
             }
-        };
-        self.note_change(number);
-        taken
+        }
     }
 
     /// Has the log keep a message, and sends it at once if it may go.
@@ -504,6 +532,9 @@ impl Queues {
         let result = act(queue);
         self.bytes = self.bytes - before_bytes + queue.bytes;
         self.waiting = self.waiting - before_waiting + queue.waiting;
+        let tenant = self.tenants.get_mut(&queue.tenant_number);
+        let tenant = tenant.expect("a tenant with a queue");
+        tenant.bytes = tenant.bytes - before_bytes + queue.bytes;
         result
     }
 
@@ -522,6 +553,8 @@ impl Queues {
             route: Arc::clone(&queue.route),
             edge: queue.edge.clone(),
             ledger: queue.ledger,
+            queued: queue.queued(),
+            refused: queue.refused,
             bytes: queue.bytes,
             limit_bytes: queue.settings.limit_bytes,
             oldest_s: queue.oldest_came_s().map(age_s),

@@ -178,6 +178,11 @@ impl Track {
         self.settled.iter().map(|range| (range.start, range.end))
     }
 
+    /// Messages that are not settled.
+    pub(crate) fn unsettled(&self) -> u64 {
+        (self.rows.len() - self.settled_rows) as u64
+    }
+
     /// Messages that are settled, though one before them is not.
     pub(crate) fn settled_rows(&self) -> usize {
         self.settled_rows

@@ -243,7 +243,9 @@ impl Stand {
 
     fn check(&self) {
         let ledger = self.queue.ledger;
-        assert_eq!(ledger.queued(), self.unsettled.len() as u64);
+        assert_eq!(self.queue.queued(), self.unsettled.len() as u64);
+        let dropped: u64 = ledger.dropped.iter().sum();
+        assert_eq!(ledger.received, ledger.delivered + self.queue.queued() + dropped);
         assert_eq!(
             ledger.dropped[Discarded::Damaged as usize],
             0,

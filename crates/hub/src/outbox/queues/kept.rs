@@ -143,12 +143,9 @@ impl Queues {
             };
             unneeded.into_iter().for_each(|position| journal.release(position));
             queue.epoch_numbers().for_each(|epoch| self.numbers.saw(epoch));
-            self.bytes += queue.bytes;
             self.expires_at_s = 0;
-            self.waiting += queue.waiting;
             let source = (tenant, Arc::clone(&queue.route), queue.edge.clone());
-            self.by_source.insert(source, number);
-            self.queues.insert(number, queue);
+            self.add(number, source, queue);
             self.note_change(number);
         }
     }
