@@ -14,7 +14,7 @@ from brokers import PORTS, Settings
 from http_api import Api
 from paho_client import Client
 from raw_edge import RawEdge
-from sites import PASSWORD, Cloud, Edge, Pump, Site, wait_until
+from sites import PASSWORD, TELEMETRY, Cloud, Edge, Pump, Site, metric, wait_until
 from test_link_bounds import apply, route
 from test_operation import get
 from wire import Kind
@@ -212,3 +212,31 @@ def test_of_eighty_routes_each_message_reaches_applications_once_and_is_counted_
     assert taken == {f"r{number}": rounds for number in range(routes)}
     for client in (dash, pump):
         client.disconnect()
+
+
+def test_what_was_delivered_is_given_back_and_known_after_a_kill_of_both_in_the_first_life_of_a_route(site):
+    """The route that is there at the first start, and one that is applied while it runs."""
+    one = site()
+    empty = metric(one.edge, "log_live_bytes")
+    apply(one.edge, route("alarms", "devices/+/telemetry/alarms", priority="high"))
+    pump = Client(one.edge.port, "pump-7", user="pump-7", password=PASSWORD).opened()
+    for _ in range(200):
+        for topic in (TELEMETRY, f"{TELEMETRY}/alarms"):
+            pump.publish(topic, bytes(2_000))
+    pump.disconnect()
+    wait_until(lambda: all(ledger["delivered"] == 200 for ledger in one.edge.link()["ledgers"]), 60)
+    wait_until(lambda: metric(one.edge, "log_live_bytes") < empty + 16_000)
+    # There both came by the one route that is there.
+    wait_until(lambda: [ledger["delivered"] for ledger in one.cloud.edges()[0]["ledgers"]] == [400], 60)
+    for side in (one.edge, one.cloud):
+        # Answered once it is durable, and so is what was said before.
+        side.run("twin", "set", "pump-7", '{"speed": 1}')
+    before = one.edge.link()["ledgers"], one.cloud.edges()[0]["ledgers"]
+    for side in (one.edge, one.cloud):
+        side.kill()
+        side.start()
+    assert (one.edge.link()["ledgers"], one.cloud.edges()[0]["ledgers"]) == before
+    one.edge.is_connected(60)
+    Pump(one).send(1)
+    one.cloud.has_rows(401, 60)
+    assert sum(arrival["sent_again"] for arrival in one.cloud.edges()[0]["arrivals"]) == 0

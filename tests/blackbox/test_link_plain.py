@@ -72,6 +72,17 @@ def test_a_message_that_the_broker_refuses_is_counted_and_holds_up_nobody(plant)
     pump.disconnect()
 
 
+def test_a_message_that_no_packet_of_the_broker_takes_is_dropped_and_counted_and_holds_up_nobody(plant):
+    """Its Maximum Packet Size is 1 MiB: with the properties that tell its place, the message is longer."""
+    _, edge = plant
+    pump = device(edge)
+    pump.publish(TELEMETRY, bytes((1 << 20) - 50))
+    pump.publish(TELEMETRY, b'{"n": 1}')
+    wait_until(lambda: edge.ledger()["queued"] == 0)
+    assert (edge.ledger()["delivered"], edge.ledger()["dropped"]) == (1, {"refused": 1})
+    pump.disconnect()
+
+
 def test_a_broker_that_was_away_gets_all_of_it_in_order(plant):
     broker, edge = plant
     broker.stop()
