@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from brokers import PORTS, Settings
+from brokers import Settings
 from http_api import Api
 from paho_client import Client
 from raw_edge import RawEdge
@@ -79,8 +79,7 @@ def test_both_sides_agree_of_each_message_at_every_look_through_cuts_and_kills_o
 
 def test_what_waits_is_shown_with_its_age_and_its_bound_and_a_metric_says_whether_there_is_a_link(site):
     """Also after a restart of the edge."""
-    port = PORTS.take()
-    one = site(limit_bytes=4 << 20, http_port=port, flags=("--http", f"127.0.0.1:{port}"))
+    one = site(limit_bytes=4 << 20)
     pump = Pump(one)
     pump.send(3)
     wait_until(lambda: one.edge.ledger()["queued"] == 0)

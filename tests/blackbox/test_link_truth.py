@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from brokers import PORTS
 from http_api import Api
 from paho_client import Client
 from raw import PATIENCE_S
@@ -152,8 +151,7 @@ def test_a_desired_state_is_said_to_go_to_the_device_by_its_edge(site):
 @pytest.mark.needs("user")
 def test_while_its_cloud_is_away_a_device_is_called_and_its_twin_read_and_edited_at_the_edge(site):
     """By the edge's own API, though the edge has never seen its cloud since it started."""
-    port = PORTS.take()
-    one = site(http_port=port, flags=("--http", f"127.0.0.1:{port}"))
+    one = site()
     one.edge.run("user", "add", "default/olga", "--role", "operator", "--password", PASSWORD)
     one.edge.stop()
     one.cloud.stop()

@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from brokers import PORTS
 from clocks import Clock
 from paho_client import Client
 from sites import PASSWORD, Site, backed_up, restored, wait_until
@@ -93,8 +92,7 @@ def test_what_was_desired_while_the_line_was_cut_reaches_a_device_that_stayed_co
     tmp_path, is_found_out
 ):
     """Whether the cloud knew or not that it did not reach the edge."""
-    port = PORTS.take()
-    site = Site(tmp_path, http_port=port, flags=("--http", f"127.0.0.1:{port}"))
+    site = Site(tmp_path)
     try:
         wait_until(lambda: "pump-7" in site.cloud.run("device", "list").stdout)
         device = pump(site)

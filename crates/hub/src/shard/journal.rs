@@ -158,9 +158,11 @@ impl Journal {
     /// Whether a message in a packet of so many bytes, which may leave upstream too, has to wait until the disk has caught up.
     pub(crate) fn is_behind(&self, packet_bytes: usize) -> bool {
         let takes = |bytes| self.log.would_take(Kind::Value, SESSION_BYTES + bytes);
-        [packet_bytes, 2 * packet_bytes]
-            .map(takes)
-            .contains(&Err(Refused::Behind))
+        match takes(2 * packet_bytes) {
+            Ok(()) => false,
+            Err(Refused::Behind) => true,
+            Err(_) => takes(packet_bytes) == Err(Refused::Behind),
+        }
     }
 
     /// Says whether what is appended from here on takes the place of a record that moves.
