@@ -52,9 +52,13 @@ impl Encoder {
 
     /// Bytes that the batch so far is expected to have on the line.
     pub fn len(&self) -> usize {
+        self.deflater.expected_len(self.plain_len())
+    }
+
+    /// Bytes of the batch so far, before it is made smaller.
+    pub fn plain_len(&self) -> usize {
         let section = self.section.as_ref();
-        let section_len = section.map_or(0, |section| section.head.len() + section.records.len() + 8);
-        self.deflater.expected_len(self.batch.len() + section_len)
+        self.batch.len() + section.map_or(0, |section| section.head.len() + section.records.len() + 8)
     }
 
     /// Whether nothing was put into it.

@@ -10,13 +10,17 @@ use crate::batch::{Encoder, EpochName, Place};
 
 /// Messages of a batch, at most.
 const BATCH_MESSAGES_MAX: usize = 4_096;
+/// Bytes of a batch before it is made smaller, at most but for a longer message: what is live waits for as long as a
+/// shard needs for one, some milliseconds, however few bytes the line has to carry.
+pub(super) const BATCH_MOST_BYTES: usize = 32 << 10;
 
 /// Puts messages of a lane into a batch, in their order; those that it takes.
 pub(super) fn put_batch(encoder: &mut Encoder, load: &mut Load, lane: Lane, limit_bytes: usize) -> Vec<hub::Outgoing> {
     let mut messages = Vec::new();
     while messages.len() < BATCH_MESSAGES_MAX && (messages.is_empty() || encoder.len() < limit_bytes) {
         let Some(next) = load.front(lane) else { break };
-        let fits = encoder.len() + next.body.len() <= limit_bytes;
+        let plain_bytes = encoder.plain_len() + next.body.len();
+        let fits = encoder.len() + next.body.len() <= limit_bytes && plain_bytes <= BATCH_MOST_BYTES;
         if !messages.is_empty() && !fits || !encoder.has_room_for(next.ticket.epoch, next.body.len()) {
             break;
         }

@@ -37,6 +37,8 @@ const OVERHEAD_BYTES_MAX: usize = 1_024;
 const CALLS_MAX: usize = 10_000;
 /// What is done for devices at once, at most; the cloud is not read beyond.
 const TASKS_MAX: usize = 256;
+/// The round trip of a line that is kept busy by what is on the way alone.
+const LONG_LINE: Duration = Duration::from_millis(50);
 /// Bytes that wait for the socket beyond which only messages are added, by their own measure.
 const OUT_BYTES_MAX: usize = 64 << 10;
 
@@ -163,7 +165,7 @@ impl Session {
             if self.out.is_empty() && Instant::now() >= self.window.refills_at(self.line_free_at) {
                 telling.take().iter().for_each(|told| self.tell(told));
             }
-            link.allow(self.window.bytes() as f64 * self.messages_per_line_byte)
+            link.allow(self.window.bytes() as f64 * self.allowed_per_line_byte())
                 .await;
             self.fill(&mut link.load);
             if !self.refused.is_empty() {
@@ -214,6 +216,15 @@ impl Session {
                 () = link.redial.notified() => return Ended::Broken("there is another way to the cloud now".to_owned()),
             }
         }
+    }
+
+    /// Bytes of messages that the hub may send for each byte of the window. What a long line carries smaller is as many
+    /// messages more on the way; over a short one a few batches keep both ends busy, and live messages would wait behind
+    /// more of them.
+    fn allowed_per_line_byte(&self) -> f64 {
+        let round_trip = self.window.round_trip().unwrap_or(LONG_LINE);
+        let length = (round_trip.as_secs_f64() / LONG_LINE.as_secs_f64()).min(1.0);
+        1.0 + (self.messages_per_line_byte - 1.0).max(0.0) * length
     }
 
     fn wrote(&mut self, bytes: usize) {

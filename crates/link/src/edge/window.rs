@@ -14,8 +14,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::packing::BATCH_MOST_BYTES;
+
 /// Beyond the round trip: as long again, within these bounds.
 const SLACK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+/// A packet that took so much longer than the shortest round trip, or as long again, waited in a queue: on a line with
+/// less delay it may have been the other end, which had something else to do.
+const QUEUE_LEAST: Duration = Duration::from_millis(10);
 /// On the way at first, in bytes; twice as many with each round trip until a queue is seen.
 const FIRST_BYTES: f64 = 2_048.0;
 /// On the way at most, in bytes: 300 ms of a line of 100 Mbit/s.
@@ -36,8 +41,6 @@ const BATCH_LEAST_BYTES: usize = 1_280;
 /// A line may turn out as many times faster as it was seen to be; but for one that has to carry batches of the least
 /// size, where a queue of two of them would be felt.
 const HOPE: f64 = 1.25;
-/// A batch has no more: what is live waits for as long as a shard needs for one, some milliseconds.
-const BATCH_MOST_BYTES: usize = 32 << 10;
 
 /// A packet that was acknowledged.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,8 @@ pub(crate) struct Window {
     opening_bytes: f64,
     /// Since when; `None`: one was seen.
     opening_since: Option<Instant>,
+    /// What shows a queue then, at least.
+    queue_least: Duration,
 }
 
 impl Window {
@@ -79,6 +84,7 @@ impl Window {
             round_trips: VecDeque::new(),
             opening_bytes: FIRST_BYTES,
             opening_since: Some(Instant::now()),
+            queue_least: QUEUE_LEAST,
         }
     }
 
@@ -118,7 +124,7 @@ impl Window {
             return;
         }
         let shortest = self.round_trips.front().map_or(packet.took, |(_, took, _)| *took);
-        if packet.took > shortest + SLACK.1 {
+        if packet.took > shortest + shortest.clamp(self.queue_least, SLACK.1) {
             self.opening_since = None;
         } else if packet.ahead_bytes as f64 * 2.0 >= self.opening_bytes {
             self.opening_bytes = (self.opening_bytes + packet.bytes as f64).min(MOST_BYTES);
@@ -151,6 +157,8 @@ impl Window {
             self.highest_rate /= 2.0;
             self.opening_bytes = self.bytes() as f64;
             self.opening_since = Some(now);
+            // It may be the other end that is slow, and no queue at all.
+            self.queue_least = SLACK.1;
         }
     }
 
