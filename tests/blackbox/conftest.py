@@ -19,7 +19,8 @@ from credentials import Authority
 from mosquitto_deviations import DEVIATIONS
 from paho_client import Client
 from plants import Plant
-from sites import Site
+from postgres import Postgres
+from sites import Cloud, Site
 
 RUNNING: list[brokers.Broker] = []
 NUMBERS = itertools.count(1)
@@ -213,3 +214,20 @@ def client(request: pytest.FixtureRequest):
 def name() -> str:
     """A name that no other test uses, for topics and client ids."""
     return f"t{os.getpid()}-{next(NUMBERS)}"
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    """A cloud of its own."""
+    made = Cloud(tmp_path, Settings(anonymous=False))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def postgres():
+    """A server of its own."""
+    made = Postgres()
+    yield made
+    made.close()

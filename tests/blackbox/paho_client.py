@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import socket
 from concurrent.futures import Future
@@ -141,6 +142,12 @@ class Client:
             return self.messages.get(timeout=timeout_s)
         except queue.Empty:
             raise AssertionError(f"no message within {timeout_s} s") from None
+
+    def answer_call(self, **options: object) -> None:
+        """Answers the next call of a method with what it was called with."""
+        call = self.receive()
+        result = {"status": 200, "payload": json.loads(call.payload)}
+        self.publish(f"{call.topic}/result", json.dumps(result), **options)
 
     def payloads(self, count: int) -> list[bytes]:
         """The payloads of the next messages, in order."""

@@ -13,24 +13,14 @@ import time
 
 import pytest
 
-from brokers import Settings
 from http_api import Api
 from paho_client import Client
 from raw import PATIENCE_S
-from sites import PASSWORD, Cloud
+from sites import PASSWORD
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud", "user")]
 
 TELEMETRY = "/v1/tenants/default/devices/pump-7/telemetry"
-
-
-@pytest.fixture
-def cloud(tmp_path):
-    """A cloud of its own."""
-    made = Cloud(tmp_path, Settings(anonymous=False))
-    made.start()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

@@ -23,14 +23,6 @@ PATIENCE_S = 90
 
 
 @pytest.fixture
-def postgres():
-    """A server of its own."""
-    made = Postgres()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def site(tmp_path, postgres):
     """A cloud with PostgreSQL and an edge; both logs are small."""
     made = Site(tmp_path, cloud=SmallCloud, database=postgres.url)

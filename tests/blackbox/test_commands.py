@@ -365,16 +365,16 @@ def test_a_hangup_takes_over_what_clients_are_told_and_names_what_needs_a_restar
         before.expect(Kind.PUBACK)
     again.expect(Kind.PUBLISH)
     again.ping()
+    own.said("DEBUG")
     warned = [line for line in own.log.read_text().splitlines() if "started again" in line]
     assert len(warned) == 2 and "shards" in warned[0] and "store.limit_bytes" in warned[1]
-    own.said("DEBUG")
 
 
 def test_a_hangup_puts_other_names_into_the_edge_s_own_certificate(start):
     """`tls.names`, for clients that connect from then on."""
     file = '[tls]\nnames = ["{}"]\n'
     own = start(configuration=file.format("old.example"), arguments=["--mqtts", "127.0.0.1:0"])
-    address = next(word for word in own.log.read_text().split() if word.startswith("mqtts://"))
+    address = next(word for word in own.said("mqtts://").split() if word.startswith("mqtts://"))
     port = int(address.rsplit(":", 1)[1])
 
     def is_named(name: str) -> bool:

@@ -97,11 +97,7 @@ def test_a_call_from_the_cloud_reaches_a_device_behind_an_edge_or_says_which_par
     client = pump.client()
     client.subscribe("devices/pump-7/methods/+/+")
 
-    def answer() -> None:
-        call = client.receive()
-        client.publish(f"{call.topic}/result", json.dumps({"status": 200, "payload": json.loads(call.payload)}))
-
-    device = threading.Thread(target=answer)
+    device = threading.Thread(target=client.answer_call)
     device.start()
     said = one.cloud.run("call", "pump-7", "stop", '{"reason": "dry"}')
     device.join(PATIENCE_S)

@@ -67,7 +67,7 @@ def test_while_the_clouds_log_stands_still_an_edge_that_sends_a_great_deal_stays
             device.publish(TELEMETRY, json.dumps({"n": number}), qos=1)
         assert one.edge.ledger()["queued"] > RECEIVE_MAXIMUM
         while time.monotonic() < began + SILENCE_S + 6:
-            called = threading.Thread(target=answer, args=(device,), daemon=True)
+            called = threading.Thread(target=device.answer_call, kwargs={"qos": 0}, daemon=True)
             called.start()
             assert json.loads(one.cloud.run("call", "pump-7", "stop", "7").stdout) == 7
             called.join()
@@ -75,12 +75,6 @@ def test_while_the_clouds_log_stands_still_an_edge_that_sends_a_great_deal_stays
         assert one.edge.link()["is_connected"] and one.edge.link()["since_s"] > SILENCE_S + since
     assert sorted(numbers(one.cloud.has_rows(4 * RECEIVE_MAXIMUM, 60))) == list(range(4 * RECEIVE_MAXIMUM))
     device.disconnect()
-
-
-def answer(device) -> None:
-    """Answers one call."""
-    call = device.receive()
-    device.publish(f"{call.topic}/result", json.dumps({"status": 200, "payload": json.loads(call.payload)}), qos=0)
 
 
 @pytest.mark.machine("ext4")

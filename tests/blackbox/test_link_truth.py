@@ -161,11 +161,7 @@ def test_while_its_cloud_is_away_a_device_is_called_and_its_twin_read_and_edited
     device.subscribe("devices/pump-7/twin/desired")
     device.publish("devices/pump-7/twin/reported", b'{"level": 0.83}')
 
-    def answer() -> None:
-        asked = device.receive()
-        device.publish(f"{asked.topic}/result", json.dumps({"status": 200, "payload": json.loads(asked.payload)}))
-
-    answering = threading.Thread(target=answer)
+    answering = threading.Thread(target=device.answer_call)
     answering.start()
     status, result = olga.ask("POST", f"{OF_DEVICE}/methods/stop", {"reason": "dry"})
     answering.join(PATIENCE_S)

@@ -131,11 +131,7 @@ def test_a_call_reaches_a_device_through_a_web_server_and_a_proxy_and_its_answer
     device = Client(plant.edge.port, "pump-7", user="pump-7", password=PASSWORD).opened()
     device.subscribe("devices/pump-7/methods/+/+")
 
-    def answer() -> None:
-        asked = device.receive()
-        device.publish(f"{asked.topic}/result", json.dumps({"status": 200, "payload": json.loads(asked.payload)}))
-
-    answering = threading.Thread(target=answer)
+    answering = threading.Thread(target=device.answer_call)
     answering.start()
     said = plant.cloud.run("call", "pump-7", "stop", '{"reason": "dry"}')
     answering.join(PATIENCE_S)

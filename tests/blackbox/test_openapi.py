@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import machine
-from brokers import Selvedge, Settings
+from brokers import Selvedge
 from http_api import Api
-from sites import PASSWORD, Cloud
+from sites import PASSWORD
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud", "user")]
 
@@ -22,15 +22,6 @@ ENDING = ["log_out", "rotate_token_keys", "set_cloud_user_password", "change_clo
 LEFT_OUT = ["--exclude-tag", "live", *(word for name in ENDING for word in ("--exclude-operation-id", name))]
 # The routes are one code for all who ask: every limit of every field is asked for once, as the admin of a cloud.
 BRIEFLY = ["--phases", "fuzzing", "--max-examples", "4"]
-
-
-@pytest.fixture
-def cloud(tmp_path):
-    """A cloud of its own."""
-    made = Cloud(tmp_path, Settings(anonymous=False))
-    made.start()
-    yield made
-    made.stop()
 
 
 def is_kept(node: Selvedge, asks: Api, directory: Path, *words: str) -> None:

@@ -69,7 +69,7 @@ def test_ctrl_c_ends_it_like_sigterm(start, dial):
 def test_its_ready_line_names_the_addresses(start):
     """The first thing that a person sees."""
     own = start()
-    line = next(line for line in own.log.read_text().splitlines() if line.startswith("edge"))
+    line = next(line for line in own.said(" ready ").splitlines() if line.startswith("edge"))
     assert "ready" in line and f"127.0.0.1:{own.port}" in line
 
 

@@ -8,19 +8,10 @@ import threading
 import pytest
 
 from brokers import Settings
-from postgres import Postgres
 from sites import PASSWORD, Cloud, Line, Pump, Site, wait_until
 from test_cloud_database import PATIENCE_S, numbers
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
-
-
-@pytest.fixture
-def postgres():
-    """A server of its own."""
-    made = Postgres()
-    yield made
-    made.close()
 
 
 @pytest.fixture

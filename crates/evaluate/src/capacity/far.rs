@@ -10,7 +10,7 @@ use super::linked::{Linked, Side};
 use super::options::Options;
 use super::record::Figure;
 use super::thin::{self, Payload};
-use crate::network::{LinePlan, Means, Plan, Settings};
+use crate::network::{Means, Plan, Settings};
 
 /// What the line adds to a round trip.
 pub(super) const ROUND_TRIP_US: u64 = 300_000;
@@ -36,10 +36,8 @@ fn over_line(site: &Site, name: &str, options: &Options, round_trip_us: u64) -> 
         ..Settings::default()
     };
     let network = site.network(&Plan {
-        device_edge: LinePlan::Plain,
-        edge_cloud: LinePlan::Emulated(settings),
         means: Some(Means::Relay),
-        seed: 0,
+        ..Plan::wan(settings, 0)
     })?;
     let linked = Linked::set_up(site, name, None, Some(&network))?;
     let (mut edge, backlog) = (linked.start(Side::Edge)?, u64::from(options.queued));

@@ -14,7 +14,7 @@ use super::options::Options;
 use super::pause::pause;
 use super::record::Figure;
 use crate::generator::socket::Endpoint;
-use crate::network::{Bandwidth, Counters, LinePlan, Means, Network, Plan, Settings, Span};
+use crate::network::{Bandwidth, Counters, Means, Network, Plan, Settings, Span};
 use crate::stats;
 
 /// Size of a reading; its bytes are random, so that none are saved by compression.
@@ -53,10 +53,8 @@ pub(super) fn measure(site: &Site, name: &str, options: &Options) -> Result<Vec<
         ..Settings::default()
     };
     let network = site.network(&Plan {
-        device_edge: LinePlan::Plain,
-        edge_cloud: LinePlan::Emulated(settings),
         means: Some(Means::Relay),
-        seed: 0,
+        ..Plan::wan(settings, 0)
     })?;
     let linked = Linked::set_up(site, name, None, Some(&network))?;
     let (phase, edge) = (options.thin(), linked.start(Side::Edge)?);

@@ -4,12 +4,12 @@
 
 use std::collections::VecDeque;
 
-use broker::{ConnId, Now};
+use broker::{ConnId, Now, Position};
 use mqtt::{Publish, QoS};
 
 use super::Shard;
 
-/// Time in milliseconds in which the log has to take something; then those that wait are refused.
+/// Time in milliseconds in which the log has to get on; then those that wait are refused.
 const PATIENCE_MS: u64 = 5_000;
 /// Time in milliseconds between two looks at those that wait: a connection that is not read must not be taken for silent
 /// (MQTT-3.1.2-22).
@@ -19,6 +19,8 @@ const LOOK_EVERY_MS: u64 = 500;
 #[derive(Default)]
 pub(super) struct Behind {
     waiting: VecDeque<ConnId>,
+    /// How far the log was durable when it was last seen to get on.
+    durable: Position,
     refused_at_ms: u64,
     looks_at_ms: u64,
     /// It is the turn of those that waited.
@@ -70,13 +72,14 @@ impl Shard {
         if self.behind.is_empty() {
             return;
         }
+        let durable = self.journal.durable();
+        if std::mem::replace(&mut self.behind.durable, durable) != durable {
+            self.behind.refused_at_ms = now.monotonic_ms + PATIENCE_MS;
+        }
         self.behind.is_going_on = true;
         self.behind.has_given_up = now.monotonic_ms >= self.behind.refused_at_ms;
         for _ in 0..self.behind.waiting.len() {
-            let has_room = !self.journal.is_behind(0);
-            if has_room {
-                self.behind.refused_at_ms = now.monotonic_ms + PATIENCE_MS;
-            } else if !self.behind.has_given_up {
+            if self.journal.is_behind(0) && !self.behind.has_given_up {
                 break;
             }
             if let Some(conn) = self.behind.waiting.pop_front() {

@@ -1,10 +1,10 @@
 //! `selvedge key …`.
 
 use api::{Page, RotateKeys, TokenKeyInfo, paths};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
-use super::Where;
-use crate::output::{Output, table};
+use super::Asked;
+use crate::output::table;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -19,16 +19,6 @@ pub(crate) enum Command {
         #[command(flatten)]
         asked: Asked,
     },
-}
-
-/// Who is asked, and how the answer is shown.
-#[derive(Args)]
-pub(crate) struct Asked {
-    #[command(flatten)]
-    edge: Where,
-    /// For people or for programs
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: Output,
 }
 
 impl Command {

@@ -29,6 +29,16 @@ use identity::{ClientKind, DEFAULT_TENANT, check_name};
 pub(crate) use self::place::Where;
 use crate::output::Output;
 
+/// Which edge or cloud is asked about what no tenant has, and how the answer is shown.
+#[derive(Args)]
+pub(crate) struct Asked {
+    #[command(flatten)]
+    pub(crate) edge: Where,
+    /// For people or for programs
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(crate) output: Output,
+}
+
 /// Which edge or cloud is asked about which tenant, and how the answer is shown.
 #[derive(Args)]
 pub(crate) struct Target {

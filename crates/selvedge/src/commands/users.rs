@@ -5,8 +5,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 use identity::UserName;
 
-use super::{Where, tenant_name};
-use crate::output::{Output, say, table};
+use super::{Asked, tenant_name};
+use crate::output::{say, table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -55,16 +55,6 @@ pub(crate) struct Named {
     name: UserName,
     #[command(flatten)]
     asked: Asked,
-}
-
-/// Who is asked, and how the answer is shown.
-#[derive(Args)]
-pub(crate) struct Asked {
-    #[command(flatten)]
-    edge: Where,
-    /// For people or for programs
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: Output,
 }
 
 #[derive(Args)]
