@@ -1,4 +1,7 @@
-"""A cloud whose log stands still, or that stops: its edges are heard and answered all the same, and know what is."""
+"""What could hold up a link: a cloud whose log stands still, or that stops, and calls beyond what a shard takes in.
+
+Edges are heard and answered all the same, and know what is.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
+import wire
 from brokers import ENVIRONMENT, Settings
 from paho_client import Client
+from raw import dial
 from raw_edge import RawEdge
 from sites import PASSWORD, TELEMETRY, Cloud, Pump, numbers
 from test_disk import SMALL_SEGMENTS
@@ -26,6 +31,9 @@ pytestmark = [pytest.mark.contract, pytest.mark.needs("cloud")]
 SILENCE_S = 20
 RECEIVE_MAXIMUM = 256
 TASKS = 1_024
+# Calls beyond a shard's inbox of 1,024 and within what may wait to be told to an edge; all of them within what may wait
+# of a tenant.
+BURSTS, BURST = 3, 3_000
 
 
 def on(disk: Path) -> type[Cloud]:
@@ -146,3 +154,26 @@ def test_an_edge_knows_that_its_cloud_was_stopped_and_comes_back(site):
     assert "ServerShuttingDown the cloud stops" in one.edge.link()["last_error"]
     one.cloud.start()
     one.edge.is_connected(30)
+
+
+def test_a_burst_of_more_calls_than_a_shard_takes_in_at_once_holds_up_no_link(site):
+    """The edge's link has them from its cloud in one go, with acknowledgements of its messages between them."""
+    one = site()
+    one.cloud.run("app", "add", "dash", "--password", PASSWORD)
+    pump = Pump(one)
+    device = pump.client()
+    device.subscribe("devices/pump-7/methods/stop/+", qos=0)
+    dash = dial(one.cloud.port).open("dash", user="dash", password=PASSWORD.encode())
+    for burst in range(BURSTS):
+        one.edge.signal(signal.SIGSTOP)
+        for number in range(BURST):
+            device.paho.publish(TELEMETRY, json.dumps({"n": burst * BURST + number}), qos=0)
+        calls = [f"devices/pump-7/methods/nothing/{burst}-{number}" for number in range(BURST)]
+        dash.send(*(wire.publish(call, properties=[("message_expiry_interval", 2)]) for call in calls))
+        dash.ping()
+        one.edge.signal(signal.SIGCONT)
+    answering = threading.Thread(target=device.answer_call, kwargs={"qos": 0}, daemon=True)
+    answering.start()
+    assert json.loads(one.cloud.run("call", "pump-7", "stop", "7").stdout) == 7
+    assert sorted(numbers(one.cloud.has_rows(BURSTS * BURST, 60))) == list(range(BURSTS * BURST))
+    device.disconnect()

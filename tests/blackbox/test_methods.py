@@ -144,9 +144,9 @@ def guarded(start):
 def enter(guarded, dial):
     """Opens a connection of a device or app that is made for it."""
 
-    def enter_one(kind: str, name: str):
+    def enter_one(kind: str, name: str, version: int = 5):
         account = add(guarded, kind, name)
-        return dial(to=guarded).open(name, user=account.user, password=account.password.encode())
+        return dial(version, to=guarded).open(name, user=account.user, password=account.password.encode())
 
     return enter_one
 
@@ -312,6 +312,25 @@ def test_what_is_kept_of_the_calls_that_wait_is_bounded(enter):
     app.expect(Kind.PUBLISH)
     app.publish("devices/p7/methods/stop/more", properties=properties)
     assert device.expect(Kind.PUBLISH).topic == "devices/p7/methods/stop/more"
+
+
+def test_a_call_that_there_is_no_room_for_costs_an_old_client_its_connection_no_more(enter):
+    """It has its answer, 429, and with the connection it would lose those of all its other calls."""
+    app, device = enter("app", "dash"), enter("device", "p7")
+    old = enter("app", "old", version=4)
+    old.subscribe([("devices/p7/methods/+/more/result", 0)])
+    device.subscribe([("devices/p7/methods/+/+", 0)])
+    properties = [("response_topic", "apps/dash/" + "x" * 64_990), ("message_expiry_interval", 600)]
+    for number in range(16 * 1024 * 1024 // len(f"{properties[0][1]}p7stop100")):
+        app.publish(f"devices/p7/methods/stop/{number}", properties=properties)
+        device.expect(Kind.PUBLISH)
+    for number in range(1_200):
+        old.publish(f"devices/p7/methods/s/{number}")
+    old.publish("devices/p7/methods/stop/more", qos=1, packet_id=1)
+    got = {one.kind: one for one in (old.receive(), old.receive())}
+    assert json.loads(got[Kind.PUBLISH].payload)["status"] == 429
+    assert Kind.PUBACK in got
+    old.ping()
 
 
 def test_an_id_in_use_costs_an_old_client_its_connection_no_more(dial):

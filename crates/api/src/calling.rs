@@ -59,9 +59,9 @@ pub(crate) async fn call(
     let device = known_device(&desk, &tenant, &id).await?;
     desk.account_for_call(&device, &method);
     let hub = desk.hub().await?;
-    let called = hub
+    let asked = hub
         .call(device.tenant(), device.id(), &method, payload.into(), timeout)
         .await;
-    let result = called.ok_or_else(Wrong::no_answer)?;
+    let result = asked.await.ok_or_else(Wrong::no_answer)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], result))
 }

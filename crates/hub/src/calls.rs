@@ -5,7 +5,7 @@ use std::sync::Arc;
 use broker::{ConnId, Keep, Message};
 use device::topic::{Channel, DeviceTopic, validate_id};
 use device::{CallFailure, CallId, Finished, LONGEST_TIMEOUT_MS, MAX_CORRELATION_BYTES, NotStarted, StartError};
-use mqtt::{Publish, QoS, ReasonCode};
+use mqtt::{Publish, QoS, ReasonCode, Version};
 use tokio::sync::oneshot;
 
 use crate::edge_calls;
@@ -36,14 +36,14 @@ pub(crate) fn start(
     let waits = reply_to.map_or(Waits::OnResultTopic, Waits::OnTopic);
     let timeout_ms = match timeout_of(id, publish) {
         Ok(timeout_ms) => timeout_ms,
-        Err(failure) => return refuse(tenant, turn, id, failure, waits),
+        Err(failure) => return refuse(tenant, turn, from, id, failure, waits),
     };
     note(tenant, turn, from, id);
     let until_ms = turn.now.monotonic_ms + timeout_ms;
     let caller = Caller { timeout_ms, waits };
     let kept_bytes = caller.kept_bytes();
     if let Err(NotStarted { why, caller }) = tenant.calls.start(id, caller, kept_bytes, until_ms) {
-        return refuse(tenant, turn, id, CallFailure::NotStarted(why), caller.waits);
+        return refuse(tenant, turn, from, id, CallFailure::NotStarted(why), caller.waits);
     }
     deliver(tenant, turn, from, id, publish, until_ms);
     Outcome::now(ReasonCode::Success)
@@ -68,13 +68,24 @@ fn timeout_of(id: CallId<'_>, publish: &Publish<'_>) -> Result<u64, CallFailure>
 }
 
 /// Answers a call that is not made; what its PUBLISH is acknowledged with. Only what there may be room for later is
-/// a matter of quota, which makes a client of version 3 come back with it.
-fn refuse(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, failure: CallFailure, waits: Waits) -> Outcome {
+/// a matter of quota: a client of version 3 would be closed for it, so that it comes back, but this one has its answer.
+fn refuse(
+    tenant: &mut Tenant,
+    turn: &mut Turn<'_>,
+    from: Option<ConnId>,
+    id: CallId<'_>,
+    failure: CallFailure,
+    waits: Waits,
+) -> Outcome {
     turn.counters.refused_calls += 1;
     answer(tenant, turn, id, &failure.payload(id), waits);
+    let caller = from.and_then(|from| turn.connections.get(from));
+    let hears_reasons = caller.is_some_and(|caller| caller.version == Version::V5);
     Outcome::now(match failure {
         CallFailure::Id { .. } => ReasonCode::TopicNameInvalid,
-        CallFailure::NotStarted(StartError::Full { .. } | StartError::TooLarge { .. }) => ReasonCode::QuotaExceeded,
+        CallFailure::NotStarted(StartError::Full { .. } | StartError::TooLarge { .. }) if hears_reasons => {
+            ReasonCode::QuotaExceeded
+        }
         _ => ReasonCode::ImplementationSpecificError,
     })
 }
@@ -137,7 +148,7 @@ pub(crate) fn start_unattended(tenant: &mut Tenant, turn: &mut Turn<'_>, device:
 fn begin(tenant: &mut Tenant, turn: &mut Turn<'_>, id: CallId<'_>, payload: &[u8], caller: Caller) {
     let until_ms = turn.now.monotonic_ms + caller.timeout_ms;
     if let Err(NotStarted { why, caller }) = tenant.calls.start(id, caller, 0, until_ms) {
-        refuse(tenant, turn, id, CallFailure::NotStarted(why), caller.waits);
+        refuse(tenant, turn, None, id, CallFailure::NotStarted(why), caller.waits);
         return;
     }
     let topic = DeviceTopic {

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::arrivals::{Arrived, Arriving};
+use crate::asked::Asked;
 use crate::call_log::{self, CallLog};
 use crate::calls::Location;
 use crate::config::{Address, Limits};
@@ -428,7 +429,7 @@ impl Hub {
         .await
     }
 
-    /// Calls a method of a device; the result, its own or the hub's.
+    /// Calls a method of a device; the result will be its own or the hub's.
     pub async fn call(
         &self,
         tenant: &str,
@@ -436,7 +437,7 @@ impl Hub {
         name: &str,
         payload: Vec<u8>,
         timeout: Duration,
-    ) -> Option<Vec<u8>> {
+    ) -> Asked<Vec<u8>> {
         let call = format!("hub-{}", self.calls.fetch_add(1, Ordering::Relaxed));
         let timeout_ms = timeout.as_millis() as u64;
         let ask = |answer| Ask::Call {
@@ -447,7 +448,7 @@ impl Hub {
             timeout_ms,
             answer,
         };
-        self.ask(tenant, ask).await
+        self.put(tenant, ask).await
     }
 
     /// Where a device is reached now: a question to whoever owns its sessions, whose answer holds for the moment, so that
@@ -479,9 +480,9 @@ impl Hub {
         self.ask(tenant, |answer| Ask::Routes { answer }).await
     }
 
-    /// Messages of an edge for a tenant; what became of them, once that is as durable as the log makes it.
-    pub async fn arrive(&self, tenant: &str, arriving: Arriving) -> Option<Arrived> {
-        self.ask(tenant, |answer| Ask::Arrive { arriving, answer }).await
+    /// Messages of an edge for a tenant; what became of them comes once that is as durable as the log makes it.
+    pub async fn arrive(&self, tenant: &str, arriving: Arriving) -> Asked<Arrived> {
+        self.put(tenant, |answer| Ask::Arrive { arriving, answer }).await
     }
 
     /// The registry changed: labels and quotas are read anew.
@@ -543,13 +544,14 @@ impl Hub {
     }
 
     async fn ask<R>(&self, tenant: &str, ask: impl FnOnce(oneshot::Sender<R>) -> Ask) -> Option<R> {
+        self.put(tenant, ask).await.await
+    }
+
+    /// Asks once there is a place for the question.
+    async fn put<R>(&self, tenant: &str, ask: impl FnOnce(oneshot::Sender<R>) -> Ask) -> Asked<R> {
         let (answer, result) = oneshot::channel();
-        let request = Request {
-            tenant: tenant.into(),
-            ask: ask(answer),
-        };
-        self.shard(tenant).send(Order::Request(request)).await.ok()?;
-        result.await.ok()
+        self.tell(tenant, ask(answer)).await;
+        Asked(result)
     }
 
     fn shard(&self, tenant: &str) -> &Inbox<Order> {

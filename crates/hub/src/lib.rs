@@ -7,6 +7,7 @@
 mod acl;
 mod announcements;
 mod arrivals;
+mod asked;
 mod call_log;
 mod calls;
 mod config;
@@ -32,6 +33,7 @@ mod twins;
 mod upstream;
 
 pub use arrivals::{ArrivalCounts, ArrivalFigures, Arrived, Arriving};
+pub use asked::Asked;
 pub use calls::{Location, TIMEOUT_MS as CALL_TIMEOUT_MS};
 pub use config::{Address, Limits, Listener, TlsSource, WebDoor};
 pub use counters::Counters;

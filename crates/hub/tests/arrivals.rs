@@ -46,7 +46,7 @@ async fn arrive(hub: &Arc<Hub>, edge: &'static str, epochs: Vec<(String, u64)>) 
             parcels: vec![parcel],
         };
         let hub = Arc::clone(hub);
-        taking.spawn(async move { (at, hub.arrive(TENANT, arriving).await.unwrap()) });
+        taking.spawn(async move { (at, hub.arrive(TENANT, arriving).await.await.unwrap()) });
     }
     let mut taken = taking.join_all().await;
     taken.sort_unstable_by_key(|(at, _)| *at);

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use hub::{Arrived, Arriving, Hub};
 use mqtt::PacketId;
@@ -48,11 +47,10 @@ impl Batches {
         self.waiting.len()
     }
 
-    /// Has the hub take the messages of a batch, each section for its tenant, once [`Batches::next`] is asked; what there is
-    /// no room for comes back at once.
-    pub(super) fn take(
+    /// Has the hub take the messages of a batch, each section for its tenant; what there is no room for comes back at once.
+    pub(super) async fn take(
         &mut self,
-        hub: &Arc<Hub>,
+        hub: &Hub,
         edge: &Arc<str>,
         packet_id: PacketId,
         sections: Vec<Section>,
@@ -74,7 +72,7 @@ impl Batches {
             });
         }
         self.bytes += bytes;
-        let taking = take(Arc::clone(hub), edge, sections, tenants, connected);
+        let taking = take(hub, edge, sections, tenants, connected).await;
         self.waiting.push(Box::pin(async move {
             Taken {
                 packet_id,
@@ -93,9 +91,9 @@ impl Batches {
     }
 }
 
-/// Has the hub take the sections of a batch, each for its tenant; done once all that was taken is durable.
-fn take(
-    hub: Arc<Hub>,
+/// Has the hub take the sections of a batch, each for its tenant; what comes back is done once all that was taken is durable.
+async fn take(
+    hub: &Hub,
     edge: &Arc<str>,
     sections: Vec<Section>,
     tenants: &[String],
@@ -103,7 +101,7 @@ fn take(
 ) -> impl Future<Output = Verdict> + Send + use<> {
     let may = |section: &Section| tenants.iter().any(|tenant| **tenant == *section.name.tenant);
     let mut verdict = Verdict::default();
-    let mut arriving = Vec::new();
+    let mut taking = Vec::new();
     for (number, section) in sections.into_iter().enumerate() {
         if !may(&section) {
             tracing::warn!(%edge, tenant = %section.name.tenant, "an edge speaks for a tenant that it may not speak for");
@@ -111,24 +109,19 @@ fn take(
             verdict.refused.push(number);
             continue;
         }
-        arriving.push((number, section, Arc::clone(edge)));
+        let Section { name, floor, parcels } = section;
+        let arriving = Arriving {
+            edge: Arc::clone(edge),
+            route: name.route,
+            epoch: name.epoch,
+            floor,
+            parcels,
+        };
+        taking.push((number, hub.arrive(&name.tenant, arriving).await));
     }
     async move {
-        // All at once: they are asked for in this order, and wait for the log together.
-        let taking = arriving.into_iter().map(|(number, section, edge)| {
-            let Section { name, floor, parcels } = section;
-            let arriving = Arriving {
-                edge,
-                route: name.route,
-                epoch: name.epoch,
-                floor,
-                parcels,
-            };
-            let hub = &hub;
-            async move { (number, hub.arrive(&name.tenant, arriving).await) }
-        });
-        for (number, arrived) in join_all(taking).await {
-            if !matches!(arrived, Some(Arrived { refused: 0, .. })) {
+        for (number, arrived) in taking {
+            if !matches!(arrived.await, Some(Arrived { refused: 0, .. })) {
                 verdict.full.push(number);
             }
         }

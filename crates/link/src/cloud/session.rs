@@ -180,7 +180,6 @@ impl Session {
                 return error.to_string();
             }
             tokio::select! {
-                biased;
                 () = stop(&mut is_stopping) => return self.say_goodbye().await,
                 down = down.recv() => match down {
                     Some(Down::Call(call)) => self.ask(call).await,
@@ -302,6 +301,7 @@ impl Session {
                         &self.tenants,
                         &self.connected,
                     );
+                    let refused = refused.await;
                     refused.iter().for_each(|taken| self.acknowledge(taken));
                     self.has_taken_batch = true;
                 }

@@ -180,7 +180,6 @@ impl Session {
             let refills_at = self.window.refills_at(self.line_free_at);
             let waits_for_line = (link.load.has_next() || telling.is_some()) && refills_at > Instant::now();
             tokio::select! {
-                biased;
                 written = self.writer.write(&self.out[self.written..]), if is_writing => match written {
                     Ok(bytes) => self.wrote(bytes),
                     Err(error) => return Ended::Broken(error.to_string()),
@@ -351,7 +350,7 @@ impl Session {
                         }
                         (None, _) => {
                             if self.calls.len() < CALLS_MAX {
-                                self.calls.extend(start_call(&link.hub, &publish));
+                                self.calls.extend(start_call(&link.hub, &publish).await);
                             }
                         }
                     }
@@ -410,17 +409,15 @@ async fn next_saying(line: &mut Option<Line>) -> Vec<u8> {
 }
 
 /// Calls a method of a device of this edge.
-fn start_call(hub: &Arc<Hub>, publish: &Publish<'_>) -> Option<Call> {
+async fn start_call(hub: &Hub, publish: &Publish<'_>) -> Option<Call> {
     let call = CallTopic::parse(publish.topic)?;
     let correlation_data = publish.properties.correlation_data?.to_vec();
-    let (tenant, device, method) = (call.tenant.to_owned(), call.device.to_owned(), call.method.to_owned());
-    let timeout = Duration::from_millis(call.timeout_ms);
-    let (hub, payload) = (Arc::clone(hub), publish.payload.to_vec());
+    let (payload, timeout) = (publish.payload.to_vec(), Duration::from_millis(call.timeout_ms));
+    let asked = hub.call(call.tenant, call.device, call.method, payload, timeout).await;
     Some(Box::pin(async move {
-        let result = hub.call(&tenant, &device, &method, payload, timeout).await;
         Answer {
             correlation_data,
-            result,
+            result: asked.await,
         }
     }))
 }
