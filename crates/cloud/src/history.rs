@@ -12,6 +12,7 @@ use hub::{Overheard, Overhearing};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::background::Background;
 use crate::clock::unix_now_ms;
 use crate::decode::decode;
 use crate::live::{Feed, Told};
@@ -202,7 +203,7 @@ impl Keeper {
         });
         let (mut database, marks) = marks.await.expect("reading a database does not panic");
         let mut numbers = Numbers::behind(&marks?, unix_now_ms());
-        let (mut waiting, mut unheard) = (Waiting::default(), 0);
+        let (mut waiting, mut unheard, mut background) = (Waiting::default(), 0, Background::start("history"));
         loop {
             let asked = self.next_look(&feed).await;
             let copies = overhearing.take().into_iter();
@@ -213,7 +214,7 @@ impl Keeper {
             self.counts.lost.fetch_add(lost, Ordering::Relaxed);
             let is_due = asked.is_some() || feed.is_watched() || waiting.is_due();
             if is_due && !waiting.readings.is_empty() {
-                (database, waiting) = self.write(database, waiting).await;
+                (database, waiting) = self.write(&mut background, database, waiting).await;
             }
             // Who asks may have given up meanwhile.
             asked.map(|asked| asked.send(()));
@@ -239,13 +240,18 @@ impl Keeper {
         }
     }
 
-    async fn write(&self, mut database: Database, mut waiting: Waiting) -> (Database, Waiting) {
-        let writing = tokio::task::spawn_blocking(move || {
+    async fn write(
+        &self,
+        background: &mut Background,
+        mut database: Database,
+        mut waiting: Waiting,
+    ) -> (Database, Waiting) {
+        let writing = background.run(move || {
             let written = database.ingest(&waiting.readings, unix_now_ms());
             (database, waiting, written)
         });
         let written;
-        (database, waiting, written) = writing.await.expect("writing to a database does not panic");
+        (database, waiting, written) = writing.await;
         match written {
             Ok(ingested) => {
                 self.counts.stored.fetch_add(ingested.stored, Ordering::Relaxed);

@@ -9,6 +9,7 @@
 //! again later is [`Error::Away`] or [`Error::Full`], and then nothing of the transaction was stored, or (a connection
 //! lost in COMMIT) all of it: offering it again is right either way.
 
+mod background;
 mod clock;
 mod database;
 mod decode;

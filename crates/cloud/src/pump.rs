@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hub::{Allowance, Fate, Outbox, Outgoing, Parcel, Settler};
+use hub::{Allowance, Fate, Outbox, Outgoing, Parcel, Settled};
 use rangemap::RangeSet;
 use tokio::time::sleep;
 
+use crate::background::Background;
 use crate::clock::unix_now_ms;
 use crate::{Database, Error, Gap, Ingested, Origin, Reading};
 
@@ -53,15 +54,25 @@ pub async fn open_at_last(open: impl Fn() -> Result<Database, Error> + Clone + S
 
 /// Carries messages into the database until the hub ends. While the database is away or full nothing is lost: the hub's
 /// log holds what has come, and what finds no room there stays with who sent it.
-pub async fn run(mut outbox: Outbox, database: Database) {
+pub async fn run(mut outbox: Outbox, mut database: Database) {
     let settler = outbox.settler();
     let allowance = Allowance {
         live_bytes: 0,
         backlog_bytes: LOAD_BYTES / settler.shards() as u64,
     };
     settler.allow(0, allowance).await;
-    let mut database = Some(database);
-    while let Some(messages) = outbox.next().await {
+    let mut background = Background::start("telemetry");
+    // What was stored is settled while the next is.
+    let mut stored = Vec::new();
+    loop {
+        let messages = match outbox.try_next() {
+            Some(messages) => messages,
+            None => {
+                settler.settle(std::mem::take(&mut stored)).await;
+                let Some(messages) = outbox.next().await else { return };
+                messages
+            }
+        };
         let mut batch = Batch::default();
         messages.into_iter().for_each(|message| batch.add(message));
         if batch.messages.len() < BATCH_MESSAGES_FEW {
@@ -72,26 +83,23 @@ pub async fn run(mut outbox: Outbox, database: Database) {
         {
             more.into_iter().for_each(|message| batch.add(message));
         }
-        let there = database.take().expect("given back below");
-        database = Some(store(there, batch, &settler).await);
+        let settling = settler.settle(std::mem::take(&mut stored));
+        ((database, stored), ()) = tokio::join!(store(database, batch, &mut background), settling);
     }
 }
 
-/// Stores a batch, however long it takes, and settles its messages.
-async fn store(mut database: Database, mut batch: Batch, settler: &Settler) -> Database {
+/// Stores a batch, however long it takes; what became of its messages.
+async fn store(mut database: Database, mut batch: Batch, background: &mut Background) -> (Database, Vec<Settled>) {
     let (mut pause, longest) = PAUSES;
     loop {
-        let writing = tokio::task::spawn_blocking(move || {
+        let writing = background.run(move || {
             let written = batch.write(&mut database);
             (database, batch, written)
         });
         let written;
-        (database, batch, written) = writing.await.expect("writing to a database does not panic");
+        (database, batch, written) = writing.await;
         match written {
-            Ok(deferred) => {
-                batch.settle(&deferred, settler).await;
-                return database;
-            }
+            Ok(deferred) => return (database, batch.settled(&deferred)),
             Err(error) => tracing::warn!(%error, "telemetry waits"),
         }
         sleep(pause).await;
@@ -136,13 +144,13 @@ impl Batch {
         gaps.collect()
     }
 
-    async fn settle(&self, deferred: &[usize], settler: &Settler) {
+    fn settled(&self, deferred: &[usize]) -> Vec<Settled> {
         let stored = self.messages.iter().enumerate().map(|(at, message)| {
             let is_deferred = deferred.binary_search(&at).is_ok();
             message.settled(if is_deferred { Fate::Returned } else { Fate::Delivered })
         });
         let refused = self.refused.iter().map(|message| message.settled(Fate::Refused));
-        settler.settle(stored.chain(refused)).await;
+        stored.chain(refused).collect()
     }
 }
 

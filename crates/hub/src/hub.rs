@@ -222,7 +222,10 @@ impl Hub {
             threads.push(
                 std::thread::Builder::new()
                     .name(format!("shard-{number}"))
-                    .spawn(move || or_end_the_process(|| shard.run()))?,
+                    .spawn(move || {
+                        store::run_soon();
+                        or_end_the_process(|| shard.run());
+                    })?,
             );
             shards.push(inbox);
         }

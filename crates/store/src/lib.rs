@@ -40,3 +40,4 @@ pub use log::{Kind, LOADS_MAX, Log, Usage};
 pub use options::{Durability, Options};
 pub use position::Position;
 pub use recovery::{Recovered, Recovery, Report};
+pub use schedule::run_soon;

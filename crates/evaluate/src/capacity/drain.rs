@@ -4,16 +4,16 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
 use super::contender::Site;
-use super::flood::{Publisher, Until};
 use super::linked::{Linked, Side};
 use super::live::Live;
 use super::options::Options;
+use super::readings::{self, Payload};
 use super::record::Figure;
-use crate::generator::socket::Endpoint;
 
-/// Size of the payloads of the backlog: that of a reading.
-pub(super) const PAYLOAD_BYTES: u32 = 100;
 const TOPIC: &str = "devices/backlog/telemetry";
 /// Time between two messages that come meanwhile.
 const LIVE_INTERVAL: Duration = Duration::from_millis(10);
@@ -38,7 +38,9 @@ pub(super) fn measure(
 
     let before = linked.ledger(Side::Edge)?.delivered;
     let backlog = u64::from(options.queued);
-    fill(&linked.endpoint(Side::Edge), options, backlog).map_err(words)?;
+    let mut chance = ChaCha8Rng::seed_from_u64(0);
+    let typical = |payload: &mut Payload| readings::write(payload, &mut chance);
+    readings::fill(&linked.endpoint(Side::Edge), TOPIC, backlog, typical).map_err(words)?;
     let mut cloud = linked.start(Side::Cloud)?;
     let first = linked.reaches((Side::Edge, &mut edge), || before + 1, LIMIT)?;
     let waiting = before + backlog - linked.ledger(Side::Edge)?.delivered;
@@ -78,9 +80,4 @@ pub(super) fn into_postgres(site: &Site, name: &str, options: &Options) -> Resul
     let figures = measure(site, name, options, Some(&database.url()))?;
     database.stop()?;
     Ok(figures)
-}
-
-fn fill(edge: &Endpoint, options: &Options, messages: u64) -> io::Result<()> {
-    let publisher = Publisher::connect(edge, options.in_flight, PAYLOAD_BYTES)?;
-    publisher.to(TOPIC).run(Until::Acknowledged(messages))
 }

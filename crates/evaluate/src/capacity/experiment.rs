@@ -12,7 +12,7 @@ use super::contender::{Contender, Site};
 use super::options::{Options, Part};
 use super::ready::Queue;
 use super::record::{CapacityRun, FORMAT, Figure, Sample};
-use super::{cut, drain, durable, far, memory, ready, storm, thin};
+use super::{cut, drain, durable, far, memory, readings, ready, storm, thin};
 use crate::arms::{self, Helper};
 use crate::environment::{self, Environment};
 use crate::privacy::without_paths;
@@ -133,8 +133,10 @@ impl Bench<'_> {
         for part in &self.options.parts {
             for contender in self.site.contenders() {
                 let payloads: Vec<Option<u32>> = match (part, contender) {
-                    (Part::Drain | Part::DrainPostgresql, Contender::SelvedgeDisk) => vec![Some(drain::PAYLOAD_BYTES)],
-                    (Part::Thin | Part::DrainFar, Contender::SelvedgeDisk) => vec![Some(thin::PAYLOAD_BYTES)],
+                    (Part::Drain | Part::DrainPostgresql, Contender::SelvedgeDisk) => {
+                        vec![Some(readings::PAYLOAD_BYTES)]
+                    }
+                    (Part::Thin | Part::DrainFar, Contender::SelvedgeDisk) => vec![Some(readings::PAYLOAD_BYTES)],
                     (Part::Storm | Part::Cut, Contender::SelvedgeDisk) => vec![None],
                     (part, _) if part.is_of_link() => Vec::new(),
                     (Part::Durable, _) => self.options.payload_bytes.iter().copied().map(Some).collect(),

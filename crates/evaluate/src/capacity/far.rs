@@ -2,18 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::contender::Site;
 use super::linked::{Linked, Side};
 use super::options::Options;
+use super::readings::{self, Payload};
 use super::record::Figure;
-use super::thin::{self, Payload};
 use crate::network::{Means, Plan, Settings};
 
 /// What the line adds to a round trip.
 pub(super) const ROUND_TRIP_US: u64 = 300_000;
+const TOPIC: &str = "devices/far/telemetry";
 /// A backlog that has not gone by then has failed.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -42,8 +43,8 @@ fn over_line(site: &Site, name: &str, options: &Options, round_trip_us: u64) -> 
     let linked = Linked::set_up(site, name, None, Some(&network))?;
     let (mut edge, backlog) = (linked.start(Side::Edge)?, u64::from(options.queued));
     let mut chance = ChaCha8Rng::seed_from_u64(0);
-    let typical = |payload: &mut Payload| write_reading(payload, &mut chance);
-    thin::fill(&linked.endpoint(Side::Edge), backlog, typical).map_err(|error| error.to_string())?;
+    let typical = |payload: &mut Payload| readings::write(payload, &mut chance);
+    readings::fill(&linked.endpoint(Side::Edge), TOPIC, backlog, typical).map_err(|error| error.to_string())?;
     let cloud = linked.start(Side::Cloud)?;
     let mut passes = |messages: u64| -> Result<(u64, Instant), String> {
         let at = linked.reaches((Side::Edge, &mut edge), || messages, LIMIT)?;
@@ -55,13 +56,4 @@ fn over_line(site: &Site, name: &str, options: &Options, round_trip_us: u64) -> 
         server.kill(LIMIT)?;
     }
     Ok((last - first) as f64 / ended.duration_since(began).as_secs_f64())
-}
-
-/// As gateways send them: names and marks that repeat, between numbers that do not.
-fn write_reading(payload: &mut Payload, chance: &mut ChaCha8Rng) {
-    payload.copy_from_slice(
-        b"{\"time\":1764000000.000,\"temperature\":00.00,\"humidity\":00.00,\"pressure\":0000.00,\"co2\":000,\"ok\":true} ",
-    );
-    let zeros = payload.iter_mut().filter(|byte| **byte == b'0');
-    zeros.for_each(|zero| *zero = chance.random_range(b'0'..=b'9'));
 }

@@ -74,7 +74,6 @@ impl Published {
 pub(super) struct Publisher {
     client: Client,
     in_flight: u64,
-    topic: &'static str,
     payload: Vec<u8>,
     /// What the payload's numbers begin with.
     first_number: u64,
@@ -88,7 +87,6 @@ impl Publisher {
         Ok(Publisher {
             client: Client::connect(endpoint, "capacity-publisher", true)?,
             in_flight: u64::from(in_flight),
-            topic: TOPIC,
             payload: vec![b'x'; (payload_bytes as usize).max(NUMBER_BYTES)],
             out: vec![None; usize::from(u16::MAX) + 1],
             first_number: 0,
@@ -99,11 +97,6 @@ impl Publisher {
     /// Numbers from `first_number` on, so that [`fetch`] tells these messages from those of another publisher.
     pub(super) fn numbered_from(self, first_number: u64) -> Publisher {
         Publisher { first_number, ..self }
-    }
-
-    /// Publishes on another topic than that of the session.
-    pub(super) fn to(self, topic: &'static str) -> Publisher {
-        Publisher { topic, ..self }
     }
 
     /// Publishes, and keeps what the server has acknowledged.
@@ -195,7 +188,7 @@ impl Publisher {
         *slot = Some((number, due));
         self.payload[..NUMBER_BYTES].copy_from_slice(&(self.first_number + number).to_be_bytes());
         self.published.acknowledged.push(false);
-        self.client.publish(id, self.topic, &self.payload);
+        self.client.publish(id, TOPIC, &self.payload);
         Ok(())
     }
 

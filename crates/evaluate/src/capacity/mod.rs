@@ -18,6 +18,7 @@ mod live;
 mod memory;
 mod options;
 mod pause;
+mod readings;
 mod ready;
 mod record;
 mod storm;

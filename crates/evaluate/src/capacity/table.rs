@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::options::{Options, Part};
 use super::record::{CapacityRun, Figure};
 use super::summary::{Promise, Row, Unit, Verdict};
-use super::{cut, far};
+use super::{cut, far, readings};
 use crate::report::words;
 use crate::stats::{Outcome, median};
 
@@ -124,7 +124,7 @@ fn about(part: Part, options: &Options) -> Option<String> {
         ),
         Part::Drain => format!(
             "Drain: {} QoS 1 messages in flight fill the log; live: open loop, 100 a second, at the edge.",
-            options.in_flight
+            readings::AT_ONCE
         ),
         Part::DrainFar => format!(
             "Line of {}: the middle half of {} readings as JSON; both lines emulated by the same relay.",

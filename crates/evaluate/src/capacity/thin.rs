@@ -12,13 +12,12 @@ use super::contender::Site;
 use super::linked::{Linked, PATIENCE, Side};
 use super::options::Options;
 use super::pause::pause;
+use super::readings::{self, PAYLOAD_BYTES, Payload};
 use super::record::Figure;
 use crate::generator::socket::Endpoint;
 use crate::network::{Bandwidth, Counters, Means, Network, Plan, Settings, Span};
 use crate::stats;
 
-/// Size of a reading; its bytes are random, so that none are saved by compression.
-pub(super) const PAYLOAD_BYTES: u32 = 100;
 /// Of the line, in each direction.
 pub(super) const BIT_PER_S: u64 = 8_000;
 const ROUND_TRIP_US: u64 = 30_000;
@@ -38,12 +37,7 @@ const STEP: Duration = Duration::from_millis(20);
 const TOPIC: &str = "devices/thin/telemetry";
 const CALLS: &str = "devices/thin/methods/+/+";
 const RESULTS: &str = "devices/thin/methods/+/+/result";
-/// Messages of the backlog that are sent to the edge before their acknowledgements are waited for.
-const AT_ONCE: u64 = 500;
 const NUMBER_BYTES: usize = 8;
-
-/// That of a reading.
-pub(super) type Payload = [u8; PAYLOAD_BYTES as usize];
 
 /// Fills the edge's log, lets it drain over the line, first alone and then beside calls.
 pub(super) fn measure(site: &Site, name: &str, options: &Options) -> Result<Vec<(Figure, Option<f64>)>, String> {
@@ -58,10 +52,11 @@ pub(super) fn measure(site: &Site, name: &str, options: &Options) -> Result<Vec<
     })?;
     let linked = Linked::set_up(site, name, None, Some(&network))?;
     let (phase, edge) = (options.thin(), linked.start(Side::Edge)?);
-    let readings = READINGS_PER_S * (2 * phase + SPARE).as_secs();
+    let messages = READINGS_PER_S * (2 * phase + SPARE).as_secs();
     let mut noise = ChaCha8Rng::seed_from_u64(0);
     let random = |payload: &mut Payload| noise.fill(&mut payload[..]);
-    fill(&linked.endpoint(Side::Edge), readings, random).map_err(|error| error.to_string())?;
+    // Random bytes, of which none are saved by compression.
+    readings::fill(&linked.endpoint(Side::Edge), TOPIC, messages, random).map_err(|error| error.to_string())?;
     let cloud = linked.start(Side::Cloud)?;
     let meter = Meter {
         linked: &linked,
@@ -89,28 +84,6 @@ pub(super) fn measure(site: &Site, name: &str, options: &Options) -> Result<Vec<
         (Figure::CallsMessages, Some(calls.len() as f64)),
         (Figure::CallsLostMessages, Some((calls.len() - answered) as f64)),
     ])
-}
-
-/// Publishes so many readings, and waits until the edge has acknowledged all.
-pub(super) fn fill(edge: &Endpoint, readings: u64, mut next: impl FnMut(&mut Payload)) -> std::io::Result<()> {
-    let mut publisher = Client::connect(edge, "thin-publisher", true)?;
-    let mut payload = [0; PAYLOAD_BYTES as usize];
-    let (mut sent, mut acknowledged) = (0, 0);
-    while acknowledged < readings {
-        while sent < readings && sent - acknowledged < AT_ONCE {
-            next(&mut payload);
-            publisher.publish(packet_id(sent), TOPIC, &payload);
-            sent += 1;
-        }
-        publisher.flush()?;
-        let came = publisher.receive(PATIENCE, |packet, _| {
-            acknowledged += u64::from(matches!(packet, Packet::PubAck(_)));
-        })?;
-        if !came {
-            return Err(std::io::Error::other("the edge acknowledges nothing"));
-        }
-    }
-    Ok(())
 }
 
 /// What was seen of the line between edge and cloud.

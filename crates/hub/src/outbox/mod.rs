@@ -26,7 +26,7 @@ mod track;
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 pub use self::ledger::{Discarded, Ledger};
 pub use self::parcel::{Origin, Parcel};
@@ -74,6 +74,9 @@ impl OutboxOptions {
 
 /// What a message takes beside itself, about: in the log, in memory, and of what the carrier allows.
 const FIXED_BYTES: u64 = 96;
+
+/// Messages that a shard is told of at once, at most: it settles them in a few tenths of a millisecond.
+const SETTLED_MAX: usize = 128;
 
 /// 2020, before which no message came anywhere: an earlier time is that of a clock that nobody has set.
 pub(crate) const CLOCKS_BEGIN_UNIX_S: u64 = 1_577_836_800;
@@ -165,6 +168,8 @@ pub(crate) struct Feedback {
     pub(crate) settled: Vec<Settled>,
     /// With the number of its term.
     pub(crate) allowed: Option<(u32, Allowance)>,
+    /// Told once that is done: the carrier may have more to say.
+    pub(crate) taken: Option<oneshot::Sender<()>>,
 }
 
 /// The carrier's end of a hub's queues.
@@ -225,16 +230,29 @@ impl Settler {
         }
     }
 
-    /// Says what became of messages, to the shards they came from.
+    /// Says what became of messages, to the shards they came from. Of many, some at a time: whatever else a shard serves
+    /// has its turn between them.
     pub async fn settle(&self, settled: impl IntoIterator<Item = Settled>) {
-        let mut shares: Vec<Feedback> = Vec::new();
-        shares.resize_with(self.shards.len(), Feedback::default);
+        let mut shares: Vec<Vec<Settled>> = Vec::new();
+        shares.resize_with(self.shards.len(), Vec::new);
         for one in settled {
-            shares[usize::from(one.ticket.shard)].settled.push(one);
+            shares[usize::from(one.ticket.shard)].push(one);
         }
         for (shard, share) in self.shards.iter().zip(shares) {
-            if !share.settled.is_empty() {
-                let _ = tell(shard, share).await;
+            let mut before: Option<oneshot::Receiver<()>> = None;
+            for some in share.chunks(SETTLED_MAX) {
+                if let Some(before) = before.take() {
+                    // With the shard all ends.
+                    let _ = before.await;
+                }
+                let (taken, when_taken) = oneshot::channel();
+                before = Some(when_taken);
+                let feedback = Feedback {
+                    settled: some.to_vec(),
+                    taken: Some(taken),
+                    ..Feedback::default()
+                };
+                let _ = tell(shard, feedback).await;
             }
         }
     }
@@ -255,4 +273,35 @@ pub struct Settled {
 
 async fn tell(shard: &Inbox<crate::shard::Order>, feedback: Feedback) -> Result<(), Ended> {
     shard.send(crate::shard::Order::Outbox(feedback)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::Order;
+    use crate::shard::inbox::inbox;
+
+    #[tokio::test]
+    async fn a_shard_is_told_of_many_messages_some_at_a_time() {
+        let (shard, mut orders) = inbox().unwrap();
+        let settler = Settler { shards: vec![shard] };
+        let settled = Settled {
+            ticket: Ticket::default(),
+            fate: Fate::Delivered,
+            lane: Lane::Live,
+            bytes: 1,
+        };
+        let settling = tokio::spawn(async move { settler.settle(vec![settled; 2 * SETTLED_MAX + 1]).await });
+        for messages in [SETTLED_MAX, SETTLED_MAX, 1] {
+            tokio::task::yield_now().await;
+            let Some(Order::Outbox(feedback)) = orders.next() else {
+                panic!("nothing was told")
+            };
+            assert_eq!(feedback.settled.len(), messages);
+            tokio::task::yield_now().await;
+            assert!(orders.is_empty(), "more was told before that was taken");
+            feedback.taken.unwrap().send(()).unwrap_or_default();
+        }
+        settling.await.unwrap();
+    }
 }

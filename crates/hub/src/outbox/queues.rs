@@ -26,6 +26,9 @@ use crate::shard::journal::{Entry, Journal};
 const LOADING_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that a queue of normal priority may send in a round of turns; one of high priority four times as many.
 const SHARE_BYTES: i64 = 16 << 10;
+/// Messages that are asked for in a turn, at most: a tenth of a millisecond, so that whatever else the shard serves has its
+/// turn where there is room for thousands at once.
+const LOADS_PER_TURN: usize = 128;
 /// Messages looked at in one turn for their age.
 const EXPIRED_PER_TURN: usize = 1_024;
 
@@ -141,6 +144,8 @@ pub(crate) struct Queues {
     expires_at_s: u32,
     /// When to look for messages that wait again, in milliseconds of that clock.
     unparks_at_ms: u64,
+    /// There was room for more when the last turn ended.
+    has_more: bool,
 }
 
 /// Figures of a queue at one instant.
@@ -194,6 +199,7 @@ impl Queues {
             changed: Vec::new(),
             expires_at_s: NEVER_S,
             unparks_at_ms: u64::MAX,
+            has_more: false,
         }
     }
 
@@ -379,6 +385,8 @@ impl Queues {
                 Fate::Returned => queue.put_back(place, now.monotonic_ms, may_park),
             });
         }
+        // Whoever said so may have nothing more to say.
+        let _ = feedback.taken.map(|taken| taken.send(()));
     }
 
     /// A body that was asked for has come, or is lost. False if it was not asked for here.
@@ -419,8 +427,15 @@ impl Queues {
         let has_room = |queues: &Self| {
             queues.away.backlog_bytes < queues.allowed.backlog_bytes && queues.loading_bytes < LOADING_BYTES_MAX
         };
+        self.has_more = false;
+        let mut asked = 0;
         while self.waiting > 0 && has_room(self) {
             let Some(number) = self.next_in_turn(now) else { return };
+            if asked == LOADS_PER_TURN {
+                self.has_more = true;
+                return;
+            }
+            asked += 1;
             let queue = self.queues.get_mut(&number).expect("found just now");
             let (place, held) = queue.next_waiting().expect("one waits");
             if held.expires_s <= seconds(now) {
@@ -507,6 +522,11 @@ impl Queues {
             .values()
             .filter_map(|queue| queue.parking.due_ms(now.monotonic_ms));
         self.unparks_at_ms = due_ms.min().unwrap_or(u64::MAX);
+    }
+
+    /// Whether more may go out than the last turn had time for.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// When something waits too long or waits again, on the shard's clock in milliseconds.

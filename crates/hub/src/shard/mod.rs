@@ -392,7 +392,8 @@ impl Shard {
     }
 
     fn until(&self) -> Until {
-        if self.connections.has_listed() || !self.unread.is_empty() {
+        let queues = self.queues.as_ref().filter(|_| self.settings.has_upstream);
+        if self.connections.has_listed() || !self.unread.is_empty() || queues.is_some_and(Queues::has_more) {
             return Until::Now;
         }
         let due = [
@@ -401,10 +402,7 @@ impl Shard {
             self.call_log.due_ms(),
             self.held.front().map(|(until_ms, _)| *until_ms),
             self.behind.due_ms(),
-            self.queues
-                .as_ref()
-                .filter(|_| self.settings.has_upstream)
-                .and_then(Queues::due_ms),
+            queues.and_then(Queues::due_ms),
             self.stops_at_ms,
         ];
         Until::Due {

@@ -15,6 +15,8 @@ pub(crate) struct Load {
     /// By the number of the packet that they went in.
     on_the_way: BTreeMap<u16, Sent>,
     on_the_way_bytes: usize,
+    /// Of these, those of live packets.
+    live_on_the_way_bytes: usize,
     /// Above zero while it is the backlog's turn, in bytes.
     live_ahead_bytes: i64,
 }
@@ -22,12 +24,22 @@ pub(crate) struct Load {
 /// A packet that waits for its acknowledgement.
 #[derive(Debug)]
 pub(crate) struct Sent {
+    pub(crate) lane: Lane,
     pub(crate) messages: Vec<Outgoing>,
     /// Bytes of the packet.
     pub(crate) bytes: usize,
     /// Bytes that were on the way when it was sent, its own among them.
     pub(crate) ahead_bytes: usize,
     pub(crate) at: tokio::time::Instant,
+}
+
+impl Sent {
+    fn live_bytes(&self) -> usize {
+        match self.lane {
+            Lane::Live => self.bytes,
+            Lane::Backlog => 0,
+        }
+    }
 }
 
 impl Load {
@@ -45,6 +57,11 @@ impl Load {
     /// Bytes of packets on the way.
     pub(crate) fn on_the_way_bytes(&self) -> usize {
         self.on_the_way_bytes
+    }
+
+    /// Bytes of live packets on the way.
+    pub(crate) fn live_on_the_way_bytes(&self) -> usize {
+        self.live_on_the_way_bytes
     }
 
     /// Packets on the way.
@@ -78,10 +95,11 @@ impl Load {
     }
 
     /// The messages went in this packet.
-    pub(crate) fn sent(&mut self, packet_id: u16, lane: Lane, sent: Sent) {
+    pub(crate) fn sent(&mut self, packet_id: u16, sent: Sent) {
         self.on_the_way_bytes += sent.bytes;
+        self.live_on_the_way_bytes += sent.live_bytes();
         let bytes = sent.bytes as i64;
-        self.live_ahead_bytes += match lane {
+        self.live_ahead_bytes += match sent.lane {
             Lane::Live => bytes,
             Lane::Backlog => -bytes * LIVE_PARTS,
         };
@@ -104,6 +122,7 @@ impl Load {
     pub(crate) fn acknowledged(&mut self, packet_id: u16) -> Option<Sent> {
         let sent = self.on_the_way.remove(&packet_id)?;
         self.on_the_way_bytes -= sent.bytes;
+        self.live_on_the_way_bytes -= sent.live_bytes();
         Some(sent)
     }
 
@@ -153,13 +172,14 @@ mod tests {
             let lane = self.load.next_lane()?;
             let (messages, bytes) = (Vec::from_iter(self.load.pop(lane)), bytes_of(lane));
             let sent = Sent {
+                lane,
                 messages,
                 bytes,
                 ahead_bytes: bytes,
                 at: tokio::time::Instant::now(),
             };
             self.last_packet_id += 1;
-            self.load.sent(self.last_packet_id, lane, sent);
+            self.load.sent(self.last_packet_id, sent);
             self.load.acknowledged(self.last_packet_id).expect("on the way");
             match lane {
                 Lane::Live => self.live_bytes += bytes,
@@ -217,19 +237,22 @@ mod tests {
     #[test]
     fn what_is_on_the_way_counts_until_it_is_acknowledged() {
         let mut load = Load::default();
-        let sent = |bytes| Sent {
+        let sent = |lane, bytes| Sent {
+            lane,
             messages: Vec::new(),
             bytes,
             ahead_bytes: bytes,
             at: tokio::time::Instant::now(),
         };
-        load.sent(1, Lane::Live, sent(100));
-        load.sent(2, Lane::Backlog, sent(50));
+        load.sent(1, sent(Lane::Live, 100));
+        load.sent(2, sent(Lane::Backlog, 50));
         assert_eq!((load.on_the_way_bytes(), load.packets_on_the_way()), (150, 2));
+        assert_eq!(load.live_on_the_way_bytes(), 100);
         assert!(load.acknowledged(3).is_none(), "never sent");
         assert_eq!(load.acknowledged(1).map(|sent| sent.bytes), Some(100));
         assert!(load.acknowledged(1).is_none() && !load.is_on_the_way(1), "once only");
         assert_eq!((load.on_the_way_bytes(), load.packets_on_the_way()), (50, 1));
+        assert_eq!(load.live_on_the_way_bytes(), 0);
     }
 
     #[test]
@@ -239,12 +262,13 @@ mod tests {
             load.push(message(lane, sequence));
         }
         let sent = Sent {
+            lane: Lane::Live,
             messages: vec![message(Lane::Live, 0)],
             bytes: 100,
             ahead_bytes: 100,
             at: tokio::time::Instant::now(),
         };
-        load.sent(1, Lane::Live, sent);
+        load.sent(1, sent);
         let all = load.take_all();
         assert_eq!(
             Vec::from_iter(all.iter().map(|message| message.ticket.sequence)),

@@ -14,13 +14,21 @@ const BATCH_MESSAGES_MAX: usize = 4_096;
 /// shard needs for one, some milliseconds, however few bytes the line has to carry.
 pub(super) const BATCH_MOST_BYTES: usize = 32 << 10;
 
-/// Puts messages of a lane into a batch, in their order; those that it takes.
-pub(super) fn put_batch(encoder: &mut Encoder, load: &mut Load, lane: Lane, limit_bytes: usize) -> Vec<hub::Outgoing> {
+/// Puts messages of a lane into a batch, in their order; those that it takes. It has `line_bytes` on the line, and no more
+/// than `plain_bytes` before it is made smaller.
+pub(super) fn put_batch(
+    encoder: &mut Encoder,
+    load: &mut Load,
+    lane: Lane,
+    line_bytes: usize,
+    plain_bytes: usize,
+) -> Vec<hub::Outgoing> {
+    let plain_bytes = plain_bytes.min(BATCH_MOST_BYTES);
     let mut messages = Vec::new();
-    while messages.len() < BATCH_MESSAGES_MAX && (messages.is_empty() || encoder.len() < limit_bytes) {
+    while messages.len() < BATCH_MESSAGES_MAX && (messages.is_empty() || encoder.len() < line_bytes) {
         let Some(next) = load.front(lane) else { break };
-        let plain_bytes = encoder.plain_len() + next.body.len();
-        let fits = encoder.len() + next.body.len() <= limit_bytes && plain_bytes <= BATCH_MOST_BYTES;
+        let bytes = next.body.len();
+        let fits = encoder.len() + bytes <= line_bytes && encoder.plain_len() + bytes <= plain_bytes;
         if !messages.is_empty() && !fits || !encoder.has_room_for(next.ticket.epoch, next.body.len()) {
             break;
         }

@@ -37,6 +37,8 @@ const OVERHEAD_BYTES_MAX: usize = 1_024;
 const CALLS_MAX: usize = 10_000;
 /// What is done for devices at once, at most; the cloud is not read beyond.
 const TASKS_MAX: usize = 256;
+/// One part of as many of the packets that may be on the way is left to what is live.
+const PACKETS_RESERVE: usize = 8;
 /// The round trip of a line that is kept busy by what is on the way alone.
 const LONG_LINE: Duration = Duration::from_millis(50);
 /// Bytes that wait for the socket beyond which only messages are added, by their own measure.
@@ -248,8 +250,10 @@ impl Session {
     /// Sends what may be on the way.
     fn fill(&mut self, load: &mut Load) {
         // What waits for the socket is past all turns: no more than one packet at a time.
-        while !self.is_spent && self.out.is_empty() && self.may_send(load) {
-            let Some(lane) = load.next_lane() else { return };
+        while !self.is_spent
+            && self.out.is_empty()
+            && let Some(lane) = self.next_lane(load)
+        {
             let too_long = |next: &hub::Outgoing| next.body.len() + OVERHEAD_BYTES_MAX > self.packet_bytes_max;
             if load.front(lane).is_some_and(too_long) {
                 let message = load.pop(lane).expect("looked at just now");
@@ -262,12 +266,17 @@ impl Session {
         }
     }
 
-    fn may_send(&self, load: &Load) -> bool {
-        let has_number = load.packets_on_the_way() < self.packets_max;
-        has_number
-            && self
-                .window
-                .has_room(Instant::now(), load.on_the_way_bytes(), self.line_free_at)
+    /// The lane of the packet that may go now.
+    fn next_lane(&self, load: &Load) -> Option<Lane> {
+        let (now, packets) = (Instant::now(), load.packets_on_the_way());
+        let has_room = packets < self.packets_max - self.packets_max / PACKETS_RESERVE
+            && self.window.has_room(now, load.on_the_way_bytes(), self.line_free_at);
+        if has_room {
+            return load.next_lane();
+        }
+        let has_reserve = packets < self.packets_max && self.window.has_reserve(now, load.live_on_the_way_bytes());
+        let is_live = has_reserve && load.front(Lane::Live).is_some();
+        is_live.then_some(Lane::Live)
     }
 
     /// Sends a packet with the next messages of a lane; false if nothing new can be told of in this connection.
@@ -277,8 +286,9 @@ impl Session {
         let messages = match &mut self.dialect {
             Dialect::Selvedge(encoder) => {
                 encoder.see_line(self.window.rate_bytes_per_s());
-                let limit_bytes = self.window.batch_bytes().min(self.packet_bytes_max / 2);
-                let messages = put_batch(encoder, load, lane, limit_bytes);
+                let line_bytes = self.window.batch_bytes().min(self.packet_bytes_max / 2);
+                let plain_bytes = line_bytes as f64 * self.messages_per_line_byte.max(1.0);
+                let messages = put_batch(encoder, load, lane, line_bytes, plain_bytes as usize);
                 if messages.is_empty() {
                     return false;
                 }
@@ -293,13 +303,14 @@ impl Session {
         let messages_bytes: usize = messages.iter().map(|message| message.body.len()).sum();
         self.messages_per_line_byte += (messages_bytes as f64 / bytes as f64 - self.messages_per_line_byte) / 8.0;
         let sent = Sent {
+            lane,
             messages,
             bytes,
             ahead_bytes: load.on_the_way_bytes() + bytes,
             at: Instant::now(),
         };
         self.line_free_at = self.line_free_at.max(sent.at) + self.window.takes(bytes);
-        load.sent(packet_id.get(), lane, sent);
+        load.sent(packet_id.get(), sent);
         true
     }
 

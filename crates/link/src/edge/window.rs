@@ -17,7 +17,10 @@ use tokio::time::Instant;
 use super::packing::BATCH_MOST_BYTES;
 
 /// Beyond the round trip: as long again, within these bounds.
-const SLACK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+const SLACK: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+/// A batch takes the line for as long as a round trip, within these bounds: what is live waits for one of the backlog on
+/// the line, and for as many messages at both ends.
+const BATCH_TAKES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
 /// A packet that took so much longer than the shortest round trip, or as long again, waited in a queue: on a line with
 /// less delay it may have been the other end, which had something else to do.
 const QUEUE_LEAST: Duration = Duration::from_millis(10);
@@ -41,6 +44,11 @@ const BATCH_LEAST_BYTES: usize = 1_280;
 /// A line may turn out as many times faster as it was seen to be; but for one that has to carry batches of the least
 /// size, where a queue of two of them would be felt.
 const HOPE: f64 = 1.25;
+
+/// Of the window, what is live may have on the way beyond it: it does not wait until the backlog is acknowledged.
+const RESERVE: usize = 4;
+/// A line that takes longer for a batch of the least size has no such reserve: it would be felt by what comes behind.
+const RESERVE_TAKES_MOST: Duration = Duration::from_millis(25);
 
 /// A packet that was acknowledged.
 #[derive(Clone, Copy, Debug)]
@@ -224,6 +232,12 @@ impl Window {
         !is_probing && on_the_way_bytes < bytes
     }
 
+    /// Whether a live packet may go where [`Window::has_room`] says no, with so many bytes of live packets on the way.
+    pub(crate) fn has_reserve(&self, now: Instant, live_bytes: usize) -> bool {
+        let is_fast = self.rate_bytes_per_s().is_some() && self.takes(BATCH_LEAST_BYTES) <= RESERVE_TAKES_MOST;
+        is_fast && !self.is_probing(now) && live_bytes < self.bytes() / RESERVE
+    }
+
     /// Bytes that may be on the way; the last packet may exceed them.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = match (self.rate_bytes_per_s(), self.round_trip()) {
@@ -235,10 +249,12 @@ impl Window {
         bytes.clamp(1.0, MOST_BYTES) as usize
     }
 
-    /// Bytes of a batch: it takes the line for no longer than the slack.
+    /// Bytes of a batch on the line.
     pub(crate) fn batch_bytes(&self) -> usize {
+        let (least, most) = BATCH_TAKES;
+        let takes = self.round_trip().unwrap_or(most).clamp(least, most);
         let bytes = match self.rate_bytes_per_s() {
-            Some(rate) => (rate * self.slack().as_secs_f64()) as usize,
+            Some(rate) => (rate * takes.as_secs_f64()) as usize,
             None => self.opening_bytes as usize / 2,
         };
         bytes.clamp(BATCH_LEAST_BYTES, BATCH_MOST_BYTES)
@@ -342,6 +358,18 @@ mod tests {
                     "{bytes_per_s} B/s, {round_trip_ms} ms: {longest:?} of {bound:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn beyond_a_full_window_what_is_live_has_a_quarter_of_it_but_not_on_a_line_that_would_be_held_up() {
+        for (bytes_per_s, has_reserve) in [(1e3, false), (1e6, true)] {
+            let mut line = Line::new(bytes_per_s, 30);
+            line.run(Duration::from_secs(20));
+            let (window, now) = (&line.window, line.now);
+            assert!(!window.has_room(now, 2 * window.bytes() + window.batch_bytes(), line.free_at));
+            assert_eq!(window.has_reserve(now, 0), has_reserve, "{bytes_per_s} bytes/s");
+            assert!(!window.has_reserve(now, window.bytes() / 4));
         }
     }
 

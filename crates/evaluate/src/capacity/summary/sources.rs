@@ -4,8 +4,8 @@ use super::{Promise, Unit};
 use crate::capacity::contender::Contender;
 use crate::capacity::durable::PACED_PER_S;
 use crate::capacity::options::Part;
+use crate::capacity::readings;
 use crate::capacity::record::{CapacityRun, Figure};
-use crate::capacity::{drain, thin};
 use crate::report::words;
 
 /// Where a row's values come from.
@@ -157,7 +157,7 @@ fn drained(run: &CapacityRun, part: Part, database: &str, stored: f64) -> Vec<So
             Some(AtMost(3.0)),
         ),
     ];
-    let source = |row| of_link((part, Some(drain::PAYLOAD_BYTES)), row);
+    let source = |row| of_link((part, Some(readings::PAYLOAD_BYTES)), row);
     list.into_iter().map(source).collect()
 }
 
@@ -183,7 +183,7 @@ fn far() -> Vec<Source> {
             Some(Promise::AtLeast(0.9)),
         ),
     ];
-    let source = |row| of_link((Part::DrainFar, Some(thin::PAYLOAD_BYTES)), row);
+    let source = |row| of_link((Part::DrainFar, Some(readings::PAYLOAD_BYTES)), row);
     list.into_iter().map(source).collect()
 }
 
@@ -231,7 +231,7 @@ fn thin() -> Vec<Source> {
             Some(AtMost(0.0)),
         ),
     ];
-    let source = |row| of_link((Part::Thin, Some(thin::PAYLOAD_BYTES)), row);
+    let source = |row| of_link((Part::Thin, Some(readings::PAYLOAD_BYTES)), row);
     list.into_iter().map(source).collect()
 }
 
