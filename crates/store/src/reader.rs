@@ -7,6 +7,9 @@ use crate::record::{HEADER_BYTES, Header, body_is_whole, head_is_whole};
 use crate::segment::{self, SegmentHeader};
 use crate::{Damage, DamageKind, Event, Position};
 
+/// There is memory for so long a record whether it is there or not: the file is not asked.
+const BELIEVED_BYTES: u64 = 64 << 10;
+
 /// A segment that is open for reading.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -26,8 +29,11 @@ impl Reader {
     pub(crate) fn record(&self, position: Position) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
         let offset = position.offset();
         let at = self.header.file_offset(offset);
-        // What an index says of lengths is believed no further than the file goes.
-        let bytes = position.len_max().min(self.file.len()?.saturating_sub(at));
+        // What an index says of great lengths is believed no further than the file goes.
+        let bytes = match position.len_max() {
+            bytes if bytes <= BELIEVED_BYTES => bytes,
+            bytes => bytes.min(self.file.len()?.saturating_sub(at)),
+        };
         let mut record = vec![0; bytes as usize];
         let read = self.file.read_at(&mut record, at)?;
         record.truncate(read);

@@ -118,8 +118,10 @@ impl Shared {
 
     pub(crate) fn note(&self, note: Note) {
         lock(&self.notes).push(note);
-        self.has_notes.store(true, Ordering::Release);
-        self.ring();
+        // Else the owner has not yet come for those before, for which the bell rang, and takes this one with them.
+        if !self.has_notes.swap(true, Ordering::AcqRel) {
+            self.ring();
+        }
     }
 
     /// The notes since the last call; costs a load where there are none.

@@ -17,8 +17,13 @@ start() {
 }
 signal() {
     postmaster=$(head -n 1 "$dir/data/postmaster.pid")
-    # shellcheck disable=SC2046
-    kill "-$1" "$postmaster" $(pgrep -P "$postmaster")
+    children=$(pgrep -P "$postmaster")
+    kill "-$1" "$postmaster" || return
+    # Those that came meanwhile, too; one that has ended needs none.
+    for child in $children $(pgrep -P "$postmaster"); do
+        kill "-$1" "$child" 2>/dev/null
+    done
+    return 0
 }
 [ "$(id -u)" != 0 ] || chown postgres "$dir"
 as "$bin/initdb" -D "$dir/data" -A trust -U postgres -E UTF8 --locale C --no-sync >"$dir/initdb" 2>&1
