@@ -95,6 +95,8 @@ struct Scanner<'a> {
     doubts: Vec<Range<u64>>,
     /// Where the log ends if the first of `doubts` gets no witness.
     cut: Option<Place>,
+    /// Where the pad was that the last batch follows, if it is not there: written with the batch, it was lost alone.
+    lost_pad: Option<Range<u64>>,
     /// Whole records since the first of `doubts`.
     records_in_doubt: u64,
     damage: Vec<Range<u64>>,
@@ -118,6 +120,7 @@ impl<'a> Scanner<'a> {
             group: None,
             doubts: Vec::new(),
             cut: None,
+            lost_pad: None,
             records_in_doubt: 0,
             damage: Vec::new(),
         }
@@ -183,16 +186,18 @@ impl<'a> Scanner<'a> {
     /// A batch starts at `self.at`: what was in doubt before it was durable, and is damaged.
     fn witness(&mut self, follows_pad: bool) {
         let at = self.at;
-        self.doubts.retain(|range| !(follows_pad && range.end == at));
+        self.lost_pad = self.doubts.pop_if(|range| follows_pad && range.end == at);
         self.damage.append(&mut self.doubts);
         self.cut = None;
         self.group = None;
         self.records_in_doubt = 0;
     }
 
+    /// The next record's, and with a batch goes its pad.
     fn place(&self) -> Place {
+        let pad = self.lost_pad.as_ref().filter(|pad| pad.end == self.at);
         Place {
-            at: self.at,
+            at: pad.map_or(self.at, |pad| pad.start),
             length: self.index.length(),
         }
     }

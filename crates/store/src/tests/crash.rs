@@ -204,6 +204,31 @@ fn replayed(disk: &SimulatedDisk, at: usize) -> Vec<Position> {
 }
 
 #[test]
+fn a_batch_torn_behind_a_pad_that_was_lost_is_no_damage() {
+    let disk = SimulatedDisk::default();
+    let mut owner = Owner::new(&disk, options(Durability::Disk), 1);
+    owner.put_key_in_time(1, 100);
+    owner.settle();
+    owner.put_and_cancel();
+    owner.put_key_in_time(2, 3000);
+    owner.settle();
+    drop(owner);
+    let changes = disk.changes();
+    let last_sync = changes.iter().rposition(|change| matches!(change, Change::Sync { .. }));
+    let before = &changes[..last_sync.unwrap()];
+    let mut random = StdRng::seed_from_u64(1);
+    for at in 0..100 {
+        let (share, random) = (0.5, &mut random);
+        let disk = after_crash(before, Crash::PowerCut { share, random });
+        let mut owner = Owner::new(&disk, options(Durability::Disk), 1);
+        owner.put_key_in_time(3, 100);
+        owner.settle();
+        drop(owner);
+        replayed(&disk, at);
+    }
+}
+
+#[test]
 fn a_second_power_cut_while_the_log_writes_behind_a_torn_tail_brings_nothing_back() {
     let (changes, _) = record(Durability::Disk, 10);
     let mut random = StdRng::seed_from_u64(10);
