@@ -296,15 +296,21 @@ def test_a_call_with_too_much_correlation_data_is_refused(enter):
     device.expect(Kind.PUBLISH)
 
 
+def leave_no_room(app, device) -> list[tuple[str, object]]:
+    """Makes calls until 16 MiB of response topics are kept of them; the properties of one more."""
+    properties = [("response_topic", "apps/dash/" + "x" * 64_990), ("message_expiry_interval", 600)]
+    for number in range(16 * 1024 * 1024 // len(f"{properties[0][1]}p7stop100")):
+        app.publish(f"devices/p7/methods/stop/{number}", properties=properties)
+        device.expect(Kind.PUBLISH)
+    return properties
+
+
 def test_what_is_kept_of_the_calls_that_wait_is_bounded(enter):
     """16 MiB of response topics and the like; what is answered makes room again."""
     app, device = enter("app", "dash"), enter("device", "p7")
     app.subscribe([("devices/p7/methods/+/+/result", 0)])
     device.subscribe([("devices/p7/methods/+/+", 0)])
-    properties = [("response_topic", "apps/dash/" + "x" * 64_990), ("message_expiry_interval", 600)]
-    for number in range(16 * 1024 * 1024 // len(f"{properties[0][1]}p7stop100")):
-        app.publish(f"devices/p7/methods/stop/{number}", properties=properties)
-        device.expect(Kind.PUBLISH)
+    properties = leave_no_room(app, device)
     for _ in range(2):
         reason, answer = refusal(app, "p7", "more", properties=properties)
         assert (reason, answer["status"]) == (0x97, 429)
@@ -320,10 +326,7 @@ def test_a_call_that_there_is_no_room_for_costs_an_old_client_its_connection_no_
     old = enter("app", "old", version=4)
     old.subscribe([("devices/p7/methods/+/more/result", 0)])
     device.subscribe([("devices/p7/methods/+/+", 0)])
-    properties = [("response_topic", "apps/dash/" + "x" * 64_990), ("message_expiry_interval", 600)]
-    for number in range(16 * 1024 * 1024 // len(f"{properties[0][1]}p7stop100")):
-        app.publish(f"devices/p7/methods/stop/{number}", properties=properties)
-        device.expect(Kind.PUBLISH)
+    leave_no_room(app, device)
     for number in range(1_200):
         old.publish(f"devices/p7/methods/s/{number}")
     old.publish("devices/p7/methods/stop/more", qos=1, packet_id=1)

@@ -4,14 +4,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
-
 use super::contender::Site;
 use super::linked::{Linked, Side};
 use super::live::Live;
 use super::options::Options;
-use super::readings::{self, Payload};
+use super::readings;
 use super::record::Figure;
 
 const TOPIC: &str = "devices/backlog/telemetry";
@@ -38,9 +35,7 @@ pub(super) fn measure(
 
     let before = linked.ledger(Side::Edge)?.delivered;
     let backlog = u64::from(options.queued);
-    let mut chance = ChaCha8Rng::seed_from_u64(0);
-    let typical = |payload: &mut Payload| readings::write(payload, &mut chance);
-    readings::fill(&linked.endpoint(Side::Edge), TOPIC, backlog, typical).map_err(words)?;
+    readings::fill(&linked.endpoint(Side::Edge), TOPIC, backlog, readings::typical()).map_err(words)?;
     let mut cloud = linked.start(Side::Cloud)?;
     let first = linked.reaches((Side::Edge, &mut edge), || before + 1, LIMIT)?;
     let waiting = before + backlog - linked.ledger(Side::Edge)?.delivered;

@@ -133,10 +133,9 @@ impl Bench<'_> {
         for part in &self.options.parts {
             for contender in self.site.contenders() {
                 let payloads: Vec<Option<u32>> = match (part, contender) {
-                    (Part::Drain | Part::DrainPostgresql, Contender::SelvedgeDisk) => {
+                    (Part::Drain | Part::DrainPostgresql | Part::DrainFar | Part::Thin, Contender::SelvedgeDisk) => {
                         vec![Some(readings::PAYLOAD_BYTES)]
                     }
-                    (Part::Thin | Part::DrainFar, Contender::SelvedgeDisk) => vec![Some(readings::PAYLOAD_BYTES)],
                     (Part::Storm | Part::Cut, Contender::SelvedgeDisk) => vec![None],
                     (part, _) if part.is_of_link() => Vec::new(),
                     (Part::Durable, _) => self.options.payload_bytes.iter().copied().map(Some).collect(),

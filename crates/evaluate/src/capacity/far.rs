@@ -2,13 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
-
 use super::contender::Site;
 use super::linked::{Linked, Side};
 use super::options::Options;
-use super::readings::{self, Payload};
+use super::readings;
 use super::record::Figure;
 use crate::network::{Means, Plan, Settings};
 
@@ -42,9 +39,8 @@ fn over_line(site: &Site, name: &str, options: &Options, round_trip_us: u64) -> 
     })?;
     let linked = Linked::set_up(site, name, None, Some(&network))?;
     let (mut edge, backlog) = (linked.start(Side::Edge)?, u64::from(options.queued));
-    let mut chance = ChaCha8Rng::seed_from_u64(0);
-    let typical = |payload: &mut Payload| readings::write(payload, &mut chance);
-    readings::fill(&linked.endpoint(Side::Edge), TOPIC, backlog, typical).map_err(|error| error.to_string())?;
+    readings::fill(&linked.endpoint(Side::Edge), TOPIC, backlog, readings::typical())
+        .map_err(|error| error.to_string())?;
     let cloud = linked.start(Side::Cloud)?;
     let mut passes = |messages: u64| -> Result<(u64, Instant), String> {
         let at = linked.reaches((Side::Edge, &mut edge), || messages, LIMIT)?;

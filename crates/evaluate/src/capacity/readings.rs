@@ -3,7 +3,7 @@
 use std::io;
 
 use mqtt::Packet;
-use rand::Rng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::client::{Client, packet_id};
@@ -18,13 +18,16 @@ pub(super) const AT_ONCE: u64 = 500;
 /// That of a reading.
 pub(super) type Payload = [u8; PAYLOAD_BYTES as usize];
 
-/// As gateways send them: names and marks that repeat, between numbers that do not.
-pub(super) fn write(payload: &mut Payload, chance: &mut ChaCha8Rng) {
-    payload.copy_from_slice(
-        b"{\"time\":1764000000.000,\"temperature\":00.00,\"humidity\":00.00,\"pressure\":0000.00,\"co2\":000,\"ok\":true} ",
-    );
-    let zeros = payload.iter_mut().filter(|byte| **byte == b'0');
-    zeros.for_each(|zero| *zero = chance.random_range(b'0'..=b'9'));
+/// As gateways send them: names and marks that repeat, between numbers that do not. The same ones each time.
+pub(super) fn typical() -> impl FnMut(&mut Payload) {
+    let mut chance = ChaCha8Rng::seed_from_u64(0);
+    move |payload| {
+        payload.copy_from_slice(
+            b"{\"time\":1764000000.000,\"temperature\":00.00,\"humidity\":00.00,\"pressure\":0000.00,\"co2\":000,\"ok\":true} ",
+        );
+        let zeros = payload.iter_mut().filter(|byte| **byte == b'0');
+        zeros.for_each(|zero| *zero = chance.random_range(b'0'..=b'9'));
+    }
 }
 
 /// Publishes so many readings, and waits until the edge has acknowledged all.

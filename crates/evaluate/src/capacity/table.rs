@@ -123,7 +123,7 @@ fn about(part: Part, options: &Options) -> Option<String> {
             options.in_flight, options.duration_ms
         ),
         Part::Drain => format!(
-            "Drain: {} QoS 1 messages in flight fill the log; live: open loop, 100 a second, at the edge.",
+            "Drain: {} readings as JSON in flight at QoS 1 fill the log; live: open loop, 100 a second, at the edge.",
             readings::AT_ONCE
         ),
         Part::DrainFar => format!(

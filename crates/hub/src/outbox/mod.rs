@@ -168,7 +168,7 @@ pub(crate) struct Feedback {
     pub(crate) settled: Vec<Settled>,
     /// With the number of its term.
     pub(crate) allowed: Option<(u32, Allowance)>,
-    /// Told once that is done: the carrier may have more to say.
+    /// Told once that is done, where the carrier has more to say.
     pub(crate) taken: Option<oneshot::Sender<()>>,
 }
 
@@ -239,20 +239,20 @@ impl Settler {
             shares[usize::from(one.ticket.shard)].push(one);
         }
         for (shard, share) in self.shards.iter().zip(shares) {
-            let mut before: Option<oneshot::Receiver<()>> = None;
-            for some in share.chunks(SETTLED_MAX) {
-                if let Some(before) = before.take() {
-                    // With the shard all ends.
-                    let _ = before.await;
-                }
-                let (taken, when_taken) = oneshot::channel();
-                before = Some(when_taken);
+            let mut left = share.into_iter();
+            while left.len() > 0 {
+                let settled = Vec::from_iter(left.by_ref().take(SETTLED_MAX));
+                let (taken, when_taken) = (left.len() > 0).then(oneshot::channel).unzip();
                 let feedback = Feedback {
-                    settled: some.to_vec(),
-                    taken: Some(taken),
+                    settled,
+                    taken,
                     ..Feedback::default()
                 };
                 let _ = tell(shard, feedback).await;
+                if let Some(when_taken) = when_taken {
+                    // With the shard all ends.
+                    let _ = when_taken.await;
+                }
             }
         }
     }
@@ -292,7 +292,7 @@ mod tests {
             bytes: 1,
         };
         let settling = tokio::spawn(async move { settler.settle(vec![settled; 2 * SETTLED_MAX + 1]).await });
-        for messages in [SETTLED_MAX, SETTLED_MAX, 1] {
+        for (messages, has_more) in [(SETTLED_MAX, true), (SETTLED_MAX, true), (1, false)] {
             tokio::task::yield_now().await;
             let Some(Order::Outbox(feedback)) = orders.next() else {
                 panic!("nothing was told")
@@ -300,7 +300,8 @@ mod tests {
             assert_eq!(feedback.settled.len(), messages);
             tokio::task::yield_now().await;
             assert!(orders.is_empty(), "more was told before that was taken");
-            feedback.taken.unwrap().send(()).unwrap_or_default();
+            assert_eq!(feedback.taken.is_some(), has_more);
+            feedback.taken.map(|taken| taken.send(()));
         }
         settling.await.unwrap();
     }

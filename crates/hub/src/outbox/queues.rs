@@ -385,7 +385,7 @@ impl Queues {
                 Fate::Returned => queue.put_back(place, now.monotonic_ms, may_park),
             });
         }
-        // Whoever said so may have nothing more to say.
+        // Whoever has more to say may be gone.
         let _ = feedback.taken.map(|taken| taken.send(()));
     }
 

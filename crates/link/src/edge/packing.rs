@@ -29,7 +29,7 @@ pub(super) fn put_batch(
         let Some(next) = load.front(lane) else { break };
         let bytes = next.body.len();
         let fits = encoder.len() + bytes <= line_bytes && encoder.plain_len() + bytes <= plain_bytes;
-        if !messages.is_empty() && !fits || !encoder.has_room_for(next.ticket.epoch, next.body.len()) {
+        if !messages.is_empty() && !fits || !encoder.has_room_for(next.ticket.epoch, bytes) {
             break;
         }
         let message = load.pop(lane).expect("looked at just now");
