@@ -188,7 +188,7 @@ def test_metrics_are_what_prometheus_reads_and_have_every_reason(start, dial):
 @pytest.mark.needs("--http")
 def test_every_client_that_is_not_let_in_is_counted_by_reason(start, dial):
     """At the doors and behind them."""
-    own = start(http=True, anonymous=False, configuration="[limits]\nconnect_timeout_s = 1\nconnections = 1\n")
+    own = start(http=True, anonymous=False, configuration="[limits]\nconnect_timeout_s = 4\nconnections = 2\n")
     dash = add(own, "app", "dash")
     login = {"user": dash.user, "password": dash.password.encode()}
     device = add(own, "device", "pump-7")
@@ -203,7 +203,8 @@ def test_every_client_that_is_not_let_in_is_counted_by_reason(start, dial):
     method = [("authentication_method", "SCRAM")]
     dial(to=own).send(wire.connect("x", properties=method, **login)).verdict()
     dial(to=own).open("x", **login)
-    dial(to=own).send(wire.connect("y", **login)).verdict()
+    dial(to=own).open("y", **login)
+    dial(to=own).send(wire.connect("z", **login)).verdict()
 
     def counted() -> dict[str, float]:
         lines = [line for line in get(own, "/metrics")[1].splitlines() if "connections_refused_total{reason" in line]
