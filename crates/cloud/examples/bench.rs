@@ -1,7 +1,7 @@
 //! What a telemetry database takes in on this machine, each batch on disk before the next begins, marks included.
 //!
-//! `cargo run --profile fast -p cloud --example bench URL [MESSAGES]`: messages of 100 bytes with one member, from one
-//! device and from a thousand, in batches of several sizes. The database should be empty. Nothing is judged here, only
+//! `cargo run --profile fast -p cloud --example bench URL [MESSAGES]`: messages of 100 bytes, from one device and from a
+//! thousand, in batches of several sizes. The database should be empty. Nothing is judged here, only
 //! printed.
 
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn main() {
         "value", "devices", "batch", "messages/s", "p50 ms", "p99 ms"
     );
     let mut epoch = 0;
-    for (kind, value) in [("number", number as fn(u64) -> String), ("text", text)] {
+    for (kind, value) in [("number", number as fn(u64) -> String), ("text", text), ("five", five)] {
         for devices in DEVICES {
             for batch in BATCHES {
                 epoch += 1;
@@ -53,6 +53,18 @@ fn number(sequence: u64) -> String {
 /// 100 bytes of which 81 are in the row.
 fn text(sequence: u64) -> String {
     format!("{{\"temperature\": \"{sequence:>79}\"}}")
+}
+
+/// 100 bytes that make five rows.
+fn five(sequence: u64) -> String {
+    let (tenths, hundreds) = (sequence % 900 + 100, sequence % 90_000 + 10_000);
+    format!(
+        r#"{{"ts":{},"temperature":{:.2},"humidity":{:.2},"pressure":{:.1},"co2":{tenths},"ok":true}}       "#,
+        NOW_MS + sequence as i64,
+        hundreds as f64 / 1e3,
+        hundreds as f64 / 1e3 + 0.01,
+        hundreds as f64 / 10.0,
+    )
 }
 
 fn readings(epoch: u64, messages: u64, devices: u64, payload: fn(u64) -> String) -> Vec<Reading> {

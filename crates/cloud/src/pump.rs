@@ -14,8 +14,8 @@ use crate::{Database, Error, Gap, Ingested, Origin, Reading};
 
 /// Name of the edge that messages of the cloud's own clients come from; no edge can be called so.
 const HERE: &str = "@cloud";
-/// Messages of a batch, at most.
-const BATCH_MESSAGES_MAX: usize = 10_000;
+/// Messages after which a batch takes no more: with those that come together with the last it fits into one transaction.
+const BATCH_MESSAGES_MAX: usize = 9_000;
 /// Fewer wait for others to come: a transaction costs as much as the rows of some twenty messages, and nobody is told later
 /// for it that a message is kept.
 const BATCH_MESSAGES_FEW: usize = 1_000;
@@ -74,14 +74,11 @@ pub async fn run(mut outbox: Outbox, mut database: Database) {
             }
         };
         let mut batch = Batch::default();
-        messages.into_iter().for_each(|message| batch.add(message));
+        batch.add_all(messages);
+        batch.fill_from(&mut outbox);
         if batch.messages.len() < BATCH_MESSAGES_FEW {
             sleep(GATHERING).await;
-        }
-        while batch.messages.len() < BATCH_MESSAGES_MAX
-            && let Some(more) = outbox.try_next()
-        {
-            more.into_iter().for_each(|message| batch.add(message));
+            batch.fill_from(&mut outbox);
         }
         let settling = settler.settle(std::mem::take(&mut stored));
         ((database, stored), ()) = tokio::join!(store(database, batch, &mut background), settling);
@@ -108,6 +105,19 @@ async fn store(mut database: Database, mut batch: Batch, background: &mut Backgr
 }
 
 impl Batch {
+    /// With what is there.
+    fn fill_from(&mut self, outbox: &mut Outbox) {
+        while self.messages.len() < BATCH_MESSAGES_MAX
+            && let Some(messages) = outbox.try_next()
+        {
+            self.add_all(messages);
+        }
+    }
+
+    fn add_all(&mut self, messages: Vec<Outgoing>) {
+        messages.into_iter().for_each(|message| self.add(message));
+    }
+
     fn add(&mut self, message: Outgoing) {
         match reading(&message) {
             Some((reading, after)) => {

@@ -35,7 +35,13 @@ pub(super) fn measure(
 
     let before = linked.ledger(Side::Edge)?.delivered;
     let backlog = u64::from(options.queued);
-    readings::fill(&linked.endpoint(Side::Edge), TOPIC, backlog, readings::typical()).map_err(words)?;
+    readings::fill(
+        &linked.endpoint(Side::Edge),
+        TOPIC,
+        backlog,
+        readings::typical(options.values),
+    )
+    .map_err(words)?;
     let mut cloud = linked.start(Side::Cloud)?;
     let first = linked.reaches((Side::Edge, &mut edge), || before + 1, LIMIT)?;
     let waiting = before + backlog - linked.ledger(Side::Edge)?.delivered;

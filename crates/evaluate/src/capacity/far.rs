@@ -39,8 +39,13 @@ fn over_line(site: &Site, name: &str, options: &Options, round_trip_us: u64) -> 
     })?;
     let linked = Linked::set_up(site, name, None, Some(&network))?;
     let (mut edge, backlog) = (linked.start(Side::Edge)?, u64::from(options.queued));
-    readings::fill(&linked.endpoint(Side::Edge), TOPIC, backlog, readings::typical())
-        .map_err(|error| error.to_string())?;
+    readings::fill(
+        &linked.endpoint(Side::Edge),
+        TOPIC,
+        backlog,
+        readings::typical(options.values),
+    )
+    .map_err(|error| error.to_string())?;
     let cloud = linked.start(Side::Cloud)?;
     let mut passes = |messages: u64| -> Result<(u64, Instant), String> {
         let at = linked.reaches((Side::Edge, &mut edge), || messages, LIMIT)?;

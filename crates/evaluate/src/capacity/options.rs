@@ -39,6 +39,9 @@ pub struct Options {
     /// Messages that are queued when the time until ready is measured, and those of a backlog
     #[arg(long, default_value_t = QUEUED, value_name = "N")]
     pub queued: u32,
+    /// Values in each reading of a backlog, which are rows of the database
+    #[arg(long, value_enum, default_value_t, value_name = "N")]
+    pub values: Values,
     /// Sizes of the payloads that are published
     #[arg(long = "payload", value_delimiter = ',', default_values_t = PAYLOAD_BYTES, value_name = "BYTES")]
     pub payload_bytes: Vec<u32>,
@@ -75,6 +78,20 @@ pub struct Options {
     /// Mosquitto's program, if not the installed one
     #[arg(long = "mosquitto", value_name = "FILE")]
     pub mosquitto_program: Option<PathBuf>,
+}
+
+/// How many values are in a reading of 100 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub enum Values {
+    /// Beside it words on its quality
+    #[default]
+    #[serde(rename = "1")]
+    #[value(name = "1")]
+    One,
+    /// Numbers and a truth value
+    #[serde(rename = "5")]
+    #[value(name = "5")]
+    Five,
 }
 
 /// A part of the experiment.
@@ -150,6 +167,7 @@ impl Default for Options {
             blocks: BLOCKS,
             connections: CONNECTIONS,
             queued: QUEUED,
+            values: Values::default(),
             payload_bytes: PAYLOAD_BYTES.to_vec(),
             in_flight: IN_FLIGHT,
             duration_ms: DURATION_MS,

@@ -8,6 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::client::{Client, packet_id};
 use super::linked::PATIENCE;
+use super::options::Values;
 use crate::generator::socket::Endpoint;
 
 /// Size of a reading.
@@ -18,15 +19,22 @@ pub(super) const AT_ONCE: u64 = 500;
 /// That of a reading.
 pub(super) type Payload = [u8; PAYLOAD_BYTES as usize];
 
-/// As gateways send them: names and marks that repeat, between numbers that do not. The same ones each time.
-pub(super) fn typical() -> impl FnMut(&mut Payload) {
+/// With `ts`, when it was measured, and `q`, its quality.
+const ONE_VALUE: &Payload =
+    b"{\"ts\":1764NNNNNNNNN,\"temperature\":2N.NN,\"q\":\"sensor NNNNNN, calibrated 2026-0N-1N, battery 3.NN V\"} ";
+const FIVE_VALUES: &Payload =
+    b"{\"ts\":1764NNNNNNNNN,\"temperature\":2N.NN,\"humidity\":4N.NN,\"pressure\":10NN.NN,\"co2\":5NN,\"ok\":true}    ";
+
+/// As gateways send them: names and marks that repeat, between digits (`N`) that do not. The same ones each time.
+pub(super) fn typical(values: Values) -> impl FnMut(&mut Payload) {
     let mut chance = ChaCha8Rng::seed_from_u64(0);
     move |payload| {
-        payload.copy_from_slice(
-            b"{\"time\":1764000000.000,\"temperature\":00.00,\"humidity\":00.00,\"pressure\":0000.00,\"co2\":000,\"ok\":true} ",
-        );
-        let zeros = payload.iter_mut().filter(|byte| **byte == b'0');
-        zeros.for_each(|zero| *zero = chance.random_range(b'0'..=b'9'));
+        *payload = match values {
+            Values::One => *ONE_VALUE,
+            Values::Five => *FIVE_VALUES,
+        };
+        let digits = payload.iter_mut().filter(|byte| **byte == b'N');
+        digits.for_each(|digit| *digit = chance.random_range(b'0'..=b'9'));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::options::{Options, Part};
+use super::options::{Options, Part, Values};
 use super::record::{CapacityRun, Figure};
 use super::summary::{Promise, Row, Unit, Verdict};
 use super::{cut, far, readings};
@@ -123,7 +123,11 @@ fn about(part: Part, options: &Options) -> Option<String> {
             options.in_flight, options.duration_ms
         ),
         Part::Drain => format!(
-            "Drain: {} readings as JSON in flight at QoS 1 fill the log; live: open loop, 100 a second, at the edge.",
+            "Drain: readings of {} as JSON, {} in flight at QoS 1, fill the log; live: open loop, 100 a second, at the edge.",
+            match options.values {
+                Values::One => "one value",
+                Values::Five => "five values",
+            },
             readings::AT_ONCE
         ),
         Part::DrainFar => format!(
