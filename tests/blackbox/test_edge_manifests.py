@@ -223,7 +223,7 @@ def test_through_random_applies_removals_cuts_and_kills_the_edge_ends_with_what_
 
 
 MISTAKES = [
-    ("kind: Route", "kind: Deployment", "hall.yaml:3: kind: ", "this version knows Device and Route"),
+    ("kind: Route", "kind: Alarm", "hall.yaml:3: kind: ", 'unknown kind "Alarm"; there are Device, Route'),
     ("when:", "whne:", "hall.yaml:7: spec.whne: ", "when"),
     ("payload.level < 0.1", "payload.level <", "hall.yaml:7: spec.when: ", ""),
     ("namespace: default", "namespace: acme", "hall.yaml:4: metadata.namespace: ", "does not speak for"),

@@ -128,6 +128,7 @@ async fn check(desk: &Desk, documents: &[Document], terms: Terms) -> Done<()> {
             Resource::Device(device) => {
                 errors.0.extend(check_device(desk, document, device).await?);
             }
+            _ => errors.0.push(no_application(document)),
         }
     }
     check_room(desk, documents, &mut errors);
@@ -136,6 +137,12 @@ async fn check(desk: &Desk, documents: &[Document], terms: Terms) -> Done<()> {
     } else {
         Err(refused(&errors))
     }
+}
+
+/// Of an application, or of what only applications need.
+pub(crate) fn no_application(document: &Document) -> Error {
+    let kind = document.resource.kind();
+    document.error("kind", 0, format!("a {kind} is read, but no applications are run yet"))
 }
 
 /// What does not show before a route is compiled.

@@ -302,7 +302,7 @@ async fn what_a_cloud_wants_under_names_that_are_none_or_without_end_is_not_take
     let (talk, mut cloud) = talk();
     ManifestsFromCloud::new(desk(data.path())).begin(talk);
     assert!(cloud.answer().await.unwrap()["digest"].is_u64());
-    let newer = route("newer").replace("kind: Route", "kind: Deployment");
+    let newer = route("newer").replace("kind: Route", "kind: Rule");
     for (name, text, expected) in [
         ("other", route("alarm"), "Route/alarm came as Route/other"),
         (
@@ -310,7 +310,7 @@ async fn what_a_cloud_wants_under_names_that_are_none_or_without_end_is_not_take
             format!("# {}\n{}", "x".repeat(64 << 10), route("long")),
             "has at most 65536",
         ),
-        ("newer", newer, "m.yaml:2: kind: this version knows Device and Route"),
+        ("newer", newer, "m.yaml:2: kind: unknown kind \"Rule\""),
         ("none", String::new(), "0 manifests where one was expected"),
         ("anchor", "a: &a [*a]".to_owned(), "anchors"),
     ] {

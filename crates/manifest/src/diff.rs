@@ -53,11 +53,19 @@ fn change(before: Option<&Resource>, after: Option<&Resource>) -> Option<Change>
 }
 
 fn fields(before: &Resource, after: &Resource) -> Vec<(String, Option<String>, Option<String>)> {
+    let is_secret = matches!(after, Resource::Secret(_));
     let (before, after) = (before.tree().leaves(), after.tree().leaves());
     let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changed = paths.into_iter().filter(|path| before.get(*path) != after.get(*path));
+    let is_secret = |path: &str| is_secret && (path.starts_with("data") || path.starts_with("stringData"));
     changed
-        .map(|path| (path.clone(), before.get(path).cloned(), after.get(path).cloned()))
+        .map(|path| {
+            let shown = |value: Option<&String>| match value {
+                Some(_) if is_secret(path) => Some("(hidden)".to_owned()),
+                value => value.cloned(),
+            };
+            (path.clone(), shown(before.get(path)), shown(after.get(path)))
+        })
         .collect()
 }
 

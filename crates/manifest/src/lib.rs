@@ -7,6 +7,7 @@
 mod diff;
 mod document;
 mod error;
+mod hints;
 mod load;
 mod names;
 mod node;
@@ -14,6 +15,8 @@ mod quantity;
 mod read;
 mod resource;
 mod tree;
+mod typed;
+pub mod workload;
 
 pub use diff::{Change, diff};
 pub use document::{Document, Excerpt};

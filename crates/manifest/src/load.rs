@@ -23,32 +23,45 @@ pub(crate) fn load(file: &str, text: &str) -> Result<Vec<Node>, Error> {
             message,
         });
     }
+    documents(text, MAX_NODES).map_err(|(line, message)| Error {
+        file: file.to_owned(),
+        line,
+        path: String::new(),
+        message,
+    })
+}
+
+/// A value from its JSON, which is YAML too, with its fields in their order.
+pub(crate) fn load_json(json: &str) -> Node {
+    let values = documents(json, usize::MAX).expect("JSON is YAML");
+    values.into_iter().next().expect("a value of JSON is not empty")
+}
+
+fn documents(text: &str, nodes_max: usize) -> Result<Vec<Node>, Mistake> {
     // A mistake at the end is found after the last line break.
     let last_line = text.lines().count().max(1);
     let mut loader = Loader {
         open: Vec::new(),
         documents: Vec::new(),
         nodes: 0,
+        nodes_max,
     };
     for event in Parser::new_from_str(text) {
-        let step = event.map_err(|e| (e.marker().line().min(last_line), format!("not YAML: {}", e.info())));
-        step.and_then(|(event, span)| loader.take(event, span))
-            .map_err(|(line, message)| Error {
-                file: file.to_owned(),
-                line,
-                path: String::new(),
-                message,
-            })?;
+        let (event, span) = event.map_err(|e| (e.marker().line().min(last_line), format!("not YAML: {}", e.info())))?;
+        loader.take(event, span)?;
     }
     Ok(loader.documents)
 }
 
-type Step = Result<(), (usize, String)>;
+/// A line, and what is wrong there.
+type Mistake = (usize, String);
+type Step = Result<(), Mistake>;
 
 struct Loader {
     open: Vec<Open>,
     documents: Vec<Node>,
     nodes: usize,
+    nodes_max: usize,
 }
 
 /// A list or mapping whose end has not come.
@@ -126,7 +139,7 @@ impl Loader {
 
     fn put(&mut self, node: Node) -> Step {
         self.nodes += 1;
-        if self.nodes > MAX_NODES {
+        if self.nodes > self.nodes_max {
             return Err((node.line, format!("more than {MAX_NODES} values in one file")));
         }
         match self.open.last_mut() {

@@ -6,9 +6,19 @@ use serde_json::{Map, Value};
 
 use crate::quantity;
 use crate::tree::Tree;
+use crate::workload::{ConfigMap, Deployment, Metadata, Secret, Service};
 
-/// The `apiVersion` of all resources here.
+/// The `apiVersion` of resources that Kubernetes does not know.
 pub(crate) const API_VERSION: &str = "selvedge.dev/v1";
+/// All kinds with their `apiVersion`.
+pub(crate) const KINDS: [(&str, &str); 6] = [
+    (API_VERSION, "Device"),
+    (API_VERSION, "Route"),
+    ("apps/v1", "Deployment"),
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+];
 /// The tenant of a resource whose manifest names none.
 pub const DEFAULT_TENANT: &str = "default";
 
@@ -19,6 +29,14 @@ pub enum Resource {
     Device(Device),
     /// `kind: Route`.
     Route(Route),
+    /// `kind: Deployment`.
+    Deployment(Box<Deployment>),
+    /// `kind: Service`.
+    Service(Service),
+    /// `kind: ConfigMap`.
+    ConfigMap(ConfigMap),
+    /// `kind: Secret`.
+    Secret(Secret),
 }
 
 /// A device: its labels and what is desired of it. Its credentials are never in a manifest.
@@ -104,12 +122,27 @@ pub enum WhenFull {
 }
 
 impl Resource {
-    /// `Device` or `Route`.
+    /// As it is written, such as `Route`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             Resource::Device(_) => "Device",
             Resource::Route(_) => "Route",
+            Resource::Deployment(_) => "Deployment",
+            Resource::Service(_) => "Service",
+            Resource::ConfigMap(_) => "ConfigMap",
+            Resource::Secret(_) => "Secret",
+        }
+    }
+
+    /// Of a resource of Kubernetes.
+    fn metadata(&self) -> Option<&Metadata> {
+        match self {
+            Resource::Device(_) | Resource::Route(_) => None,
+            Resource::Deployment(deployment) => Some(&deployment.metadata),
+            Resource::Service(service) => Some(&service.metadata),
+            Resource::ConfigMap(map) => Some(&map.metadata),
+            Resource::Secret(secret) => Some(&secret.metadata),
         }
     }
 
@@ -119,6 +152,7 @@ impl Resource {
         match self {
             Resource::Device(device) => &device.tenant,
             Resource::Route(route) => &route.tenant,
+            _ => self.metadata().map_or(DEFAULT_TENANT, |metadata| &metadata.namespace),
         }
     }
 
@@ -128,6 +162,7 @@ impl Resource {
         match self {
             Resource::Device(device) => &device.name,
             Resource::Route(route) => &route.name,
+            _ => self.metadata().map_or("", |metadata| &metadata.name),
         }
     }
 
@@ -161,16 +196,29 @@ impl Resource {
         if self.tenant() != DEFAULT_TENANT {
             metadata.push(field("namespace", self.tenant()));
         }
-        let spec = match self {
-            Resource::Device(device) => device.spec(),
-            Resource::Route(route) => route.spec(),
+        let own = |spec| {
+            Tree::Map(vec![
+                ("metadata".to_owned(), Tree::Map(metadata)),
+                ("spec".to_owned(), Tree::Map(spec)),
+            ])
         };
-        Tree::Map(vec![
-            field("apiVersion", API_VERSION),
-            field("kind", self.kind()),
-            ("metadata".to_owned(), Tree::Map(metadata)),
-            ("spec".to_owned(), Tree::Map(spec)),
-        ])
+        let described = match self {
+            Resource::Device(device) => own(device.spec()),
+            Resource::Route(route) => own(route.spec()),
+            Resource::Deployment(deployment) => Tree::of(deployment),
+            Resource::Service(service) => Tree::of(service),
+            Resource::ConfigMap(map) => Tree::of(map),
+            Resource::Secret(secret) => Tree::of(secret),
+        };
+        let (version, kind) = KINDS
+            .into_iter()
+            .find(|(_, kind)| *kind == self.kind())
+            .expect("all kinds are there");
+        let mut fields = vec![field("apiVersion", version), field("kind", kind)];
+        if let Tree::Map(described) = described {
+            fields.extend(described);
+        }
+        Tree::Map(fields)
     }
 }
 

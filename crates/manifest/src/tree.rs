@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::node::{Kind, plain_kind};
+use crate::load::load_json;
+use crate::node::{Content, Kind, Node, plain_kind};
 
 /// A value with its fields in the order in which a person would write them.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +19,28 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
+    /// Of a type whose fields stand in the order in which a person would write them.
+    pub(crate) fn of<T: Serialize>(value: &T) -> Tree {
+        let json = serde_json::to_string(value).expect("types of manifests are JSON");
+        Tree::from_node(&load_json(&json))
+    }
+
+    fn from_node(node: &Node) -> Tree {
+        match &node.content {
+            Content::List(items) => Tree::List(items.iter().map(Tree::from_node).collect()),
+            Content::Map(entries) => {
+                let field = entries
+                    .iter()
+                    .map(|entry| (entry.name.clone(), Tree::from_node(&entry.node)));
+                Tree::Map(field.collect())
+            }
+            Content::Scalar(scalar) => match scalar.kind() {
+                Kind::Str(text) => Tree::Text(text.to_owned()),
+                _ => Tree::Plain(scalar.text.clone()),
+            },
+        }
+    }
+
     pub(crate) fn from_members(members: &Map<String, Value>) -> Tree {
         Tree::Map(
             members

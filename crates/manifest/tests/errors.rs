@@ -68,23 +68,23 @@ fn kinds_of_others_and_mistyped_ones_are_told_apart() {
     );
     check(
         "kind: Route",
-        "1: apiVersion: missing; a document begins with apiVersion: selvedge.dev/v1 and kind: Device or Route",
+        "1: apiVersion: missing; a document begins with both, such as apiVersion: selvedge.dev/v1 and kind: Route",
     );
     check(
         "apiVersion: selvedge.dev/v1\nname: x",
-        "1: kind: missing; a document begins with apiVersion: selvedge.dev/v1 and kind: Device or Route",
+        "1: kind: missing; a document begins with both, such as apiVersion: selvedge.dev/v1 and kind: Route",
     );
     check(
         "apiVersion: selvedge.dev/v2\nkind: Route",
-        "1: apiVersion: unknown version \"selvedge.dev/v2\"; did you mean \"selvedge.dev/v1\"?",
+        "1: apiVersion: a Route is of \"selvedge.dev/v1\", not of \"selvedge.dev/v2\"",
     );
     check(
         "apiVersion: selvedge.dev/v1\nkind: Rout",
         "2: kind: unknown kind \"Rout\"; did you mean \"Route\"?",
     );
     check(
-        "apiVersion: apps/v1\nkind: Deployment",
-        "2: kind: this version knows Device and Route of selvedge.dev/v1, not Deployment of apps/v1",
+        "apiVersion: apps/v1\nkind: DaemonSet",
+        "2: kind: unknown kind \"DaemonSet\"; there are Device, Route, Deployment, Service, ConfigMap and Secret",
     );
 }
 

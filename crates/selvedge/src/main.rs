@@ -61,6 +61,9 @@ enum Command {
     Check(commands::check::Check),
     /// Pack configuration, figures and the end of the logs, without secrets, for somebody who helps
     SupportBundle(commands::bundle::SupportBundle),
+    /// Stand beside a container: what an agent starts for each
+    #[command(hide = true)]
+    Shim(commands::shim::Shim),
     /// Measure, beside other brokers, with honest statistics
     #[command(subcommand)]
     Evaluate(evaluate::cli::Command),
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Delete(delete) => delete.run(),
         Command::Check(check) => return check.run(),
         Command::SupportBundle(bundle) => bundle.run(),
+        Command::Shim(shim) => shim.run(),
         Command::Evaluate(command) => return command.run(&["evaluate"]),
     };
     match done {

@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 
 use super::wanted::{OfEdge, Record, Wanted};
 use super::wire::{Applied as Kept, Key, MANIFESTS_MAX, Revision, TEXT_BYTES_MAX, TEXTS_BYTES_MAX, Verdict};
-use crate::applying::{self, NOTHING, check_route, refused, title};
+use crate::applying::{self, NOTHING, check_route, no_application, refused, title};
 use crate::clients;
 use crate::desk::Desk;
 use crate::types::{Applied, Apply, EdgeManifest, ManifestState, Page};
@@ -150,8 +150,10 @@ fn check(edge: &ClientName, tenants: &[String], documents: &[Document]) -> Error
             );
             errors.0.push(document.error("metadata.namespace", 0, message));
         }
-        if let Resource::Route(route) = &document.resource {
-            errors.0.extend(check_route(document, route));
+        match &document.resource {
+            Resource::Route(route) => errors.0.extend(check_route(document, route)),
+            Resource::Device(_) => {}
+            _ => errors.0.push(no_application(document)),
         }
     }
     errors

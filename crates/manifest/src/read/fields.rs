@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::error::{Error, Errors};
+use crate::hints::list;
 use crate::names::nearest;
 use crate::node::{Content, Entry, Kind, Node};
 use crate::tree::join;
@@ -144,13 +145,6 @@ fn unknown_field(path: &str, name: &str, what: &str, known: &[&str]) -> String {
     }
     match nearest(name, known.iter().copied()) {
         Some(meant) => format!("unknown field; did you mean {meant:?}?"),
-        None => format!("unknown field; {what} has {}", list(known)),
-    }
-}
-
-fn list(names: &[&str]) -> String {
-    match names {
-        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
-        names => names.concat(),
+        None => format!("unknown field; {what} has {}", list(known, "and")),
     }
 }

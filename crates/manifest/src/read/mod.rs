@@ -3,13 +3,15 @@
 mod device;
 mod fields;
 mod route;
+mod workload;
 
 use crate::document::Document;
 use crate::error::Errors;
+use crate::hints::list;
 use crate::load::load;
 use crate::names::{nearest, wrong_with_name};
 use crate::node::{Content, Entry, Node};
-use crate::resource::{API_VERSION, DEFAULT_TENANT, Resource};
+use crate::resource::{API_VERSION, DEFAULT_TENANT, KINDS, Resource};
 
 use fields::{Fields, Reader};
 
@@ -27,6 +29,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Document>, Errors> {
     reader.duplicates(&documents);
     let mut errors = reader.errors;
     errors.0.sort_by_key(|error| error.line);
+    errors.0.dedup();
     if errors.0.is_empty() {
         Ok(documents)
     } else {
@@ -50,6 +53,9 @@ impl Reader<'_> {
             return None;
         };
         let kind = self.kind(node.line, entries)?;
+        if !matches!(kind, "Device" | "Route") {
+            return self.workload(kind, node);
+        }
         let fields = self.fields(
             node,
             "",
@@ -83,25 +89,19 @@ impl Reader<'_> {
             self.wrong(
                 line,
                 missing,
-                format!("missing; a document begins with apiVersion: {API_VERSION} and kind: {KINDS}"),
+                format!("missing; a document begins with both, such as apiVersion: {API_VERSION} and kind: Route"),
             );
             return None;
         };
-        if version != API_VERSION && nearest(version, [API_VERSION]).is_some() {
-            self.wrong(
-                version_line,
-                "apiVersion",
-                format!("unknown version {version:?}; did you mean {API_VERSION:?}?"),
-            );
-            return None;
-        }
-        match KNOWN_KINDS
-            .into_iter()
-            .find(|known| version == API_VERSION && *known == kind)
-        {
-            Some(known) => Some(known),
+        match KINDS.into_iter().find(|(_, known)| *known == kind) {
+            Some((right, known)) if right == version => Some(known),
+            Some((right, known)) => {
+                let message = format!("a {known} is of {right:?}, not of {version:?}");
+                self.wrong(version_line, "apiVersion", message);
+                None
+            }
             None => {
-                self.wrong(kind_line, "kind", unknown_kind(version, kind));
+                self.wrong(kind_line, "kind", unknown_kind(kind));
                 None
             }
         }
@@ -148,16 +148,15 @@ impl Reader<'_> {
     }
 }
 
-const KINDS: &str = "Device or Route";
-const KNOWN_KINDS: [&str; 2] = ["Device", "Route"];
 const SPEC_HELP: [&str; 2] = [
     "what the device is like, such as spec: {labels: {kind: pump}}",
     "what the route does: from, to and perhaps when",
 ];
 
-fn unknown_kind(version: &str, kind: &str) -> String {
-    match nearest(kind, KNOWN_KINDS).filter(|_| version == API_VERSION) {
+fn unknown_kind(kind: &str) -> String {
+    let kinds = KINDS.map(|(_, kind)| kind);
+    match nearest(kind, kinds) {
         Some(meant) => format!("unknown kind {kind:?}; did you mean {meant:?}?"),
-        None => format!("this version knows Device and Route of {API_VERSION}, not {kind} of {version}"),
+        None => format!("unknown kind {kind:?}; there are {}", list(&kinds, "and")),
     }
 }

@@ -19,6 +19,7 @@ mod link;
 mod location;
 mod place;
 mod quota;
+pub(crate) mod shim;
 pub(crate) mod tenants;
 pub(crate) mod twin;
 pub(crate) mod users;

@@ -1,0 +1,309 @@
+//! What a container may take: a group of processes of the kernel's, by control groups of version 1 or 2.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// All groups of this program's are below one of this name.
+const PARENT: &str = "selvedge";
+/// A period of processor time; a container that has used its share waits for the next.
+const CPU_PERIOD_US: u64 = 100_000;
+/// Until the kernel has ended what was killed.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// What is limited or measured here, as version 1 names it.
+const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "freezer"];
+const UNLIMITED: u64 = u64::MAX;
+
+/// The host's control groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hierarchy {
+    /// Version 1: a tree for each controller, by its directory.
+    One(PathBuf),
+    /// Version 2: one tree for all.
+    Two(PathBuf),
+}
+
+/// What a container may take; `None`: what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Thousandths of a core.
+    pub cpu_millis: Option<u32>,
+    /// Memory, without any of the swap beyond.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u32>,
+}
+
+/// What a container has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time, µs.
+    pub cpu_us: u64,
+    /// Memory now.
+    pub memory_bytes: u64,
+    /// Processes and threads now.
+    pub pids: u64,
+    /// Processes that were killed because there was no memory left within the limit.
+    pub oom_kills: u64,
+}
+
+/// A group of processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    hierarchy: Hierarchy,
+    name: String,
+}
+
+impl Hierarchy {
+    /// The one that is mounted at `/sys/fs/cgroup`; with both versions mounted (hybrid) the controllers are version 1's.
+    #[must_use]
+    pub fn of_host() -> Option<Self> {
+        Hierarchy::at(Path::new("/sys/fs/cgroup"))
+    }
+
+    fn at(mount: &Path) -> Option<Self> {
+        if mount.join("cgroup.controllers").exists() {
+            return Some(Hierarchy::Two(mount.to_owned()));
+        }
+        let is_there = CONTROLLERS.iter().all(|controller| mount.join(controller).is_dir());
+        is_there.then(|| Hierarchy::One(mount.to_owned()))
+    }
+
+    /// The group of this name, whether it is there or not.
+    #[must_use]
+    pub fn group(&self, name: &str) -> Cgroup {
+        Cgroup {
+            hierarchy: self.clone(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl Cgroup {
+    /// Makes it with these limits; one that is there already gets them.
+    ///
+    /// # Errors
+    /// Of the file that could not be written, which it names.
+    pub fn create(&self, limits: &Limits) -> io::Result<()> {
+        if let Hierarchy::Two(mount) = &self.hierarchy {
+            fs::create_dir_all(mount.join(PARENT)).map_err(naming(&mount.join(PARENT)))?;
+            for directory in [mount.clone(), mount.join(PARENT)] {
+                write(&directory.join("cgroup.subtree_control"), "+cpu +memory +pids")?;
+            }
+        }
+        for directory in self.directories() {
+            fs::create_dir_all(&directory).map_err(naming(&directory))?;
+        }
+        self.limit(limits)
+    }
+
+    fn limit(&self, limits: &Limits) -> io::Result<()> {
+        let cpu_us = limits
+            .cpu_millis
+            .map(|millis| u64::from(millis) * CPU_PERIOD_US / 1_000);
+        let pids = limits.pids.map_or("max".to_owned(), |pids| pids.to_string());
+        match &self.hierarchy {
+            Hierarchy::One(_) => {
+                let quota = cpu_us.map_or("-1".to_owned(), |us| us.to_string());
+                write(&self.file("cpu", "cpu.cfs_period_us"), &CPU_PERIOD_US.to_string())?;
+                write(&self.file("cpu", "cpu.cfs_quota_us"), &quota)?;
+                let memory = limits.memory_bytes.map_or("-1".to_owned(), |bytes| bytes.to_string());
+                self.limit_memory_1(&memory)?;
+                write(&self.file("pids", "pids.max"), &pids)
+            }
+            Hierarchy::Two(_) => {
+                let quota = cpu_us.map_or("max".to_owned(), |us| us.to_string());
+                write(&self.file("cpu", "cpu.max"), &format!("{quota} {CPU_PERIOD_US}"))?;
+                let memory = limits.memory_bytes.map_or("max".to_owned(), |bytes| bytes.to_string());
+                write(&self.file("memory", "memory.max"), &memory)?;
+                let swap = self.file("memory", "memory.swap.max");
+                if limits.memory_bytes.is_some() && swap.exists() {
+                    write(&swap, "0")?;
+                }
+                write(&self.file("pids", "pids.max"), &pids)
+            }
+        }
+    }
+
+    /// Memory and swap together may be no less than memory alone, in between as well.
+    fn limit_memory_1(&self, bytes: &str) -> io::Result<()> {
+        let memory = self.file("memory", "memory.limit_in_bytes");
+        let both = self.file("memory", "memory.memsw.limit_in_bytes");
+        if !both.exists() {
+            return write(&memory, bytes);
+        }
+        write(&both, "-1")?;
+        write(&memory, bytes)?;
+        write(&both, bytes)
+    }
+
+    /// The files that a process writes `0` to to become one of the group.
+    #[must_use]
+    pub fn process_files(&self) -> Vec<PathBuf> {
+        self.directories()
+            .into_iter()
+            .map(|directory| directory.join("cgroup.procs"))
+            .collect()
+    }
+
+    /// Its processes.
+    ///
+    /// # Errors
+    /// Of reading the list; a group that is not there has none.
+    pub fn processes(&self) -> io::Result<Vec<i32>> {
+        let list = self.file("pids", "cgroup.procs");
+        match fs::read_to_string(&list) {
+            Ok(text) => Ok(text.lines().filter_map(|line| line.parse().ok()).collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(naming(&list)(error)),
+        }
+    }
+
+    /// Ends all its processes, those that are made meanwhile among them.
+    ///
+    /// # Errors
+    /// `TimedOut`: some of them do not end, as where they wait for a disk that does not answer.
+    pub fn kill(&self) -> io::Result<()> {
+        let until = Instant::now() + KILL_PATIENCE;
+        loop {
+            let processes = self.processes()?;
+            if processes.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let message = format!("{} processes of {} do not end", processes.len(), self.name);
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            let open = |pid: i32| pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok();
+            let processes: Vec<OwnedFd> = processes.into_iter().filter_map(open).collect();
+            self.kill_once(&processes)?;
+            for process in &processes {
+                let left = until.saturating_duration_since(Instant::now());
+                let left = Timespec::try_from(left).expect("some seconds fit");
+                poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left))?;
+            }
+        }
+    }
+
+    fn kill_once(&self, processes: &[OwnedFd]) -> io::Result<()> {
+        let all_at_once = self.file("pids", "cgroup.kill");
+        if all_at_once.exists() {
+            return write(&all_at_once, "1");
+        }
+        // Frozen, they cannot make others faster than they are killed.
+        self.freeze(true)?;
+        for process in processes {
+            // It may have ended by itself.
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+        self.freeze(false)
+    }
+
+    /// Stops the time of its processes, or lets it go on.
+    ///
+    /// # Errors
+    /// Of the file that could not be written.
+    pub fn freeze(&self, is_frozen: bool) -> io::Result<()> {
+        match &self.hierarchy {
+            Hierarchy::One(_) => {
+                let state = if is_frozen { "FROZEN" } else { "THAWED" };
+                write(&self.file("freezer", "freezer.state"), state)
+            }
+            Hierarchy::Two(_) => write(
+                &self.file("freezer", "cgroup.freeze"),
+                if is_frozen { "1" } else { "0" },
+            ),
+        }
+    }
+
+    /// What it has taken.
+    ///
+    /// # Errors
+    /// Of a file that could not be read, such as of a group that is not there.
+    pub fn usage(&self) -> io::Result<Usage> {
+        let count = |text: &str| text.trim().parse().unwrap_or(UNLIMITED);
+        let (cpu_us, memory, events) = match &self.hierarchy {
+            Hierarchy::One(_) => (
+                count(&read(&self.file("cpuacct", "cpuacct.usage"))?) / 1_000,
+                read(&self.file("memory", "memory.usage_in_bytes"))?,
+                read(&self.file("memory", "memory.oom_control"))?,
+            ),
+            Hierarchy::Two(_) => (
+                value_of(&read(&self.file("cpu", "cpu.stat"))?, "usage_usec"),
+                read(&self.file("memory", "memory.current"))?,
+                read(&self.file("memory", "memory.events"))?,
+            ),
+        };
+        Ok(Usage {
+            cpu_us,
+            memory_bytes: count(&memory),
+            pids: count(&read(&self.file("pids", "pids.current"))?),
+            oom_kills: value_of(&events, "oom_kill"),
+        })
+    }
+
+    /// Removes it; it has no process any more. One that is not there is no error.
+    ///
+    /// # Errors
+    /// Of a directory that could not be removed.
+    pub fn remove(&self) -> io::Result<()> {
+        for directory in self.directories() {
+            match fs::remove_dir(&directory) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(naming(&directory)(error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn directories(&self) -> Vec<PathBuf> {
+        match &self.hierarchy {
+            Hierarchy::One(_) => CONTROLLERS
+                .iter()
+                .map(|controller| self.directory(controller))
+                .collect(),
+            Hierarchy::Two(_) => vec![self.directory("")],
+        }
+    }
+
+    fn directory(&self, controller: &str) -> PathBuf {
+        match &self.hierarchy {
+            Hierarchy::One(mount) => mount.join(controller).join(PARENT).join(&self.name),
+            Hierarchy::Two(mount) => mount.join(PARENT).join(&self.name),
+        }
+    }
+
+    fn file(&self, controller: &str, name: &str) -> PathBuf {
+        self.directory(controller).join(name)
+    }
+}
+
+/// The number behind a name, in lines of both; 0 where it is not there.
+fn value_of(text: &str, name: &str) -> u64 {
+    let values = text.lines().filter_map(|line| line.split_once(' '));
+    let mut found = values.filter(|(key, _)| *key == name);
+    found
+        .next()
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    fs::read_to_string(file).map_err(naming(file))
+}
+
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    fs::write(file, text).map_err(naming(file))
+}
+
+/// Says of which file an error is.
+fn naming(file: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    let file = file.display().to_string();
+    move |error| io::Error::new(error.kind(), format!("{file}: {error}"))
+}

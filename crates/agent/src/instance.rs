@@ -1,0 +1,199 @@
+//! The files of one container, by which it is known to the agent of today and to those to come.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::Cgroup;
+
+/// What a shim is to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Program and arguments; no shell.
+    pub command: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// Where it starts.
+    pub working_dir: PathBuf,
+    /// As whom it runs; `None`: as whoever runs the agent.
+    pub user: Option<User>,
+    /// The group of its processes, which is there; none where the kernel or the user allows none.
+    pub cgroup: Option<Cgroup>,
+    /// What is kept of its output.
+    pub log: LogLimits,
+}
+
+/// As whom a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// How much of a container's output is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLimits {
+    /// Of one file.
+    pub file_bytes: u64,
+    /// Files, the one that is written to among them.
+    pub files: u32,
+}
+
+/// What is known of a container that was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// Its first process.
+    pub pid: i32,
+    /// When that began, in ticks since the host did: another process of that number began at another time.
+    pub pid_start_ticks: u64,
+    /// Of the host, since it was switched on.
+    pub boot_id: String,
+    /// ms since 1970 UTC.
+    pub at_ms: i64,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// What came of it.
+    pub how: How,
+    /// One of its processes was killed because there was no memory left within its limit.
+    pub is_out_of_memory: bool,
+    /// ms since 1970 UTC.
+    pub at_ms: i64,
+}
+
+/// What came of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// It ended by itself.
+    Exited {
+        /// 0 where all went well.
+        code: i32,
+    },
+    /// It was ended by a signal.
+    Killed {
+        /// Its number.
+        signal: i32,
+    },
+    /// It never began.
+    NotStarted {
+        /// In words.
+        reason: String,
+    },
+    /// Nobody saw it: its shim was ended, or the host was.
+    Unseen,
+}
+
+/// The files of one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    directory: PathBuf,
+}
+
+/// Held by the shim of a container as long as it lives.
+#[derive(Debug)]
+pub struct Hold(#[expect(dead_code, reason = "the lock goes with the file")] File);
+
+impl Instance {
+    /// The one with its files there.
+    #[must_use]
+    pub fn at(directory: &Path) -> Self {
+        Instance {
+            directory: directory.to_owned(),
+        }
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What its output is kept in; older output in the same name with `.1`, `.2`, ….
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    /// What is to run.
+    ///
+    /// # Errors
+    /// Of reading the file.
+    pub fn spec(&self) -> io::Result<Spec> {
+        self.get("spec.json")?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Says what is to run. Makes the directory.
+    ///
+    /// # Errors
+    /// Of writing the file.
+    pub fn set_spec(&self, spec: &Spec) -> io::Result<()> {
+        fs::create_dir_all(&self.directory)?;
+        self.put("spec.json", spec)
+    }
+
+    /// What is known of its start; none before it.
+    ///
+    /// # Errors
+    /// Of reading the file.
+    pub fn started(&self) -> io::Result<Option<Started>> {
+        self.get("started.json")
+    }
+
+    /// How it ended; none before that, and where nobody was there to see it.
+    ///
+    /// # Errors
+    /// Of reading the file.
+    pub fn ended(&self) -> io::Result<Option<Ended>> {
+        self.get("ended.json")
+    }
+
+    pub(crate) fn set_started(&self, started: &Started) -> io::Result<()> {
+        self.put("started.json", started)
+    }
+
+    pub(crate) fn set_ended(&self, ended: &Ended) -> io::Result<()> {
+        self.put("ended.json", ended)
+    }
+
+    /// Takes the place of the container's shim; none where there is one.
+    ///
+    /// # Errors
+    /// Of the file.
+    pub fn hold(&self) -> io::Result<Option<Hold>> {
+        let file = File::create(self.directory.join("lock"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Hold(file))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn get<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+        let path = self.directory.join(name);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let value = serde_json::from_slice(&text);
+        value
+            .map(Some)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display())))
+    }
+
+    /// All of it or nothing: others read it at any time.
+    fn put<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
+        let (path, new) = (self.directory.join(name), self.directory.join(format!("{name}.new")));
+        fs::write(&new, serde_json::to_vec(value).expect("these types are JSON"))?;
+        fs::rename(new, path)
+    }
+}

@@ -1,0 +1,318 @@
+//! The runtime `process`: programs of the host, each with a shim beside it and a control group around it.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{sleep, timeout};
+
+use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
+use crate::instance::{Ended, How, Instance, Spec, Started};
+use crate::runtime::{Answer, Error, Launch, Runtime, State};
+use crate::shim::{self, READY};
+
+/// Until a shim has started its container.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// From the end of a container until its shim has kept it.
+const SHIM_PATIENCE: Duration = Duration::from_secs(15);
+/// Between two looks at that.
+const SHIM_POLL: Duration = Duration::from_millis(5);
+
+/// Programs of the host.
+#[derive(Clone, Debug)]
+pub struct Processes {
+    directory: PathBuf,
+    shim: PathBuf,
+    hierarchy: Option<Hierarchy>,
+    /// Put before the names of control groups: they are those of the host, and so of other agents on it.
+    group_prefix: String,
+}
+
+impl Processes {
+    /// Keeps the files of containers in `directory`. `shim` is the program that runs [`shim::run`] where it is called
+    /// with `shim` and the container's directory. No other agent of the host has the same `group_prefix`.
+    #[must_use]
+    pub fn new(directory: &Path, shim: &Path, group_prefix: &str) -> Self {
+        Processes {
+            directory: directory.to_owned(),
+            shim: shim.to_owned(),
+            hierarchy: Hierarchy::of_host(),
+            group_prefix: group_prefix.to_owned(),
+        }
+    }
+
+    fn start(&self, name: &str, launch: Launch) -> Result<(), Error> {
+        let instance = self.instance(name);
+        if instance.directory().exists() {
+            return Err(Error::Exists(name.to_owned()));
+        }
+        let group = self.group(name);
+        let cgroup = match group.map(|group| group.create(&launch.limits).map(|()| group)) {
+            Some(Ok(group)) => Some(group),
+            Some(Err(error)) if launch.limits != Limits::default() => return Err(Error::NoLimits(error.to_string())),
+            None if launch.limits != Limits::default() => {
+                return Err(Error::NoLimits(
+                    "this kernel has no control groups at /sys/fs/cgroup".to_owned(),
+                ));
+            }
+            Some(Err(_)) | None => None,
+        };
+        instance.set_spec(&Spec {
+            command: launch.command,
+            env: launch.env,
+            working_dir: launch.working_dir,
+            user: launch.user,
+            cgroup,
+            log: launch.log,
+        })?;
+        let started = self.start_shim(&instance);
+        if started.is_err() {
+            self.remove(name)?;
+        }
+        started
+    }
+
+    fn start_shim(&self, instance: &Instance) -> Result<(), Error> {
+        use std::os::unix::process::CommandExt;
+        let mut shim = Command::new(&self.shim)
+            .arg("shim")
+            .arg(instance.directory())
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let mut said = shim.stdout.take().expect("it is piped");
+        let is_ready = {
+            let wait = Timespec {
+                tv_sec: START_PATIENCE.as_secs() as i64,
+                tv_nsec: 0,
+            };
+            let heard = poll(&mut [PollFd::new(&said, PollFlags::IN)], Some(&wait)).map_err(io::Error::from)?;
+            let mut words = vec![0; READY.len()];
+            heard > 0 && said.read_exact(&mut words).is_ok() && words == READY
+        };
+        if is_ready {
+            // It ends with its container; nobody waits for it here.
+            thread::Builder::new()
+                .name("reaper".to_owned())
+                .stack_size(64 << 10)
+                .spawn(move || drop(shim.wait()))?;
+            return Ok(());
+        }
+        let _ = shim.kill();
+        let output = shim.wait_with_output()?;
+        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(Error::Shim(if words.is_empty() {
+            output.status.to_string()
+        } else {
+            words
+        }))
+    }
+
+    fn group(&self, name: &str) -> Option<Cgroup> {
+        let name = format!("{}{name}", self.group_prefix);
+        self.hierarchy.as_ref().map(|hierarchy| hierarchy.group(&name))
+    }
+
+    /// Of one whose shim is gone nobody knows how it will end: it is ended, and that kept.
+    fn state(&self, name: &str) -> Result<State, Error> {
+        let instance = self.instance(name);
+        if !instance.directory().exists() {
+            return Ok(State::Absent);
+        }
+        if let Some(ended) = instance.ended()? {
+            return Ok(State::Ended(ended));
+        }
+        let Some(_hold) = instance.hold()? else {
+            return Ok(match instance.started()? {
+                Some(started) => State::Running(started),
+                None => State::Absent,
+            });
+        };
+        // It may have ended between the two looks.
+        if let Some(ended) = instance.ended()? {
+            return Ok(State::Ended(ended));
+        }
+        self.end_without_shim(&instance)?;
+        let ended = Ended {
+            how: How::Unseen,
+            is_out_of_memory: false,
+            at_ms: shim::unix_now_ms(),
+        };
+        instance.set_ended(&ended)?;
+        Ok(State::Ended(ended))
+    }
+
+    fn end_without_shim(&self, instance: &Instance) -> Result<(), Error> {
+        if let Some(cgroup) = instance.spec()?.cgroup {
+            cgroup.kill()?;
+        } else if let Some(started) = instance.started()? {
+            signal(&started, Signal::KILL)?;
+        }
+        Ok(())
+    }
+
+    fn ask_to_end(&self, name: &str) -> Result<(), Error> {
+        match self.state(name)? {
+            State::Running(started) => Ok(signal(&started, Signal::TERM)?),
+            State::Absent | State::Ended(_) => Ok(()),
+        }
+    }
+
+    fn end_processes(&self, name: &str) -> Result<(), Error> {
+        let State::Running(started) = self.state(name)? else {
+            return Ok(());
+        };
+        match self.instance(name).spec()?.cgroup {
+            Some(cgroup) => Ok(cgroup.kill()?),
+            None => Ok(signal(&started, Signal::KILL)?),
+        }
+    }
+
+    fn usage(&self, name: &str) -> Result<Option<Usage>, Error> {
+        let cgroup = self.instance(name).spec()?.cgroup;
+        Ok(cgroup.map(|cgroup| cgroup.usage()).transpose()?)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Error> {
+        if let State::Running(_) = self.state(name)? {
+            return Err(Error::Exists(name.to_owned()));
+        }
+        let instance = self.instance(name);
+        if let Some(group) = self.group(name) {
+            group.remove()?;
+        }
+        match fs::remove_dir_all(instance.directory()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            names.extend(entry?.file_name().into_string());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The files of a container.
+    #[must_use]
+    pub fn instance(&self, name: &str) -> Instance {
+        Instance::at(&self.directory.join(name))
+    }
+}
+
+impl Runtime for Processes {
+    fn start(&self, name: &str, launch: Launch) -> Answer<'_, ()> {
+        self.blocking(name, |processes, name| processes.start(name, launch))
+    }
+
+    fn state(&self, name: &str) -> Answer<'_, State> {
+        self.blocking(name, Processes::state)
+    }
+
+    fn wait(&self, name: &str) -> Answer<'_, State> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            loop {
+                let State::Running(started) = Runtime::state(self, &name).await? else {
+                    break;
+                };
+                if let Some(process) = open(&started)? {
+                    // SAFETY: it owns its descriptor, which is the same for as long as it lives.
+                    let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };
+                    let process = process.map_err(io::Error::from)?;
+                    drop(process.readable().await?);
+                }
+                // Its shim has yet to write down how it ended.
+                sleep(SHIM_POLL).await;
+            }
+            Runtime::state(self, &name).await
+        })
+    }
+
+    fn ask_to_end(&self, name: &str) -> Answer<'_, ()> {
+        self.blocking(name, Processes::ask_to_end)
+    }
+
+    fn kill(&self, name: &str) -> Answer<'_, ()> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            self.blocking(&name, Processes::end_processes).await?;
+            match timeout(SHIM_PATIENCE, self.wait(&name)).await {
+                Ok(ended) => ended.map(drop),
+                Err(_) => Err(Error::Shim(format!("{name} does not end"))),
+            }
+        })
+    }
+
+    fn remove(&self, name: &str) -> Answer<'_, ()> {
+        self.blocking(name, Processes::remove)
+    }
+
+    fn usage(&self, name: &str) -> Answer<'_, Option<Usage>> {
+        self.blocking(name, Processes::usage)
+    }
+
+    fn names(&self) -> Answer<'_, Vec<String>> {
+        self.blocking("", |processes, _| processes.names())
+    }
+}
+
+impl Processes {
+    /// What waits for files and processes does so on a thread for that.
+    fn blocking<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Processes, &str) -> Result<T, Error> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let (processes, name) = (self.clone(), name.to_owned());
+        Box::pin(async move {
+            let working = tokio::task::spawn_blocking(move || work(&processes, &name));
+            working.await.expect("work on a container does not panic")
+        })
+    }
+}
+
+/// Sends a signal to the process that was started, if it is there.
+fn signal(started: &Started, signal: Signal) -> io::Result<()> {
+    let Some(process) = open(started)? else { return Ok(()) };
+    match pidfd_send_signal(&process, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The process that was started, and no other that has its number now.
+fn open(started: &Started) -> io::Result<Option<OwnedFd>> {
+    let Some(pid) = Pid::from_raw(started.pid) else {
+        return Ok(None);
+    };
+    let process = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
+        Ok(process) => process,
+        Err(rustix::io::Errno::SRCH) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    // Looked at once it is held: from then on the number is not given to another.
+    let is_same = shim::boot_id()? == started.boot_id
+        && shim::start_ticks(started.pid).is_ok_and(|ticks| ticks == started.pid_start_ticks);
+    Ok(is_same.then_some(process))
+}

@@ -1,0 +1,202 @@
+//! The process beside a container, which outlives the agent: it starts the container, keeps its output and its end.
+//!
+//! One for each container, so that no other ends with it. It has no threads but for the output, and no memory to speak of.
+
+mod log;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, WaitOptions, WaitStatus};
+use time::OffsetDateTime;
+
+use self::log::Log;
+use crate::instance::{Ended, How, Instance, Spec, Started};
+
+/// Written to standard output once the container has been started, or it is known that it will not be.
+pub const READY: &[u8] = b"ready\n";
+/// How long output is waited for that a process holds open which outlived its container.
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Starts the container whose files are in `directory`, and stays until it has ended. Tells its standard output that it
+/// has begun ([`READY`]), and closes it.
+///
+/// # Errors
+/// Of the container's files, among them that it has been started before. That the program could not be started is none:
+/// it is kept as the container's end.
+pub fn run(directory: &Path) -> io::Result<()> {
+    let instance = Instance::at(directory);
+    let Some(_hold) = instance.hold()? else {
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, "it is running already"));
+    };
+    if instance.started()?.is_some() || instance.ended()?.is_some() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it was started before"));
+    }
+    let spec = instance.spec()?;
+    // What a container leaves behind becomes a child of its shim, and not of the host's first process.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let log = Arc::new(Log::open(&instance.log(), spec.log)?);
+    match start(&spec) {
+        Ok(child) => {
+            instance.set_started(&started(&child)?)?;
+            tell_ready()?;
+            let ended = attend(child, &spec, &log)?;
+            instance.set_ended(&ended)
+        }
+        Err(error) => {
+            let program = spec.command.first().map_or("", String::as_str);
+            let reason = format!("{program}: {error}");
+            instance.set_ended(&ended(How::NotStarted { reason }, &spec))?;
+            tell_ready()
+        }
+    }
+}
+
+/// Says so, and lets nobody wait for more.
+fn tell_ready() -> io::Result<()> {
+    let mut output = io::stdout();
+    // Who started this may be gone.
+    let _ = output.write_all(READY).and_then(|()| output.flush());
+    let null = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(null)?;
+    Ok(())
+}
+
+fn start(spec: &Spec) -> io::Result<Child> {
+    let [program, arguments @ ..] = spec.command.as_slice() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program"));
+    };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(&spec.working_dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some(user) = spec.user {
+        command.uid(user.uid).gid(user.gid);
+    }
+    let groups = spec.cgroup.iter().flat_map(|cgroup| cgroup.process_files());
+    let groups = groups.map(|file| File::options().write(true).open(file));
+    let groups = groups.collect::<io::Result<Vec<File>>>()?;
+    let enter = move || {
+        for group in &groups {
+            rustix::io::write(group, b"0")?;
+        }
+        rustix::thread::set_no_new_privs(true)?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec it makes system calls alone, and neither allocates nor takes a lock.
+    unsafe { command.pre_exec(enter) };
+    command.spawn()
+}
+
+fn started(child: &Child) -> io::Result<Started> {
+    let pid = child.id() as i32;
+    Ok(Started {
+        pid,
+        pid_start_ticks: start_ticks(pid)?,
+        boot_id: boot_id()?,
+        at_ms: unix_now_ms(),
+    })
+}
+
+/// Keeps its output until it ends, and then ends what it left behind.
+fn attend(mut child: Child, spec: &Spec, log: &Arc<Log>) -> io::Result<Ended> {
+    let (closing, closed) = mpsc::sync_channel(1);
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    if let Some(output) = output {
+        let (log, closing) = (Arc::clone(log), closing.clone());
+        keep(move || log.keep("stdout", output), closing)?;
+    }
+    if let Some(errors) = errors {
+        let log = Arc::clone(log);
+        keep(move || log.keep("stderr", errors), closing)?;
+    }
+    let status = wait_for(Pid::from_child(&child))?;
+    let how = how(status);
+    let end = ended(how, spec);
+    if let Some(cgroup) = &spec.cgroup {
+        // Those that do not end hold up no one but who starts it anew, and who does that is told.
+        let _ = cgroup.kill();
+    }
+    wait_until_closed(&closed);
+    Ok(end)
+}
+
+fn keep(work: impl FnOnce() + Send + 'static, closing: SyncSender<()>) -> io::Result<()> {
+    let run = move || {
+        work();
+        drop(closing);
+    };
+    thread::Builder::new()
+        .name("output".into())
+        .stack_size(128 << 10)
+        .spawn(run)
+        .map(drop)
+}
+
+/// Nobody sends; it ends once all senders are gone.
+fn wait_until_closed(closed: &Receiver<()>) {
+    let _ = closed.recv_timeout(OUTPUT_PATIENCE);
+}
+
+/// Waits for the container; what it left behind and that ends meanwhile is let go as well.
+fn wait_for(container: Pid) -> io::Result<WaitStatus> {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == container => return Ok(status),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn how(status: WaitStatus) -> How {
+    let status = ExitStatus::from_raw(status.as_raw());
+    match (status.code(), status.signal()) {
+        (Some(code), _) => How::Exited { code },
+        (None, Some(signal)) => How::Killed { signal },
+        (None, None) => How::Unseen,
+    }
+}
+
+fn ended(how: How, spec: &Spec) -> Ended {
+    let usage = spec.cgroup.as_ref().and_then(|cgroup| cgroup.usage().ok());
+    Ended {
+        how,
+        is_out_of_memory: usage.is_some_and(|usage| usage.oom_kills > 0),
+        at_ms: unix_now_ms(),
+    }
+}
+
+/// When a process began, in ticks since the host did (`proc(5)`, field 22 of `stat`).
+pub(crate) fn start_ticks(pid: i32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name, field 2, may contain anything, a parenthesis too.
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = behind_name
+        .split_whitespace()
+        .nth(19)
+        .and_then(|field| field.parse().ok());
+    ticks.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Of the host, since it was switched on.
+pub(crate) fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+pub(crate) fn unix_now_ms() -> i64 {
+    (OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000_000) as i64
+}
