@@ -1,6 +1,6 @@
 //! Applications: runs what manifests describe, and keeps it running.
 //!
-//! Each container has a [shim](shim) of its own, a process that outlives the agent: it starts the container, keeps its
+//! Each container has a [`shim`] of its own, a process that outlives the agent: it starts the container, keeps its
 //! log and its end. Whoever runs the agent again finds by the files of a container what became of it meanwhile.
 
 pub mod cgroup;

@@ -47,7 +47,8 @@ impl Host {
     }
 
     fn pause(&self, ms: u64) {
-        self.tokio.block_on(async { tokio::time::sleep(Duration::from_millis(ms)).await });
+        self.tokio
+            .block_on(async { tokio::time::sleep(Duration::from_millis(ms)).await });
     }
 
     fn state(&self, name: &str) -> State {
@@ -62,9 +63,10 @@ impl Host {
         self.on(self.processes.kill(name)).unwrap();
     }
 
-    /// A text that no other test's processes have in their command lines.
+    /// A text that is in the command lines of no other test's processes, and in that of no shim.
     fn mark(&self) -> String {
-        self.place.path().file_name().unwrap().to_string_lossy().into_owned()
+        let name = self.place.path().file_name().unwrap().to_string_lossy();
+        name.chars().rev().collect()
     }
 
     fn start(&self, name: &str, script: &str) {

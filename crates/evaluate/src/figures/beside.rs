@@ -142,19 +142,31 @@ fn growth(cells: &[(&CellSummary, &ArmResult)], arm: usize, summary: &Summary) -
     Some(format!("{:.2} ×", result.response.mean_us? / least.response.mean_us?))
 }
 
-/// Over the sweep of intervals: the least from which on every one is deterministic.
+/// Over the sweep of intervals: the least from which on every one is deterministic, and those among them of which it is
+/// not known.
 fn deterministic_from(arm: usize, summary: &Summary) -> Option<String> {
     let sweep = summary.sweeps.iter().find(|sweep| sweep.swept == Swept::Interval)?;
-    let results = sweep
-        .cells
+    let results = sweep.cells.iter().rev().filter_map(|cell| {
+        let cell = &summary.cells[*cell];
+        let interval = crate::report::duration(cell.cell.interval_us? as f64);
+        Some((interval, cell.arm(arm)?.determinism.outcome()))
+    });
+    let from_longest: Vec<_> = results.take_while(|(_, outcome)| *outcome != Outcome::Fail).collect();
+    let last = from_longest.iter().rposition(|(_, outcome)| *outcome == Outcome::Pass);
+    let Some(last) = last else {
+        return Some(match from_longest.as_slice() {
+            [] => "at no interval of the sweep".to_owned(),
+            _ => "undecided".to_owned(),
+        });
+    };
+    let undecided = from_longest[..last]
         .iter()
         .rev()
-        .filter_map(|cell| Some((&summary.cells[*cell], summary.cells[*cell].arm(arm)?)));
-    let last = results
-        .take_while(|(_, result)| result.determinism.outcome() == Outcome::Pass)
-        .last();
-    Some(match last {
-        Some((cell, _)) => crate::report::duration(cell.cell.interval_us? as f64),
-        None => "at no interval of the sweep".to_owned(),
+        .filter(|(_, outcome)| *outcome == Outcome::Undecided);
+    let undecided: Vec<&str> = undecided.map(|(interval, _)| interval.as_str()).collect();
+    let from = &from_longest[last].0;
+    Some(match undecided.as_slice() {
+        [] => from.clone(),
+        undecided => format!("{from}, undecided at {}", undecided.join(", ")),
     })
 }

@@ -313,6 +313,29 @@ fn a_figure_of_the_paper_stands_beside_the_same_load_of_ours() {
 }
 
 #[test]
+fn an_interval_with_too_few_messages_is_named_as_undecided_and_not_as_one_that_fails() {
+    let [short, long] = [(1_000, 200), (200_000, 20)].map(|(us, messages)| Cell {
+        interval_us: Some(us),
+        devices: 1,
+        duration_us: messages * us,
+        ..cell()
+    });
+    let deterministic_above = |cells: Vec<Cell>| {
+        let summary = summarise(&[run(1, cells, &behaviours(), 5)]);
+        let mut figures = summary.figures.into_iter();
+        figures
+            .find(|figure| figure.id == "s0.e1.interval.deterministic_above")
+            .unwrap()
+            .ours
+            .unwrap()
+    };
+    assert_eq!(
+        deterministic_above(vec![short, long]),
+        "1 ms, undecided at 200 ms (selvedge)"
+    );
+}
+
+#[test]
 fn the_terminal_table_fits_100_columns_and_names_every_arm() {
     let summary = summarise(&[
         run(1, intervals(), &behaviours(), 5),
