@@ -121,12 +121,13 @@ def ends_with_its_starter(words: list[str], directory: str) -> None:
     """Starts a run, kills it, and waits until nothing is left."""
     environment = os.environ | {"TMPDIR": directory}
     run = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(started := children(run.pid)) < 10:
         assert time.monotonic() < deadline and run.poll() is None, started
         time.sleep(0.02)  # A process gives no event when it starts others.
     run.send_signal(signal.SIGKILL)
     run.wait(10)
+    deadline = time.monotonic() + 30
     while left := [pid for pid in started if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)  # The kernel tells their end to nobody but their parent.
