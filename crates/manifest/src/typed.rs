@@ -243,20 +243,12 @@ impl<'n> Deserializer<'n> for At<'n, '_> {
         self.integer(visitor)
     }
 
-    fn deserialize_u64<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.integer(visitor)
-    }
-
     /// `field:` with nothing behind it is a field that is not there, as in Kubernetes.
     fn deserialize_option<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Wrong> {
         match self.kind() {
             Some(Kind::Null) => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'n>>(self, _: &'static str, visitor: V) -> Result<V::Value, Wrong> {
-        visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_seq<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Wrong> {
@@ -317,7 +309,7 @@ impl<'n> Deserializer<'n> for At<'n, '_> {
 
     serde::forward_to_deserialize_any! {
         <V: Visitor<'n>>
-        i8 i16 i32 i64 i128 u8 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
+        i8 i16 i32 i64 i128 u8 u64 u128 f32 f64 char bytes byte_buf unit unit_struct newtype_struct tuple tuple_struct identifier
         ignored_any
     }
 }

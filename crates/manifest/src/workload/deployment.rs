@@ -128,10 +128,6 @@ impl<'de> Deserialize<'de> for Share {
                 Ok(Share::Count(count))
             }
 
-            fn visit_u64<E: de::Error>(self, count: u64) -> Result<Share, E> {
-                self.visit_i64(i64::try_from(count).unwrap_or(-1))
-            }
-
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Share, E> {
                 let percent = text.strip_suffix('%').and_then(|percent| percent.parse().ok());
                 let wrong = || E::custom(format!("{text:?} is no share; write a number, or one such as 25%"));

@@ -169,10 +169,6 @@ impl<'de> Deserialize<'de> for PortRef {
                 Ok(PortRef::Number(number))
             }
 
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<PortRef, E> {
-                self.visit_i64(i64::try_from(number).unwrap_or(-1))
-            }
-
             fn visit_str<E: de::Error>(self, name: &str) -> Result<PortRef, E> {
                 Ok(PortRef::Name(name.to_owned()))
             }

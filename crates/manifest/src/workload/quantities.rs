@@ -54,10 +54,6 @@ impl<'de> Deserialize<'de> for Cpu {
                 self.visit_str(&cores.to_string())
             }
 
-            fn visit_u64<E: de::Error>(self, cores: u64) -> Result<Cpu, E> {
-                self.visit_str(&cores.to_string())
-            }
-
             fn visit_f64<E: de::Error>(self, cores: f64) -> Result<Cpu, E> {
                 self.visit_str(&cores.to_string())
             }
@@ -87,10 +83,6 @@ impl<'de> Deserialize<'de> for Bytes {
             }
 
             fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Bytes, E> {
-                self.visit_str(&bytes.to_string())
-            }
-
-            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Bytes, E> {
                 self.visit_str(&bytes.to_string())
             }
 
