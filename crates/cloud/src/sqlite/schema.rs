@@ -1,13 +1,12 @@
 //! The file: its tables, its version, and how it is opened.
 
-use std::fs::OpenOptions;
-use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, TransactionBehavior};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::Errno;
 
 use super::Place;
 use crate::error::Failure;
@@ -28,12 +27,11 @@ const LOG_BYTES: i64 = 64 << 20;
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 
 pub(super) fn open(path: &Path, place: &Place) -> Result<Connection, Failure> {
-    // Before SQLite does: its other files take over the mode of this one. Only where there is none: a process that closes a
+    // Before SQLite does: its other files take over the mode of this one. Made and never opened: a process that closes a
     // file gives up all its locks of it (POSIX), those of its other connections too, and then the next program that looks
     // into the file takes the write-ahead log away from under them.
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    match made.map(drop) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+    match mknodat(CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0) {
+        Err(error) if error != Errno::EXIST => {
             let reason = format!("{error}; the directory must exist and be writable");
             return Err(place.unusable(reason).into());
         }
@@ -52,7 +50,7 @@ pub(super) fn open(path: &Path, place: &Place) -> Result<Connection, Failure> {
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    use_log(connection)?;
     // What was reported as stored survives a power cut.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
@@ -64,6 +62,24 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     // A statement is not planned anew for each value that is bound to it: that was two thirds of a small transaction.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
+}
+
+/// Changes the file to a write-ahead log, unless it has one. The statement does not wait as others do while another process
+/// does the same, so this takes turns with it in a transaction, which does.
+fn use_log(connection: &Connection) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
 /// In one transaction that begins with reading the version, because another process may be doing the same.
