@@ -21,6 +21,8 @@ use crate::{DamageKind, Durability, Event, Fault, Position, Stopped};
 const SPARE_RETRY: Duration = Duration::from_millis(250);
 /// Segments kept open for reading.
 const OPEN_MAX: usize = 8;
+/// Bodies that were read and are not yet handed over, at most.
+const READ_MAX: usize = 64;
 
 /// What the keeper is to do.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +57,12 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     pub(crate) fn push(&self, job: Job) {
-        lock(&self.queue).push_back(job);
+        self.extend([job]);
+    }
+
+    /// Wakes the keeper once for all of them.
+    pub(crate) fn extend(&self, jobs: impl IntoIterator<Item = Job>) {
+        lock(&self.queue).extend(jobs);
         self.wake.notify_one();
     }
 
@@ -69,8 +76,8 @@ impl Jobs {
         self.wake.notify_one();
     }
 
-    /// The next job; `None` if there is none within `patience`, or none at all and the log ends.
-    fn next(&self, shared: &Shared, patience: Option<Duration>) -> Option<Job> {
+    /// What there is to do; nothing if nothing comes within `patience`, or the log ends.
+    fn take(&self, shared: &Shared, patience: Option<Duration>) -> VecDeque<Job> {
         let queue = lock(&self.queue);
         let waits = |queue: &mut VecDeque<Job>| queue.is_empty() && !shared.is_stopping();
         let mut queue = match patience {
@@ -85,7 +92,7 @@ impl Jobs {
                     .0
             }
         };
-        queue.pop_front()
+        std::mem::take(&mut queue)
     }
 }
 
@@ -102,6 +109,8 @@ pub(crate) struct Keeper {
     emptying: Option<Emptying>,
     /// What could not be read.
     retries: Retries,
+    /// What was read and is to be handed over: the owner wakes once for some of them.
+    read: Vec<Note>,
     /// The file for which there was no space.
     spare_due: Option<SpareFile>,
 }
@@ -116,6 +125,7 @@ impl Keeper {
             open: VecDeque::new(),
             emptying: None,
             retries: Retries::default(),
+            read: Vec::new(),
             spare_due: None,
         }
     }
@@ -128,15 +138,30 @@ impl Keeper {
 
     fn run(mut self, jobs: &Jobs) {
         loop {
-            let outcome = match jobs.next(&self.shared, self.patience()) {
-                Some(job) => self.work(job, 0),
-                None if self.shared.is_stopping() => return,
-                None => self.try_again(),
-            };
-            if let Err(stopped) = outcome {
-                self.shared.note(Note::Stopped(stopped));
+            let todo = jobs.take(&self.shared, self.patience());
+            if todo.is_empty() {
+                if self.shared.is_stopping() {
+                    return;
+                }
+                self.try_again().unwrap_or_else(|stopped| self.stop(stopped));
             }
+            for job in todo {
+                let takes_long = !matches!(job, Job::Load { .. });
+                if takes_long || self.read.len() == READ_MAX {
+                    self.hand_over();
+                }
+                self.work(job, 0).unwrap_or_else(|stopped| self.stop(stopped));
+            }
+            self.hand_over();
         }
+    }
+
+    fn stop(&mut self, stopped: Stopped) {
+        self.shared.note(Note::Stopped(stopped));
+    }
+
+    fn hand_over(&mut self) {
+        self.shared.note_all(&mut self.read);
     }
 
     /// How long the next job is waited for, at most.
@@ -174,7 +199,7 @@ impl Keeper {
             Err(_) if is_given_up(failures) => lost(number, 0, position, DamageKind::Unreadable),
             Err(_) => return self.retries.put_off(Job::Load { position, number }, failures + 1),
         };
-        self.shared.note(Note::Loaded(event));
+        self.read.push(Note::Loaded(event));
     }
 
     /// Reads a body.

@@ -172,6 +172,7 @@ impl Log {
             !self.batch.group_is_open(),
             "a group ends before the batch is submitted"
         );
+        self.dispatch_loads();
         if self.batch.is_idle() && !self.changed {
             return;
         }
@@ -195,14 +196,14 @@ impl Log {
         Position::before(offset)
     }
 
-    /// Asks for a record's body, which comes as [`Event::Loaded`] or [`Event::Lost`] once the record is durable. False
-    /// if as many as may wait ([`LOADS_MAX`]) wait already: ask again after the next events.
+    /// Asks for a record's body, which comes as [`Event::Loaded`] or [`Event::Lost`] after a turn has ended, with
+    /// [`Log::submit`], in which the record is durable. False if as many as may wait ([`LOADS_MAX`]) wait already: ask
+    /// again after the next events.
     pub fn load(&mut self, position: Position) -> bool {
         let takes_more = self.loads < LOADS_MAX;
         if takes_more {
             self.loads += 1;
             self.deferred_loads.push_back(position);
-            self.dispatch_loads();
         }
         takes_more
     }
@@ -215,7 +216,6 @@ impl Log {
         }
         let is_fault = |event: &&Event| matches!(event, Event::Lost { .. } | Event::Fault(_));
         self.faults += events[before..].iter().filter(is_fault).count() as u64;
-        self.dispatch_loads();
     }
 
     /// Becomes readable whenever [`Log::durable`] or [`Log::poll`] has news. Never read: poll it edge-triggered.

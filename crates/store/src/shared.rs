@@ -117,7 +117,15 @@ impl Shared {
     }
 
     pub(crate) fn note(&self, note: Note) {
-        lock(&self.notes).push(note);
+        self.note_all(&mut vec![note]);
+    }
+
+    /// Empties `notes`.
+    pub(crate) fn note_all(&self, notes: &mut Vec<Note>) {
+        if notes.is_empty() {
+            return;
+        }
+        lock(&self.notes).append(notes);
         // Else the owner has not yet come for those before, for which the bell rang, and takes this one with them.
         if !self.has_notes.swap(true, Ordering::AcqRel) {
             self.ring();

@@ -39,27 +39,29 @@ impl Log {
     }
 
     pub(super) fn dispatch_loads(&mut self) {
+        if self.deferred_loads.is_empty() {
+            return;
+        }
         let durable = self.durable();
-        while let Some(position) = self
-            .deferred_loads
-            .front()
-            .copied()
-            .filter(|position| *position <= durable)
-        {
-            self.deferred_loads.pop_front();
+        let (mut jobs, mut lost) = (Vec::new(), Vec::new());
+        while let Some(position) = self.deferred_loads.pop_front_if(|position| *position <= durable) {
             match self.space.holding(position) {
-                Some(segment) => self.jobs.push(Job::Load {
+                Some(segment) => jobs.push(Job::Load {
                     position,
                     number: segment.number,
                 }),
-                None => self.shared.note(Note::Loaded(lost(position))),
+                None => lost.push(Note::Loaded(missing(position))),
             }
         }
+        if !jobs.is_empty() {
+            self.jobs.extend(jobs);
+        }
+        self.shared.note_all(&mut lost);
     }
 }
 
 /// The event for a record of a segment that is gone.
-fn lost(position: Position) -> Event {
+fn missing(position: Position) -> Event {
     let (offset, bytes) = (position.offset(), position.rounded_len());
     Event::Lost {
         position,
