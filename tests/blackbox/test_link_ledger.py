@@ -77,6 +77,22 @@ def test_both_sides_agree_of_each_message_at_every_look_through_cuts_and_kills_o
     print(f"{looks} looks, {arrival}")
 
 
+def test_a_kill_of_both_a_moment_after_a_delivery_forgets_nothing_of_it(site):
+    """Though nothing was written since: neither sends again what the other end has."""
+    one = site()
+    Pump(one).send(5)
+    wait_until(lambda: one.edge.ledger()["delivered"] == 5 and len(one.cloud.rows()) == 5)
+    time.sleep(0.5)
+    for side in (one.edge, one.cloud):
+        side.kill()
+        side.start()
+    one.edge.is_connected(60)
+    ledgers = [one.edge.ledger(), one.cloud.edges()[0]["ledgers"][0]]
+    for ledger in ledgers:
+        assert (ledger["received"], ledger["delivered"], ledger["queued"]) == (5, 5, 0), ledgers
+    assert one.cloud.arrivals()["sent_again"] == 0
+
+
 def test_what_waits_is_shown_with_its_age_and_its_bound_and_a_metric_says_whether_there_is_a_link(site):
     """Also after a restart of the edge."""
     one = site(limit_bytes=4 << 20)

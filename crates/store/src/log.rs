@@ -184,6 +184,11 @@ impl Log {
         self.changed = !self.removals.is_empty() || self.collection.waits_for_owner();
     }
 
+    /// Whether records wait in memory for the commit thread.
+    pub fn has_pending(&self) -> bool {
+        !self.batch.is_idle()
+    }
+
     /// Everything up to and including this position is durable. A cancelled record counts as soon as all before it do.
     pub fn durable(&self) -> Position {
         let committed = self.shared.committed().max(self.in_flight_from);

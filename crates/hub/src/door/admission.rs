@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use identity::{
@@ -33,6 +33,10 @@ use crate::unix_now_s;
 
 /// Where a client of a Unix socket comes from.
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// How often a place among the connections is looked for where there is none, and after which pause.
+const PLACE_TRIES: u32 = 5;
+const PLACE_RETRY: Duration = Duration::from_millis(10);
 
 /// Decides who comes in; shared by all doors.
 pub(crate) struct Doorman {
@@ -212,7 +216,7 @@ impl Doorman {
             connect::refuse(&mut stream, connect.version, ReasonCode::BadAuthenticationMethod).await;
             return Err(TurnedAway::Method);
         }
-        let Some(place) = self.place() else {
+        let Some(place) = self.place_soon().await else {
             connect::refuse(&mut stream, connect.version, ReasonCode::ServerBusy).await;
             return Err(TurnedAway::Full);
         };
@@ -286,6 +290,18 @@ impl Doorman {
         };
         self.account_for(address.map(|address| address.ip()), "", &refusal);
         TurnedAway::Certificate(refusal)
+    }
+
+    /// A place among the connections that may be open, in a moment if there is none: a peer sees its connection end before
+    /// its place is free, and may be back at once.
+    async fn place_soon(&self) -> Option<OwnedSemaphorePermit> {
+        for _ in 0..PLACE_TRIES {
+            if let Some(place) = self.place() {
+                return Some(place);
+            }
+            tokio::time::sleep(PLACE_RETRY).await;
+        }
+        self.place()
     }
 
     /// A place among the connections that may be open.

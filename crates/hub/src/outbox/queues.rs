@@ -13,6 +13,7 @@ use store::Kind;
 use tokio::sync::mpsc;
 
 pub(crate) use self::kept::Restored;
+use self::kept::Telling;
 use super::queue::{Place, Queue};
 use super::record::MessageMeta;
 use super::track::{Held, NEVER_S};
@@ -140,6 +141,7 @@ pub(crate) struct Queues {
     turn: u32,
     /// Queues whose state the log does not have yet.
     changed: Vec<u32>,
+    telling: Telling,
     /// When to look for messages that have waited too long, in seconds of the shard's clock.
     expires_at_s: u32,
     /// When to look for messages that wait again, in milliseconds of that clock.
@@ -197,6 +199,7 @@ impl Queues {
             waiting: 0,
             turn: 0,
             changed: Vec::new(),
+            telling: Telling::NOTHING,
             expires_at_s: NEVER_S,
             unparks_at_ms: u64::MAX,
             has_more: false,
@@ -378,12 +381,12 @@ impl Queues {
                 queue, epoch, sequence, ..
             } = ticket;
             let place = Place { epoch, sequence };
-            self.change(queue, |queue| match fate {
-                Fate::Delivered => queue.deliver(place),
-                Fate::Refused => queue.refuse(place),
-                Fate::Unsent => queue.take_back(place),
-                Fate::Returned => queue.put_back(place, now.monotonic_ms, may_park),
-            });
+            match fate {
+                Fate::Delivered => self.deliver(queue, place, now),
+                Fate::Refused => self.change(queue, |queue| queue.refuse(place)),
+                Fate::Unsent => self.change(queue, |queue| queue.take_back(place)),
+                Fate::Returned => self.change(queue, |queue| queue.put_back(place, now.monotonic_ms, may_park)),
+            }
         }
         // Whoever has more to say may be gone.
         let _ = feedback.taken.map(|taken| taken.send(()));
@@ -416,7 +419,7 @@ impl Queues {
         self.expire(now);
         self.unpark(now);
         self.load(journal, now);
-        self.write_states(journal);
+        self.write_states_due(journal, now);
         if !self.leaving.is_empty() {
             // Without a carrier the hub is ending: the log has them all.
             let _ = self.carrier.send(std::mem::take(&mut self.leaving));
@@ -535,7 +538,8 @@ impl Queues {
             NEVER_S => u64::MAX,
             at_s => u64::from(at_s) * 1_000,
         };
-        Some(self.unparks_at_ms.min(expires_ms)).filter(|due_ms| *due_ms != u64::MAX)
+        let due_ms = self.unparks_at_ms.min(expires_ms).min(self.telling.due_ms());
+        Some(due_ms).filter(|due_ms| *due_ms != u64::MAX)
     }
 
     fn change(&mut self, number: u32, act: impl FnOnce(&mut Queue)) {
@@ -556,13 +560,6 @@ impl Queues {
         let tenant = tenant.expect("a tenant with a queue");
         tenant.bytes = tenant.bytes - before_bytes + queue.bytes;
         result
-    }
-
-    fn note_change(&mut self, number: u32) {
-        let queue = self.queues.get_mut(&number).expect("a queue that is there");
-        if !std::mem::replace(&mut queue.is_changed, true) {
-            self.changed.push(number);
-        }
     }
 
     /// What became of the messages of each queue.

@@ -155,6 +155,11 @@ impl Journal {
         matches!(would_take, Err(Refused::Full | Refused::Behind))
     }
 
+    /// Whether something is to be written anyway.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.log.has_pending()
+    }
+
     /// Whether a message in a packet of so many bytes, which may leave upstream too, has to wait until the disk has caught up.
     pub(crate) fn is_behind(&self, packet_bytes: usize) -> bool {
         let takes = |bytes| self.log.would_take(Kind::Value, SESSION_BYTES + bytes);

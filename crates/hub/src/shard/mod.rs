@@ -187,6 +187,9 @@ impl Shard {
         while !self.is_over() {
             self.turn(&mut waiter);
         }
+        if let Some(queues) = &mut self.queues {
+            queues.write_states(&mut self.journal);
+        }
         self.call_log.finish();
         if let Err(error) = self.journal.into_log().close() {
             tracing::error!(%error, "the log could not be closed");

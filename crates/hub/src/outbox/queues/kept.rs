@@ -6,15 +6,93 @@ use std::sync::Arc;
 use broker::{Full, Now, Position};
 use store::Kind;
 
-use super::super::queue::Returning;
+use super::super::queue::{Place, Returning};
 use super::super::record::{decode_message, decode_state, encode_state};
 use super::super::track::{Held, NEVER_S};
 use super::super::{CLOCKS_BEGIN_UNIX_S, FIXED_BYTES};
 use super::{Queues, seconds};
 use crate::shard::journal::{Entry, Journal};
 
+/// How long the log may not know of what was delivered, in milliseconds. Nobody waits to hear of it, and a state of its own
+/// for every acknowledgement costs each a commit, and so a flush of the disk's cache. What is forgotten by a crash is sent
+/// again, and known at the other end.
+const TELLING_MS: u64 = 100;
+/// Bytes of the log that are not given back meanwhile, at most.
+const TELLING_BYTES: u64 = 1 << 20;
+
+/// When the log is told of what changed.
+#[derive(Debug)]
+pub(super) struct Telling {
+    due_ms: u64,
+    /// Bytes of messages that the log need not keep any more.
+    delivered_bytes: u64,
+}
+
+impl Telling {
+    /// There is nothing to tell.
+    pub(super) const NOTHING: Telling = Telling {
+        due_ms: u64::MAX,
+        delivered_bytes: 0,
+    };
+
+    /// A message of so many bytes was delivered.
+    fn delivered(&mut self, now: Now, bytes: u64) {
+        self.delivered_bytes += bytes;
+        let waits_ms = if self.delivered_bytes > TELLING_BYTES {
+            0
+        } else {
+            TELLING_MS
+        };
+        self.due_ms = self.due_ms.min(now.monotonic_ms + waits_ms);
+    }
+
+    pub(super) fn due_ms(&self) -> u64 {
+        self.due_ms
+    }
+}
+
 impl Queues {
-    pub(super) fn write_states(&mut self, journal: &mut Journal) {
+    /// The other end has a message.
+    pub(super) fn deliver(&mut self, number: u32, place: Place, now: Now) {
+        if !self.queues.contains_key(&number) {
+            return;
+        }
+        let before_bytes = self.bytes;
+        self.change_quietly(number, |queue| queue.deliver(place));
+        self.telling.delivered(now, before_bytes - self.bytes);
+        self.list_changed(number);
+    }
+
+    /// The state of a queue is told at the end of this turn.
+    pub(super) fn note_change(&mut self, number: u32) {
+        self.telling.due_ms = 0;
+        self.list_changed(number);
+    }
+
+    fn list_changed(&mut self, number: u32) {
+        let queue = self.queues.get_mut(&number).expect("a queue that is there");
+        if !std::mem::replace(&mut queue.is_changed, true) {
+            self.changed.push(number);
+        }
+    }
+
+    /// Tells the log what is due, and everything where that costs no commit of its own, or frees space that is short.
+    pub(super) fn write_states_due(&mut self, journal: &mut Journal, now: Now) {
+        if self.changed.is_empty() {
+            return;
+        }
+        let is_due = self.telling.due_ms <= now.monotonic_ms;
+        if is_due || journal.has_pending() || journal.is_making_room() {
+            self.write_states(journal);
+            if !self.changed.is_empty() {
+                self.telling.due_ms = now.monotonic_ms + TELLING_MS;
+            }
+        }
+    }
+
+    /// Tells the log everything.
+    pub(crate) fn write_states(&mut self, journal: &mut Journal) {
+        self.telling = Telling::NOTHING;
         for number in std::mem::take(&mut self.changed) {
             match self.write_state(journal, number) {
                 Ok(()) => {
