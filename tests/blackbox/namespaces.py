@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import subprocess
 from ipaddress import IPv4Address
@@ -25,12 +26,15 @@ class Ways:
         addresses = itertools.count(FIRST_ADDRESS + (port - FIRST_PORT) * ADDRESSES)
         self.name, self.cloud, self.address = f"sel{port}", f"sel{port}-cloud", str(next(addresses))
         self.routers = {way: str(next(addresses)) for way in "ab"}
-        tried("ip", "netns", "add", self.cloud)
-        self.inside(self.cloud, "ip", "link", "set", "lo", "up")
-        self.inside(self.cloud, "ip", "address", "add", f"{self.address}/32", "dev", "lo")
-        for way in "ab":
-            self._lay(way, str(next(addresses)))
-        self.take("a")
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            tried("ip", "netns", "add", self.cloud)
+            self.inside(self.cloud, "ip", "link", "set", "lo", "up")
+            self.inside(self.cloud, "ip", "address", "add", f"{self.address}/32", "dev", "lo")
+            for way in "ab":
+                self._lay(way, str(next(addresses)))
+            self.take("a")
+            undo.pop_all()
 
     def _lay(self, way: str, mine: str) -> None:
         """A line, at whose end here this machine has that address."""
@@ -91,12 +95,19 @@ class FarSite:
     """A cloud in a namespace, and an edge here."""
 
     def __init__(self, directory: Path):
-        self.ways = Ways()
-        self.cloud = FarCloud(directory / "cloud", Settings(anonymous=False))
-        self.cloud.ways = self.ways
-        self.edge = Edge(directory / "edge", Settings(anonymous=False))
-        for one in (self.cloud, self.edge):
-            one.directory.mkdir(parents=True)
+        with contextlib.ExitStack() as undo:
+            self.ways = Ways()
+            undo.callback(self.ways.close)
+            self.cloud = FarCloud(directory / "cloud", Settings(anonymous=False))
+            self.cloud.ways = self.ways
+            self.edge = Edge(directory / "edge", Settings(anonymous=False))
+            for one in (self.cloud, self.edge):
+                one.directory.mkdir(parents=True)
+                undo.callback(one.stop)
+            self._bring_up()
+            self._undo = undo.pop_all()
+
+    def _bring_up(self) -> None:
         self.cloud.start()
         self.edge.joins(self.cloud, self.cloud.port)
         configuration = self.edge.settings.configuration
@@ -109,6 +120,4 @@ class FarSite:
 
     def close(self) -> None:
         """Ends all of it."""
-        self.edge.stop()
-        self.cloud.stop()
-        self.ways.close()
+        self._undo.close()

@@ -8,3 +8,4 @@ pub mod instance;
 pub mod process;
 pub mod runtime;
 pub mod shim;
+pub mod supervise;

@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 
+use serde::Serialize;
+
 use crate::cgroup::{Limits, Usage};
 use crate::instance::{Ended, LogLimits, Started, User};
 
@@ -41,7 +43,7 @@ pub trait Runtime: Send + Sync {
 }
 
 /// What is to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Launch {
     /// Program and arguments; no shell.
     pub command: Vec<String>,

@@ -1,0 +1,175 @@
+//! One application: its containers, and what is done when others are wanted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::backoff::Backoff;
+use super::container::{Board, end, keep};
+use super::{Container, Key, Status};
+use crate::runtime::{Error, Runtime};
+
+/// From the request to end until it is made to, for a container that nobody wants any more.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A container with the name of its starts, but for their number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) name: String,
+    pub(super) container: Container,
+}
+
+/// An application that is kept as it is wanted.
+pub(super) struct Application {
+    /// `None`: not known yet.
+    wanted: watch::Sender<Option<Arc<[Plan]>>>,
+    boards: watch::Receiver<Vec<(Plan, Board)>>,
+    /// Whether nothing is wanted, and nothing is left.
+    is_over: watch::Receiver<bool>,
+}
+
+impl Application {
+    /// Leaves what runs of it alone until it is known what is wanted.
+    pub(super) fn open(runtime: Arc<dyn Runtime>, key: &Key) -> Self {
+        let (wanted, wanting) = watch::channel(None);
+        let (show, boards) = watch::channel(Vec::new());
+        let (tell_over, is_over) = watch::channel(false);
+        let following = Following {
+            runtime,
+            prefix: key.prefix(),
+            keepers: BTreeMap::new(),
+        };
+        tokio::spawn(following.run(wanting, show, tell_over));
+        Application {
+            wanted,
+            boards,
+            is_over,
+        }
+    }
+
+    /// Has these run, and no others.
+    pub(super) fn want(&self, plans: Arc<[Plan]>) {
+        self.wanted.send_if_modified(|wanted| {
+            let is_new = wanted.as_ref() != Some(&plans);
+            *wanted = Some(plans);
+            is_new
+        });
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        *self.is_over.borrow()
+    }
+
+    pub(super) fn status(&self) -> Vec<Status> {
+        let boards = self.boards.borrow();
+        let status = |(plan, board): &(Plan, Board)| Status {
+            container: plan.container.name.clone(),
+            replica: plan.container.replica,
+            doing: board.look(),
+        };
+        boards.iter().map(status).collect()
+    }
+}
+
+/// The loop of one application.
+struct Following {
+    runtime: Arc<dyn Runtime>,
+    /// Of the names of its containers.
+    prefix: String,
+    /// By the names of their containers.
+    keepers: BTreeMap<String, Keeper>,
+}
+
+/// Who keeps one container.
+struct Keeper {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    board: Board,
+}
+
+impl Following {
+    /// Until whoever wants something is gone: what runs goes on.
+    async fn run(
+        mut self,
+        mut wanted: watch::Receiver<Option<Arc<[Plan]>>>,
+        show: watch::Sender<Vec<(Plan, Board)>>,
+        tell_over: watch::Sender<bool>,
+    ) {
+        while wanted.changed().await.is_ok() {
+            let Some(plans) = wanted.borrow_and_update().clone() else {
+                continue;
+            };
+            tell_over.send_replace(false);
+            self.stop_others(&plans).await;
+            self.end_strays(&plans).await;
+            let boards = plans.iter().map(|plan| (plan.clone(), self.keep(plan)));
+            show.send_replace(boards.collect());
+            tell_over.send_replace(plans.is_empty());
+        }
+        self.keepers.values().for_each(|keeper| keeper.task.abort());
+    }
+
+    /// Those that are kept and not wanted any more have ended when this returns.
+    async fn stop_others(&mut self, plans: &[Plan]) {
+        let is_other = |name: &String, _: &mut Keeper| !is_planned(plans, name);
+        let leaving: Vec<Keeper> = self
+            .keepers
+            .extract_if(.., is_other)
+            .map(|(_, keeper)| keeper)
+            .collect();
+        leaving.iter().for_each(|keeper| keeper.stop.cancel());
+        for keeper in leaving {
+            keeper.task.await.expect("keeping a container does not panic");
+        }
+    }
+
+    /// So have those that an earlier agent started.
+    async fn end_strays(&self, plans: &[Plan]) {
+        let mut backoff = Backoff::default();
+        while let Err(error) = self.try_to_end_strays(plans).await {
+            tracing::warn!(application = %self.prefix, %error, "what is not wanted any more is not ended yet");
+            sleep(backoff.after(Duration::ZERO, rand::random())).await;
+        }
+    }
+
+    async fn try_to_end_strays(&self, plans: &[Plan]) -> Result<(), Error> {
+        let names = self.runtime.names().await?.into_iter();
+        let is_stray = |name: &String| name.starts_with(&self.prefix) && !is_of_plan(plans, name);
+        let mut ending = JoinSet::new();
+        for name in names.filter(is_stray) {
+            let runtime = Arc::clone(&self.runtime);
+            ending.spawn(async move { end(&*runtime, &name, GRACE).await });
+        }
+        ending.join_all().await.into_iter().collect()
+    }
+
+    /// Has it kept, if it is not.
+    fn keep(&mut self, plan: &Plan) -> Board {
+        let keeper = self.keepers.entry(plan.name.clone()).or_insert_with(|| {
+            let (stop, board) = (CancellationToken::new(), Board::default());
+            let keeping = keep(Arc::clone(&self.runtime), plan.clone(), stop.clone(), board.clone());
+            Keeper {
+                stop,
+                task: tokio::spawn(keeping),
+                board,
+            }
+        });
+        keeper.board.clone()
+    }
+}
+
+fn is_planned(plans: &[Plan], name: &str) -> bool {
+    plans.iter().any(|plan| plan.name == name)
+}
+
+/// Whether that is a start of one of them.
+fn is_of_plan(plans: &[Plan], start: &str) -> bool {
+    start
+        .rsplit_once(super::SEPARATOR)
+        .is_some_and(|(name, _)| is_planned(plans, name))
+}

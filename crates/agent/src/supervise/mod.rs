@@ -1,0 +1,137 @@
+//! What is wanted, and what is done so that it is.
+
+mod application;
+mod backoff;
+mod container;
+mod revision;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::application::{Application, Plan};
+pub use self::container::Doing;
+pub use self::revision::Salt;
+use crate::runtime::{Error, Launch, Runtime};
+
+/// Between the parts of a container's name: tenant, application, replica, container, revision, start; in none of them.
+const SEPARATOR: char = '+';
+
+/// An application, known by both names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Whose it is.
+    pub tenant: String,
+    /// Its name there.
+    pub application: String,
+}
+
+impl Key {
+    /// What the names of its containers begin with.
+    fn prefix(&self) -> String {
+        let Key { tenant, application } = self;
+        format!("{tenant}{SEPARATOR}{application}{SEPARATOR}")
+    }
+
+    /// Whose container that is.
+    fn of_container(name: &str) -> Option<Key> {
+        let mut parts = name.split(SEPARATOR);
+        Some(Key {
+            tenant: parts.next()?.to_owned(),
+            application: parts.next()?.to_owned(),
+        })
+    }
+}
+
+/// A container that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// Its name in its application.
+    pub name: String,
+    /// Which of several that are the same, from 0 on.
+    pub replica: u32,
+    /// What it is.
+    pub launch: Launch,
+    /// From the request to end until it is made to.
+    pub grace: Duration,
+}
+
+/// What a container of an application is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its name in its application.
+    pub container: String,
+    /// Which of several that are the same.
+    pub replica: u32,
+    /// What is known of it.
+    pub doing: Doing,
+}
+
+/// Keeps applications as they are wanted. What runs goes on when this is dropped, and the next one over the same runtime
+/// finds it.
+pub struct Supervisor {
+    runtime: Arc<dyn Runtime>,
+    salt: Salt,
+    applications: BTreeMap<Key, Application>,
+}
+
+impl Supervisor {
+    /// Finds what runs already. What nobody wants of it ends with the first [`Supervisor::set_all`].
+    ///
+    /// # Errors
+    /// The runtime does not say what it has.
+    pub async fn new(runtime: Arc<dyn Runtime>, salt: Salt) -> Result<Self, Error> {
+        let found = runtime.names().await?;
+        let mut supervisor = Supervisor {
+            runtime,
+            salt,
+            applications: BTreeMap::new(),
+        };
+        for key in found.iter().filter_map(|name| Key::of_container(name)) {
+            if let Entry::Vacant(entry) = supervisor.applications.entry(key) {
+                let application = Application::open(Arc::clone(&supervisor.runtime), entry.key());
+                entry.insert(application);
+            }
+        }
+        Ok(supervisor)
+    }
+
+    /// Wants these applications and no others.
+    pub fn set_all(&mut self, wanted: BTreeMap<Key, Vec<Container>>) {
+        for (key, application) in &self.applications {
+            if !wanted.contains_key(key) {
+                application.want(Arc::default());
+            }
+        }
+        for (key, containers) in wanted {
+            self.set(key, containers);
+        }
+        self.applications.retain(|_, application| !application.is_over());
+    }
+
+    /// Wants these containers of an application; none: its end.
+    pub fn set(&mut self, key: Key, containers: Vec<Container>) {
+        let plan = |container: Container| {
+            let name = format!(
+                "{}{}{SEPARATOR}{}{SEPARATOR}{}",
+                key.prefix(),
+                container.replica,
+                container.name,
+                self.salt.revision(&container.launch),
+            );
+            Plan { name, container }
+        };
+        let plans = containers.into_iter().map(plan).collect();
+        let runtime = &self.runtime;
+        let application = self.applications.entry(key);
+        application
+            .or_insert_with_key(|key| Application::open(Arc::clone(runtime), key))
+            .want(plans);
+    }
+
+    /// What the containers of an application are doing; none where it is not wanted and has ended.
+    pub fn status(&self, key: &Key) -> Vec<Status> {
+        self.applications.get(key).map(Application::status).unwrap_or_default()
+    }
+}

@@ -1,0 +1,291 @@
+//! Applications kept as they are wanted, as programs of this host: through ends, changes, and agents that are no more.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use agent::cgroup::Limits;
+use agent::instance::{How, LogLimits};
+use agent::process::Processes;
+use agent::runtime::{Launch, Runtime as _, State};
+use agent::supervise::{Container, Key, Salt, Status, Supervisor};
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
+/// Runs until it is asked to end.
+const SLEEPER: &str = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
+
+/// A host, whose containers end with it.
+struct Host {
+    processes: Processes,
+    place: TempDir,
+}
+
+impl Host {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let name = place.path().file_name().unwrap().to_string_lossy().replace('.', "");
+        let shim = PathBuf::from(env!("CARGO_BIN_EXE_agent-shim"));
+        let containers = place.path().join("containers");
+        fs::create_dir(&containers).unwrap();
+        Host {
+            processes: Processes::new(&containers, &shim, &format!("test{name}-")),
+            place,
+        }
+    }
+
+    async fn agent(&self) -> Supervisor {
+        let salt = Salt::kept_at(&self.file("salt")).unwrap();
+        Supervisor::new(Arc::new(self.processes.clone()), salt).await.unwrap()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    async fn names(&self) -> Vec<String> {
+        self.processes.names().await.unwrap()
+    }
+
+    /// Process numbers of all that run.
+    async fn running(&self) -> Vec<i32> {
+        let mut running = Vec::new();
+        for name in self.names().await {
+            if let State::Running(started) = self.processes.state(&name).await.unwrap() {
+                running.push(started.pid);
+            }
+        }
+        running
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // A runtime of its own: that of the test may be where this is dropped.
+        let processes = self.processes.clone();
+        let clean = move || {
+            let tokio = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            tokio.block_on(async {
+                for name in processes.names().await.unwrap_or_default() {
+                    let _ = processes.kill(&name).await;
+                    let _ = processes.remove(&name).await;
+                }
+            });
+        };
+        std::thread::spawn(clean).join().unwrap();
+    }
+}
+
+fn key(application: &str) -> Key {
+    Key {
+        tenant: "default".to_owned(),
+        application: application.to_owned(),
+    }
+}
+
+fn container(script: &str, grace: Duration) -> Container {
+    Container {
+        name: "main".to_owned(),
+        replica: 0,
+        launch: Launch {
+            command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+            env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+            working_dir: PathBuf::from("/"),
+            user: None,
+            limits: Limits::default(),
+            log: LogLimits {
+                file_bytes: 64 << 10,
+                files: 2,
+            },
+        },
+        grace,
+    }
+}
+
+async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < PATIENCE, "it is not so in time: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until the application's only container runs.
+async fn runs(agent: &Supervisor, application: &str) -> Status {
+    let mut seen = None;
+    wait_until("the container runs", async || {
+        seen = agent.status(&key(application)).into_iter().next();
+        seen.as_ref().is_some_and(|status| status.doing.is_running)
+    })
+    .await;
+    seen.unwrap()
+}
+
+fn lines(path: &Path) -> usize {
+    fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+#[tokio::test]
+async fn what_ends_is_started_again_after_pauses_that_grow_and_its_last_end_is_known() {
+    let (host, began) = (Host::new(), Instant::now());
+    let mut agent = host.agent().await;
+    let starts = host.file("starts");
+    let script = format!("echo >> {}; exit 3", starts.display());
+    agent.set(key("crasher"), vec![container(&script, LONG)]);
+    wait_until("three starts", async || lines(&starts) == 3).await;
+    // At least half of 1 s and half of 2 s.
+    assert!(began.elapsed() >= Duration::from_millis(1_500), "{:?}", began.elapsed());
+    wait_until("its third end", async || {
+        let doing = &agent.status(&key("crasher"))[0].doing;
+        doing.restarts == 2 && !doing.is_running
+    })
+    .await;
+    let doing = agent.status(&key("crasher")).remove(0).doing;
+    assert_eq!(doing.last_end.unwrap().how, How::Exited { code: 3 });
+    assert_eq!(
+        host.names().await.len(),
+        2,
+        "the files of the last start and of the one before it"
+    );
+}
+
+#[tokio::test]
+async fn another_agent_finds_what_runs_and_leaves_it_alone() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    agent.set(key("sleeper"), vec![container(SLEEPER, LONG)]);
+    let before = runs(&agent, "sleeper").await;
+    let pids = host.running().await;
+    drop(agent);
+    let mut agent = host.agent().await;
+    agent.set_all(BTreeMap::from([(key("sleeper"), vec![container(SLEEPER, LONG)])]));
+    let after = runs(&agent, "sleeper").await;
+    assert_eq!((after.doing.start, after.doing.restarts), (before.doing.start, 0));
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!((host.running().await, pids.len()), (pids, 1));
+}
+
+#[tokio::test]
+async fn what_ended_while_there_was_no_agent_is_started_again_by_the_next_one() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    agent.set(key("sleeper"), vec![container(SLEEPER, LONG)]);
+    let before = runs(&agent, "sleeper").await.doing.start.unwrap();
+    drop(agent);
+    host.processes.kill(&before).await.unwrap();
+    let mut agent = host.agent().await;
+    agent.set(key("sleeper"), vec![container(SLEEPER, LONG)]);
+    let after = runs(&agent, "sleeper").await.doing.start.unwrap();
+    assert_ne!(after, before);
+    assert_eq!(host.running().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_changed_one_has_ended_before_its_successor_starts() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    let order = host.file("order");
+    let saying = |name: &str| {
+        let file = order.display();
+        format!(
+            "echo {name} begins >> {file}; trap 'sleep 0.3; echo {name} ends >> {file}; exit 0' TERM; \
+             while :; do sleep 0.05; done"
+        )
+    };
+    agent.set(key("site"), vec![container(&saying("old"), LONG)]);
+    wait_until("the old one begins", async || lines(&order) == 1).await;
+    agent.set(key("site"), vec![container(&saying("new"), LONG)]);
+    wait_until("the new one begins", async || lines(&order) == 3).await;
+    let said = fs::read_to_string(&order).unwrap();
+    assert_eq!(said, "old begins\nold ends\nnew begins\n");
+    assert_eq!((host.running().await.len(), host.names().await.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn what_is_wanted_as_it_was_runs_on() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    let other = || Container {
+        name: "other".to_owned(),
+        ..container(SLEEPER, LONG)
+    };
+    agent.set(key("pair"), vec![container(SLEEPER, LONG), other()]);
+    let running = |agent: &Supervisor| {
+        let status = agent.status(&key("pair"));
+        let are_running = status.len() == 2 && status.iter().all(|status| status.doing.is_running);
+        are_running.then_some(status)
+    };
+    wait_until("both run", async || running(&agent).is_some()).await;
+    let before = running(&agent).unwrap();
+    agent.set(key("pair"), vec![container("exec sleep 100", LONG), other()]);
+    wait_until("the new one runs", async || {
+        running(&agent).is_some_and(|now| now[0].doing.start != before[0].doing.start)
+    })
+    .await;
+    assert_eq!(agent.status(&key("pair"))[1], before[1]);
+}
+
+#[tokio::test]
+async fn who_ignores_that_it_is_asked_to_end_is_made_to_after_its_grace() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    let deaf = container("trap '' TERM; while :; do sleep 0.05; done", Duration::from_millis(500));
+    agent.set(key("deaf"), vec![deaf]);
+    runs(&agent, "deaf").await;
+    // Until it is deaf.
+    sleep(Duration::from_millis(200)).await;
+    let began = Instant::now();
+    agent.set_all(BTreeMap::new());
+    wait_until("it is gone", async || host.names().await.is_empty()).await;
+    assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn what_nobody_wants_any_more_ends_though_another_agent_started_it() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    agent.set(key("old"), vec![container(SLEEPER, LONG)]);
+    agent.set(key("kept"), vec![container(SLEEPER, LONG)]);
+    let kept = runs(&agent, "kept").await;
+    runs(&agent, "old").await;
+    drop(agent);
+    let mut agent = host.agent().await;
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(host.running().await.len(), 2, "until it is known what is wanted");
+    agent.set_all(BTreeMap::from([(key("kept"), vec![container(SLEEPER, LONG)])]));
+    wait_until("one is gone", async || {
+        host.names().await == [kept.doing.start.clone().unwrap()]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_container_that_cannot_be_started_is_tried_again_and_says_why() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    let mut wrong = container("", LONG);
+    wrong.launch.command = vec!["/no/such/program".to_owned()];
+    agent.set(key("wrong"), vec![wrong]);
+    wait_until("a second try", async || {
+        agent
+            .status(&key("wrong"))
+            .first()
+            .is_some_and(|status| status.doing.restarts == 1)
+    })
+    .await;
+    let doing = agent.status(&key("wrong")).remove(0).doing;
+    let How::NotStarted { reason } = doing.last_end.unwrap().how else {
+        panic!()
+    };
+    assert!(reason.starts_with("/no/such/program: "), "{reason}");
+    // It can be replaced all the same.
+    agent.set(key("wrong"), vec![container(SLEEPER, LONG)]);
+    wait_until("the right one runs", async || host.running().await.len() == 1).await;
+}
