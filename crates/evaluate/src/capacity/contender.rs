@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use super::client::Client;
@@ -54,8 +53,6 @@ pub(super) struct Site {
     pub(super) directory: PathBuf,
     helper: Helper,
     pub(super) cpus: Cpus,
-    /// Where the generator might run before it was pinned.
-    affinity: CpuSet,
     certificates: Certificates,
     /// Own copies of the programs: the memory of a server must not be shared with this very program.
     programs: Vec<(Contender, PathBuf)>,
@@ -66,14 +63,13 @@ impl Site {
     pub(super) fn prepare(
         options: &Options,
         helper: &Helper,
-        (cpus, affinity): (Cpus, &CpuSet),
+        cpus: Cpus,
         directory: &Path,
     ) -> Result<(Site, Vec<About>, Vec<String>), String> {
         let mut site = Site {
             directory: directory.to_owned(),
             helper: helper.clone(),
             cpus,
-            affinity: *affinity,
             certificates: Certificates::create(directory)?,
             programs: Vec::new(),
         };
@@ -146,18 +142,13 @@ impl Site {
         Postgres::start(&self.helper)
     }
 
-    /// Hosts of their own, with the lines of a plan.
+    /// Hosts of their own, with the lines of a plan. Their threads run first and where the generator does: on the CPU of
+    /// what is measured they would take from it what no network takes.
     ///
     /// # Errors
     /// They cannot be made here, with what would help.
     pub(super) fn network(&self, plan: &Plan) -> Result<Network, String> {
-        let pinned = |set: &CpuSet| sched_setaffinity(None, set).map_err(|error| format!("cannot be pinned: {error}"));
-        let now = sched_getaffinity(None).map_err(|error| format!("cannot see our CPUs: {error}"))?;
-        // The threads of the lines run where this one may.
-        pinned(&self.affinity)?;
-        let built = Network::build(plan).map_err(|error| error.to_string());
-        pinned(&now)?;
-        let built = built?;
+        let built = Network::build(plan).map_err(|error| error.to_string())?;
         built.not_varied().map_or(Ok(()), |reason| {
             Err(format!("it takes a line of its own, and {reason}"))
         })?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use super::contender::{Contender, Site};
 use super::options::{Options, Part};
@@ -61,14 +61,7 @@ pub fn run(options: &Options, helper: &Helper, progress: &mut dyn Progress) -> R
         .map_or(Ok(()), arms::pin_to)
         .map_err(|error| format!("cannot pin the generator: {error}"))?;
     let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-    let result = measure(
-        &options,
-        helper,
-        (cpus, &affinity_before, before),
-        directory.path(),
-        progress,
-    )
-    .map(|run| CapacityRun {
+    let result = measure(&options, helper, (cpus, before), directory.path(), progress).map(|run| CapacityRun {
         environment: environment::conclude(run.environment, cpus.generator, started.elapsed()),
         ..run
     });
@@ -81,11 +74,11 @@ pub fn run(options: &Options, helper: &Helper, progress: &mut dyn Progress) -> R
 fn measure(
     options: &Options,
     helper: &Helper,
-    (cpus, affinity, before): (arms::Cpus, &CpuSet, Environment),
+    (cpus, before): (arms::Cpus, Environment),
     directory: &Path,
     progress: &mut dyn Progress,
 ) -> Result<CapacityRun, String> {
-    let (site, programs, missing) = Site::prepare(options, helper, (cpus, affinity), directory)?;
+    let (site, programs, missing) = Site::prepare(options, helper, cpus, directory)?;
     let seed = options.seed.unwrap_or_else(rand::random);
     let mut bench = Bench {
         options,

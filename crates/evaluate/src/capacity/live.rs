@@ -88,14 +88,21 @@ impl Live {
         let mut latency_us: Vec<f64> = Vec::new();
         let mut last = began;
         while !self.is_over.load(Ordering::Relaxed) || (latency_us.contains(&f64::INFINITY) && last.elapsed() < LIMIT) {
+            let is_over = self.is_over.load(Ordering::Relaxed);
             let due = began + self.interval * latency_us.len() as u32;
-            if !self.is_over.load(Ordering::Relaxed) && Instant::now() >= due {
+            if !is_over && Instant::now() >= due {
                 self.send(&mut device, latency_us.len() as u64)?;
                 latency_us.push(f64::INFINITY);
                 last = Instant::now();
             }
             device.receive(Duration::ZERO, |_, _| ())?;
-            let patience = due.saturating_duration_since(Instant::now()).min(self.interval);
+            // Nothing more is due once it is over: who runs first and did not sleep then would keep a line on this CPU from
+            // bringing the last messages.
+            let patience = if is_over {
+                self.interval
+            } else {
+                due.saturating_duration_since(Instant::now()).min(self.interval)
+            };
             app.receive(patience, |packet, out| {
                 let Some((number, id)) = message(packet) else { return };
                 acknowledge(id, out);
