@@ -26,8 +26,8 @@ const BATCH_TAKES: (Duration, Duration) = (Duration::from_millis(1), Duration::f
 const QUEUE_LEAST: Duration = Duration::from_millis(10);
 /// On the way at first, in bytes; twice as many with each round trip until a queue is seen.
 const FIRST_BYTES: f64 = 2_048.0;
-/// On the way at most, in bytes: 300 ms of a line of 100 Mbit/s.
-const MOST_BYTES: f64 = (4 << 20) as f64;
+/// On the way at most, in bytes: 300 ms of a line of 200 Mbit/s.
+const MOST_BYTES: f64 = (8 << 20) as f64;
 /// A rate of so long ago still counts.
 const RATE_MEMORY: Duration = Duration::from_secs(10);
 /// A rate below this part of the highest may be that of an end that is slow to acknowledge, which the window would follow
