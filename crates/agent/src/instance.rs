@@ -1,5 +1,6 @@
 //! The files of one container, by which it is known to the agent of today and to those to come.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -90,6 +91,22 @@ pub enum How {
     },
     /// Nobody saw it: its shim was ended, or the host was.
     Unseen,
+}
+
+/// In words, such as `exited with 1` or `ran out of memory (killed by signal 9)`.
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match &self.how {
+            How::Exited { code } => format!("exited with {code}"),
+            How::Killed { signal } => format!("killed by signal {signal}"),
+            How::NotStarted { reason } => format!("could not be started: {reason}"),
+            How::Unseen => "ended while nobody looked on".to_owned(),
+        };
+        match self.is_out_of_memory {
+            true => write!(f, "ran out of memory ({how})"),
+            false => f.write_str(&how),
+        }
+    }
 }
 
 /// The files of one container.

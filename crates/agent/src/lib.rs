@@ -5,7 +5,10 @@
 
 pub mod cgroup;
 pub mod instance;
+pub mod probe;
 pub mod process;
 pub mod runtime;
 pub mod shim;
 pub mod supervise;
+mod tail;
+pub mod workload;

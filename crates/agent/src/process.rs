@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::time::{sleep, timeout};
 
 use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
 use crate::instance::{Ended, How, Instance, Spec, Started};
-use crate::runtime::{Answer, Error, Launch, Runtime, State};
+use crate::runtime::{Answer, Done, Error, Launch, Runtime, State};
 use crate::shim::{self, READY};
+use crate::tail;
 
 /// Until a shim has started its container.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -83,6 +84,8 @@ impl Processes {
     fn start_shim(&self, instance: &Instance) -> Result<(), Error> {
         use std::os::unix::process::CommandExt;
         let mut shim = Command::new(&self.shim)
+            // As it is listed: the program may be named by a link.
+            .arg0("selvedge")
             .arg("shim")
             .arg(instance.directory())
             .env_clear()
@@ -199,6 +202,14 @@ impl Processes {
         }
     }
 
+    fn log_tail(&self, name: &str, lines: usize) -> Result<Option<Vec<u8>>, Error> {
+        let instance = self.instance(name);
+        match instance.directory().exists() {
+            true => Ok(Some(tail::read(&instance.log(), lines)?)),
+            false => Ok(None),
+        }
+    }
+
     fn names(&self) -> Result<Vec<String>, Error> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
@@ -268,8 +279,25 @@ impl Runtime for Processes {
         self.blocking(name, Processes::remove)
     }
 
+    fn exec(&self, name: &str, command: Vec<String>) -> Answer<'_, Done> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let State::Running(_) = Runtime::state(self, &name).await? else {
+                return Err(Error::NotRunning(name));
+            };
+            let spec = self
+                .blocking(&name, |processes, name| Ok(processes.instance(name).spec()?))
+                .await?;
+            exec(Spec { command, ..spec }).await
+        })
+    }
+
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>> {
         self.blocking(name, Processes::usage)
+    }
+
+    fn log_tail(&self, name: &str, lines: usize) -> Answer<'_, Option<Vec<u8>>> {
+        self.blocking(name, move |processes, name| processes.log_tail(name, lines))
     }
 
     fn names(&self) -> Answer<'_, Vec<String>> {
@@ -290,6 +318,35 @@ impl Processes {
             working.await.expect("work on a container does not panic")
         })
     }
+}
+
+/// Of what a command complains about.
+const WORDS_BYTES: u64 = 1 << 10;
+
+async fn exec(spec: Spec) -> Result<Done, Error> {
+    let mut command = tokio::process::Command::from(shim::command(&spec)?);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut complaint = Vec::new();
+    if let Some(errors) = child.stderr.take() {
+        let mut errors = errors.take(WORDS_BYTES);
+        errors.read_to_end(&mut complaint).await?;
+        // It is not held up by what nobody reads.
+        tokio::io::copy(&mut errors.into_inner(), &mut tokio::io::sink()).await?;
+    }
+    let status = child.wait().await?;
+    let words = String::from_utf8_lossy(&complaint).trim().to_owned();
+    Ok(Done {
+        is_good: status.success(),
+        words: match words.is_empty() {
+            true => status.to_string(),
+            false => format!("{status}: {words}"),
+        },
+    })
 }
 
 /// Sends a signal to the process that was started, if it is there.

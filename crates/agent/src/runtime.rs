@@ -35,8 +35,15 @@ pub trait Runtime: Send + Sync {
     /// Forgets a container that has ended, its log with it. Nothing where there is none.
     fn remove(&self, name: &str) -> Answer<'_, ()>;
 
+    /// Runs a command in a container that runs, beside what it does; it is ended where this is given up.
+    fn exec(&self, name: &str, command: Vec<String>) -> Answer<'_, Done>;
+
     /// What a container has taken; `None` where nobody counts.
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>>;
+
+    /// The last lines of a container's output that are kept, oldest first, each with its time and stream before it; none
+    /// where there is no such container.
+    fn log_tail(&self, name: &str, lines: usize) -> Answer<'_, Option<Vec<u8>>>;
 
     /// Names of all containers that are there, whoever started them.
     fn names(&self) -> Answer<'_, Vec<String>>;
@@ -70,6 +77,15 @@ pub enum State {
     Ended(Ended),
 }
 
+/// What came of a command in a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Whether it ended with 0.
+    pub is_good: bool,
+    /// How it ended, and the beginning of what it complained about.
+    pub words: String,
+}
+
 /// Why a container could not be started, stopped or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -82,6 +98,9 @@ pub enum Error {
     /// Its shim did not start it, or does not end.
     #[error("its shim: {0}")]
     Shim(String),
+    /// It does not run, so that nothing can be done in it.
+    #[error("{0} does not run")]
+    NotRunning(String),
     /// A file or process.
     #[error("{0}")]
     Io(#[from] io::Error),

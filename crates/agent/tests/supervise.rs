@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use agent::cgroup::Limits;
 use agent::instance::{How, LogLimits};
+use agent::probe::Probes;
 use agent::process::Processes;
 use agent::runtime::{Launch, Runtime as _, State};
 use agent::supervise::{Container, Key, Salt, Status, Supervisor};
@@ -83,17 +84,25 @@ impl Drop for Host {
     }
 }
 
+const TENANT: &str = "default";
+
 fn key(application: &str) -> Key {
     Key {
-        tenant: "default".to_owned(),
+        tenant: TENANT.to_owned(),
         application: application.to_owned(),
     }
+}
+
+/// That a sleeper is all that the tenant wants.
+fn wanting(application: &str) -> BTreeMap<String, Option<Vec<Container>>> {
+    BTreeMap::from([(application.to_owned(), Some(vec![container(SLEEPER, LONG)]))])
 }
 
 fn container(script: &str, grace: Duration) -> Container {
     Container {
         name: "main".to_owned(),
         replica: 0,
+        probes: Probes::default(),
         launch: Launch {
             command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
             env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
@@ -165,7 +174,7 @@ async fn another_agent_finds_what_runs_and_leaves_it_alone() {
     let pids = host.running().await;
     drop(agent);
     let mut agent = host.agent().await;
-    agent.set_all(BTreeMap::from([(key("sleeper"), vec![container(SLEEPER, LONG)])]));
+    agent.set_tenant(TENANT, wanting("sleeper"));
     let after = runs(&agent, "sleeper").await;
     assert_eq!((after.doing.start, after.doing.restarts), (before.doing.start, 0));
     sleep(Duration::from_millis(300)).await;
@@ -244,7 +253,7 @@ async fn who_ignores_that_it_is_asked_to_end_is_made_to_after_its_grace() {
     // Until it is deaf.
     sleep(Duration::from_millis(200)).await;
     let began = Instant::now();
-    agent.set_all(BTreeMap::new());
+    agent.set_tenant(TENANT, BTreeMap::new());
     wait_until("it is gone", async || host.names().await.is_empty()).await;
     assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
 }
@@ -261,7 +270,7 @@ async fn what_nobody_wants_any_more_ends_though_another_agent_started_it() {
     let mut agent = host.agent().await;
     sleep(Duration::from_millis(200)).await;
     assert_eq!(host.running().await.len(), 2, "until it is known what is wanted");
-    agent.set_all(BTreeMap::from([(key("kept"), vec![container(SLEEPER, LONG)])]));
+    agent.set_tenant(TENANT, wanting("kept"));
     wait_until("one is gone", async || {
         host.names().await == [kept.doing.start.clone().unwrap()]
     })

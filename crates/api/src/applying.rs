@@ -10,10 +10,12 @@ use identity::{ClientKind, ClientName, Registry};
 use manifest::{Change, Device, Document, Error, Errors, Resource, Route, Target, Upstream, WhenFull};
 use route::{CompiledRoute, MAX_ROUTES};
 
+use crate::applications::{self, PER_KIND_MAX};
 use crate::applying_desired::{as_it_is, check_desired};
 use crate::clients;
 use crate::desk::Desk;
 use crate::edge_manifests::Key;
+use crate::manifests::Workloads;
 use crate::twins;
 use crate::types::{Applied, Apply};
 use crate::wrong::{Done, Wrong};
@@ -128,7 +130,8 @@ async fn check(desk: &Desk, documents: &[Document], terms: Terms) -> Done<()> {
             Resource::Device(device) => {
                 errors.0.extend(check_device(desk, document, device).await?);
             }
-            _ => errors.0.push(no_application(document)),
+            _ if desk.connected.is_some() => errors.0.push(applications::none_here(document)),
+            _ => errors.0.extend(applications::check(document)),
         }
     }
     check_room(desk, documents, &mut errors);
@@ -137,12 +140,6 @@ async fn check(desk: &Desk, documents: &[Document], terms: Terms) -> Done<()> {
     } else {
         Err(refused(&errors))
     }
-}
-
-/// Of an application, or of what only applications need.
-pub(crate) fn no_application(document: &Document) -> Error {
-    let kind = document.resource.kind();
-    document.error("kind", 0, format!("a {kind} is read, but no applications are run yet"))
 }
 
 /// What does not show before a route is compiled.
@@ -171,18 +168,25 @@ async fn find_device(desk: &Desk, device: &Device) -> Done<ClientName> {
 }
 
 fn check_room(desk: &Desk, documents: &[Document], errors: &mut Errors) {
-    let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut names: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
     for document in documents {
-        let Resource::Route(route) = &document.resource else {
-            continue;
+        let (tenant, kind) = (document.resource.tenant(), document.resource.kind());
+        let most = match kind {
+            "Device" => continue,
+            "Route" => MAX_ROUTES,
+            _ => PER_KIND_MAX,
         };
-        let of_tenant = names.entry(route.tenant.clone()).or_insert_with(|| {
-            let kept = desk.manifests.routes_of(&route.tenant);
-            kept.into_iter().map(|route| route.name).collect()
-        });
-        of_tenant.insert(route.name.clone());
-        if of_tenant.len() == MAX_ROUTES + 1 {
-            let message = format!("the tenant would have more than {MAX_ROUTES} routes; delete some first");
+        let of_kind = names
+            .entry((tenant, kind))
+            .or_insert_with(|| desk.manifests.names(tenant, kind));
+        of_kind.insert(document.resource.name().to_owned());
+        if of_kind.len() == most + 1 {
+            let what = if kind == "Route" {
+                "routes".to_owned()
+            } else {
+                format!("{kind}s")
+            };
+            let message = format!("the tenant would have more than {most} {what}; delete some first");
             errors.0.push(document.error("metadata.name", 0, message));
         }
     }
@@ -192,10 +196,9 @@ fn check_room(desk: &Desk, documents: &[Document], errors: &mut Errors) {
 async fn before(desk: &Desk, after: &[Resource]) -> Done<Vec<Resource>> {
     let mut before = Vec::new();
     for resource in after {
-        let kept = desk
-            .manifests
-            .get(resource.tenant(), resource.kind(), resource.name())
-            .await?;
+        let (tenant, kind, name) = (resource.tenant(), resource.kind(), resource.name());
+        // A file that cannot be read is not in the way of the next one.
+        let kept = desk.manifests.get(tenant, kind, name).await.unwrap_or_default();
         match (kept, resource) {
             (Some(Resource::Device(kept)), Resource::Device(new)) => {
                 before.push(Resource::Device(present(desk, kept, new).await?));
@@ -234,20 +237,23 @@ async fn enact(desk: &Desk, before: &[Resource], new: &[&Resource], done: &mut V
             done.push(resource.title());
         }
     }
+    let (mut routing, mut running) = (BTreeSet::new(), BTreeSet::new());
     for resource in new {
         desk.manifests.put(resource).await?;
-        if let Resource::Route(_) = resource {
-            done.push(resource.title());
-        }
+        let tenants = match resource {
+            Resource::Device(_) => continue,
+            Resource::Route(_) => &mut routing,
+            _ => &mut running,
+        };
+        tenants.insert(resource.tenant());
+        done.push(resource.title());
     }
-    let tenants: BTreeSet<&str> = new
-        .iter()
-        .filter(|resource| matches!(resource, Resource::Route(_)))
-        .map(|resource| resource.tenant())
-        .collect();
-    for tenant in tenants {
+    for tenant in routing {
         follow(desk, tenant).await?;
     }
+    running
+        .into_iter()
+        .for_each(|tenant| applications::follow(desk, tenant));
     Ok(())
 }
 
@@ -272,13 +278,33 @@ async fn enact_device(desk: &Desk, old: Option<&Resource>, device: &Device) -> D
     desk.settle().await
 }
 
-/// Takes a manifest out of effect: a route is no more, and a device loses the labels that the manifest gave it; what is
-/// desired of it stays, and so does the device. The caller holds [`Desk::applying`].
-pub(crate) async fn withdraw(desk: &Desk, key: &Key) -> Done<()> {
+/// Deletes what was applied, as an operator does; whether it was there. `takes_over`: also what came from the cloud.
+pub(crate) async fn delete(desk: &Desk, key: &Key, takes_over: bool) -> Done<bool> {
+    let _turn = desk.applying.lock().await;
+    if let Some(refusal) = desk.from_cloud.refusal(key).await?.filter(|_| !takes_over) {
+        return Err(Wrong::new(StatusCode::CONFLICT, refusal));
+    }
+    let was_there = withdraw(desk, key).await?;
+    if was_there {
+        desk.from_cloud.take_over(key).await?;
+    }
+    Ok(was_there)
+}
+
+/// Takes a manifest out of effect, and says whether it was there: a route or an application is no more, and a device loses
+/// the labels that the manifest gave it; what is desired of it stays, and so does the device. The caller holds
+/// [`Desk::applying`].
+pub(crate) async fn withdraw(desk: &Desk, key: &Key) -> Done<bool> {
     match &*key.kind {
         "Route" => {
-            desk.manifests.remove(&key.tenant, "Route", &key.name).await?;
-            follow(desk, &key.tenant).await
+            let was_there = desk.manifests.remove(&key.tenant, "Route", &key.name).await?;
+            follow(desk, &key.tenant).await?;
+            Ok(was_there)
+        }
+        kind if Workloads::KINDS.contains(&kind) => {
+            let was_there = desk.manifests.remove(&key.tenant, kind, &key.name).await?;
+            applications::follow(desk, &key.tenant);
+            Ok(was_there)
         }
         "Device" => {
             if let Some(Resource::Device(device)) = desk.manifests.get(&key.tenant, "Device", &key.name).await?
@@ -288,10 +314,10 @@ pub(crate) async fn withdraw(desk: &Desk, key: &Key) -> Done<()> {
                 clients::set_labels(desk, &name, labels.collect::<Vec<_>>()).await?;
                 desk.settle().await?;
             }
-            desk.manifests.remove(&key.tenant, "Device", &key.name).await.map(drop)
+            desk.manifests.remove(&key.tenant, "Device", &key.name).await
         }
         // Nothing of a kind that this version does not know was ever in effect.
-        _ => Ok(()),
+        _ => Ok(false),
     }
 }
 

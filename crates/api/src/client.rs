@@ -117,6 +117,7 @@ impl Client {
             database: None,
             history: None,
             feed: None,
+            supervisor: None,
         }));
         let router = control_router(Arc::clone(&desk));
         Ok(Client::Stopped { desk, router, lock })

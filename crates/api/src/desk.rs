@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use agent::supervise::Supervisor;
 use cloud::history::History;
 use cloud::{Feed, Queries};
 use futures_util::future::join_all;
@@ -55,6 +56,8 @@ pub struct Desk {
     pub(crate) history: Option<History>,
     /// What goes in, as it does; `None`: nothing runs here.
     pub(crate) feed: Option<Feed>,
+    /// What runs of applications; `None`: no edge runs here, or this is a cloud.
+    pub(crate) supervisor: Option<std::sync::Mutex<Supervisor>>,
     pub(crate) logins: Logins,
     audit: Arc<Audit>,
     /// Where no edge runs, it is started without doors by the first request that needs it.
@@ -94,6 +97,8 @@ pub struct Parts {
     pub history: Option<History>,
     /// Where its telemetry is told as it comes in; `None` where nothing runs.
     pub feed: Option<Feed>,
+    /// Runs the applications of an edge; `None`: none runs here, or this is a cloud.
+    pub supervisor: Option<Supervisor>,
 }
 
 /// What can be said about an edge.
@@ -128,6 +133,7 @@ impl Desk {
             questions: parts.database.map(Questions::new),
             history: parts.history,
             feed: parts.feed,
+            supervisor: parts.supervisor.map(std::sync::Mutex::new),
             logins: Logins::default(),
             audit: parts.audit,
             hub: OnceCell::new_with(parts.hub),

@@ -5,6 +5,7 @@
 //! log in, each what its role and tenant allow, beside health, readiness and metrics for all. [`Client`] speaks to the control socket of a running edge, or, where none runs, to a desk of its
 //! own on the data directory, so a command is the same for both.
 
+mod applications;
 mod applying;
 mod applying_desired;
 mod bodies;
@@ -60,10 +61,11 @@ pub use manifests::Manifests;
 pub use member::Member;
 pub use routers::{control_router, public_router};
 pub use types::{
-    Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, Credential,
-    CredentialInfo, EdgeInfo, EdgeManifest, EdgeState, Give, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo,
-    LocationInfo, ManifestState, Page, Patch, QuotaChanges, RotateKeys, RouteInfo, SessionInfo, SetPassword,
-    TenantInfo, TenantUse, TokenKeyInfo, TwinConflict, Upstream, UserInfo, UserRole,
+    Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, ContainerEnd,
+    ContainerInfo, Credential, CredentialInfo, DeploymentInfo, EdgeInfo, EdgeManifest, EdgeState, Give,
+    IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo, ManifestState, Page, Patch, QuotaChanges,
+    RotateKeys, RouteInfo, SessionInfo, SetPassword, TenantInfo, TenantUse, TokenKeyInfo, TwinConflict, Upstream,
+    UserInfo, UserRole, ValuesInfo,
 };
 
 /// Name of the control socket in the data directory.

@@ -1,9 +1,11 @@
 //! The manifests that were applied: a file for each resource, `manifests/{tenant}/{kind}/{name}.yaml`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use agent::workload::Configuration;
+use manifest::workload::Deployment;
 use manifest::{Resource, Route};
 use route::CompiledRoute;
 
@@ -11,13 +13,13 @@ use crate::files::{blocking, named, remove, replace};
 use crate::wrong::Done;
 
 /// The files. Names are checked where a resource is read, so each is one path component.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Manifests {
     data: Arc<Path>,
     directory: Arc<Path>,
-    /// Of each tenant that has any and was asked for. A file is read once, and a route compiled once, however many are
-    /// applied after it: the hub is given all of a tenant's each time.
-    routes: Arc<Mutex<HashMap<String, RoutesOfTenant>>>,
+    /// A route is compiled once, however many are applied after it: the hub is given all of a tenant's each time.
+    routes: PerTenant<RoutesOfTenant>,
+    workloads: PerTenant<Workloads>,
 }
 
 /// By name; as many as a tenant may have.
@@ -43,13 +45,89 @@ impl KeptRoute {
     }
 }
 
+/// The applications of a tenant, and what they are given.
+#[derive(Debug, Default)]
+pub(crate) struct Workloads {
+    pub(crate) deployments: BTreeMap<String, Deployment>,
+    /// Names of deployments whose files cannot be read, as by an older version.
+    pub(crate) unreadable: BTreeSet<String>,
+    pub(crate) configuration: Configuration,
+}
+
+impl Workloads {
+    /// Their kinds.
+    pub(crate) const KINDS: [&str; 3] = ["Deployment", "ConfigMap", "Secret"];
+
+    /// Of a kind.
+    pub(crate) fn names(&self, kind: &str) -> Vec<&String> {
+        match kind {
+            "Deployment" => self.deployments.keys().chain(&self.unreadable).collect(),
+            "ConfigMap" => self.configuration.config_maps.keys().collect(),
+            "Secret" => self.configuration.secrets.keys().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn put(&mut self, resource: Resource) {
+        let name = resource.name().to_owned();
+        if resource.kind() == "Deployment" {
+            self.unreadable.remove(&name);
+        }
+        match resource {
+            Resource::Deployment(deployment) => drop(self.deployments.insert(name, *deployment)),
+            Resource::ConfigMap(map) => drop(self.configuration.config_maps.insert(name, map)),
+            Resource::Secret(secret) => drop(self.configuration.secrets.insert(name, secret)),
+            Resource::Device(_) | Resource::Route(_) | Resource::Service(_) => {}
+        }
+    }
+
+    fn remove(&mut self, kind: &str, name: &str) {
+        match kind {
+            "Deployment" => {
+                self.deployments.remove(name);
+                self.unreadable.remove(name);
+            }
+            "ConfigMap" => drop(self.configuration.config_maps.remove(name)),
+            _ => drop(self.configuration.secrets.remove(name)),
+        }
+    }
+}
+
+/// What the files of each tenant say that has any and was asked for: a file is read once.
+#[derive(Debug, Default)]
+struct PerTenant<T>(Mutex<HashMap<String, T>>);
+
+impl<T: Default> PerTenant<T> {
+    /// `read`: the tenant's files, if it has any; a name that somebody asks for takes no room.
+    fn with<R>(&self, tenant: &str, read: impl FnOnce() -> Option<T>, work: impl FnOnce(&T) -> R) -> R {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of_tenant) = known.get(tenant) {
+            return work(of_tenant);
+        }
+        match read() {
+            Some(of_tenant) => work(known.entry(tenant.to_owned()).or_insert(of_tenant)),
+            None => work(&T::default()),
+        }
+    }
+
+    /// A tenant's files have changed, by `change` if that is known.
+    fn changed(&self, tenant: &str, is_certain: bool, change: impl FnOnce(&mut T)) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get_mut(tenant) {
+            Some(of_tenant) if is_certain => change(of_tenant),
+            _ => drop(known.remove(tenant)),
+        }
+    }
+}
+
 impl Manifests {
     /// Those in the data directory `data`.
     pub fn new(data: &Path) -> Self {
         Self {
             data: data.into(),
             directory: data.join("manifests").into(),
-            routes: Arc::default(),
+            routes: PerTenant::default(),
+            workloads: PerTenant::default(),
         }
     }
 
@@ -58,6 +136,14 @@ impl Manifests {
         let tenants = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let tenants = tenants.filter_map(|entry| entry.file_name().into_string().ok());
         tenants.flat_map(|tenant| self.routes_of(&tenant)).collect()
+    }
+
+    /// Names of what a tenant has of a kind; nothing of devices.
+    pub(crate) fn names(&self, tenant: &str, kind: &str) -> BTreeSet<String> {
+        match kind {
+            "Route" => self.with_routes(tenant, |routes| routes.keys().cloned().collect()),
+            _ => self.with_workloads(tenant, |workloads| workloads.names(kind).into_iter().cloned().collect()),
+        }
     }
 
     /// As [`Manifests::all_routes`], of one tenant.
@@ -74,45 +160,49 @@ impl Manifests {
     }
 
     fn with_routes<T>(&self, tenant: &str, work: impl FnOnce(&RoutesOfTenant) -> T) -> T {
-        let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(routes) = known.get(tenant) {
-            return work(routes);
-        }
-        let routes = self.read_routes(tenant);
-        let done = work(&routes);
-        // A name that somebody asks for takes no room.
-        if !routes.is_empty() {
-            known.insert(tenant.to_owned(), routes);
-        }
-        done
+        let read = || {
+            let routes = self.read_all(tenant, "Route").filter_map(|(_, read)| match read {
+                Some(Resource::Route(route)) => Some((route.name.clone(), KeptRoute::new(route))),
+                _ => None,
+            });
+            Some(routes.collect()).filter(|routes: &RoutesOfTenant| !routes.is_empty())
+        };
+        self.routes.with(tenant, read, work)
     }
 
-    /// A tenant's routes have changed, by `change` if its file is known to have.
-    fn changed(&self, tenant: &str, is_certain: bool, change: impl FnOnce(&mut RoutesOfTenant)) {
-        let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.get_mut(tenant) {
-            Some(routes) if is_certain => change(routes),
-            _ => drop(known.remove(tenant)),
-        }
+    /// What is known of a tenant's applications.
+    pub(crate) fn with_workloads<T>(&self, tenant: &str, work: impl FnOnce(&Workloads) -> T) -> T {
+        let read = || {
+            let (mut workloads, mut has_any) = (Workloads::default(), false);
+            for kind in Workloads::KINDS {
+                for (name, read) in self.read_all(tenant, kind) {
+                    has_any = true;
+                    match read {
+                        Some(resource) => workloads.put(resource),
+                        None if kind == "Deployment" => drop(workloads.unreadable.insert(name)),
+                        None => {}
+                    }
+                }
+            }
+            has_any.then_some(workloads)
+        };
+        self.workloads.with(tenant, read, work)
     }
 
-    fn read_routes(&self, tenant: &str) -> RoutesOfTenant {
-        let directory = self.directory.join(tenant).join("Route");
+    /// All of a kind, by name. What cannot be read is none, and the log says why.
+    fn read_all(&self, tenant: &str, kind: &str) -> impl Iterator<Item = (String, Option<Resource>)> {
+        let directory = self.directory.join(tenant).join(kind);
         let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let paths = files.map(|entry| entry.path()).filter(|path| is_manifest(path));
-        let routes = paths.filter_map(|path| match read(&path) {
-            Ok(Resource::Route(route)) => Some((route.name.clone(), KeptRoute::new(route))),
-            Ok(_) => None,
-            Err(error) => {
-                tracing::error!(%error, "a route was left out");
-                None
-            }
-        });
-        routes.collect()
+        paths.filter_map(|path| {
+            let name = path.file_stem()?.to_str()?.to_owned();
+            let read = read(&path).inspect_err(|error| tracing::error!(%error, "a manifest was left out"));
+            Some((name, read.ok()))
+        })
     }
 
     /// The resource as it was applied.
-    pub(crate) async fn get(&self, tenant: &str, kind: &'static str, name: &str) -> Done<Option<Resource>> {
+    pub(crate) async fn get(&self, tenant: &str, kind: &str, name: &str) -> Done<Option<Resource>> {
         let path = self.path(tenant, kind, name);
         blocking(move || if path.exists() { read(&path).map(Some) } else { Ok(None) }).await
     }
@@ -123,21 +213,33 @@ impl Manifests {
         let text = resource.to_yaml();
         let data = Arc::clone(&self.data);
         let replaced = blocking(move || replace(&data, &path, text.as_bytes())).await;
-        if let Resource::Route(route) = resource {
-            self.changed(&route.tenant, replaced.is_ok(), |routes| {
+        match resource {
+            Resource::Route(route) => self.routes.changed(&route.tenant, replaced.is_ok(), |routes| {
                 routes.insert(route.name.clone(), KeptRoute::new(route.clone()));
-            });
+            }),
+            _ => self
+                .workloads
+                .changed(resource.tenant(), replaced.is_ok(), |workloads| {
+                    workloads.put(resource.clone());
+                }),
         }
         replaced
     }
 
     /// Forgets a resource; whether it was there.
-    pub(crate) async fn remove(&self, tenant: &str, kind: &'static str, name: &str) -> Done<bool> {
+    pub(crate) async fn remove(&self, tenant: &str, kind: &str, name: &str) -> Done<bool> {
         let path = self.path(tenant, kind, name);
         let data = Arc::clone(&self.data);
         let removed = blocking(move || remove(&data, &path)).await;
-        if kind == "Route" {
-            self.changed(tenant, removed.is_ok(), |routes| drop(routes.remove(name)));
+        match kind {
+            "Route" => self
+                .routes
+                .changed(tenant, removed.is_ok(), |routes| drop(routes.remove(name))),
+            _ if Workloads::KINDS.contains(&kind) => {
+                let forget = |workloads: &mut Workloads| workloads.remove(kind, name);
+                self.workloads.changed(tenant, removed.is_ok(), forget);
+            }
+            _ => {}
         }
         removed
     }

@@ -89,6 +89,36 @@ pub fn method(device: &ClientName, name: &str, timeout_ms: u64) -> String {
     format!("{device}/methods/{name}?timeout_ms={timeout_ms}")
 }
 
+/// The applications of a tenant.
+pub fn deployments(tenant: &str) -> String {
+    format!("/v1/tenants/{tenant}/deployments")
+}
+
+/// One of them.
+pub fn deployment(tenant: &str, name: &str) -> String {
+    format!("{}/{name}", deployments(tenant))
+}
+
+/// What its containers said.
+pub fn deployment_log(tenant: &str, name: &str) -> String {
+    format!("{}/log", deployment(tenant, name))
+}
+
+/// The ConfigMaps of a tenant.
+pub fn config_maps(tenant: &str) -> String {
+    format!("/v1/tenants/{tenant}/configmaps")
+}
+
+/// The Secrets of a tenant.
+pub fn secrets(tenant: &str) -> String {
+    format!("/v1/tenants/{tenant}/secrets")
+}
+
+/// The manifest of an application, or of what applications are given.
+pub fn manifest(tenant: &str, kind: &str, name: &str) -> String {
+    format!("/v1/tenants/{tenant}/manifests/{kind}/{name}")
+}
+
 /// The sessions of a tenant.
 pub fn sessions(tenant: &str) -> String {
     format!("/v1/tenants/{tenant}/sessions")

@@ -18,9 +18,9 @@ use crate::guard::Needs;
 use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
-    applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links, live,
-    locating, logins, methods, metrics, posting, routes as flows, sessions, telemetry, tenants, token_keys, twins,
-    users,
+    applications, applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links,
+    live, locating, logins, methods, metrics, posting, routes as flows, sessions, telemetry, tenants, token_keys,
+    twins, users,
 };
 
 /// Bytes of a request's body on the control socket: a manifest of the longest kind, as a JSON string.
@@ -78,6 +78,12 @@ fn viewing() -> Routes {
         .routes(routes!(sessions::list))
         .routes(routes!(flows::list))
         .routes(routes!(flows::show))
+        .routes(routes!(applications::list))
+        .routes(routes!(applications::show))
+        .routes(routes!(applications::log))
+        .routes(routes!(applications::config_maps))
+        .routes(routes!(applications::secrets))
+        .routes(routes!(applications::manifest))
         .routes(routes!(for_edges::list))
         .routes(routes!(for_edges::show))
         .routes(routes!(clients::list))
@@ -94,6 +100,7 @@ fn viewing() -> Routes {
 fn operating() -> Routes {
     Routes::new()
         .routes(routes!(flows::remove))
+        .routes(routes!(applications::remove))
         .routes(routes!(clients::add))
         .routes(routes!(clients::change, clients::remove))
         .routes(routes!(credentials::add, credentials::replace))

@@ -10,7 +10,7 @@ use axum::response::IntoResponse;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::applying::follow;
+use crate::applying;
 use crate::desk::Desk;
 use crate::edge_manifests::Key;
 use crate::types::{LastFailureInfo, Page, RouteInfo};
@@ -95,16 +95,10 @@ pub(crate) async fn remove(
         kind: "Route".to_owned(),
         name: name.clone(),
     };
-    let _turn = desk.applying.lock().await;
-    if let Some(refusal) = desk.from_cloud.refusal(&key).await?.filter(|_| !take_over) {
-        return Err(Wrong::new(StatusCode::CONFLICT, refusal));
+    match applying::delete(&desk, &key, take_over).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(absent(&desk, &tenant, &name)),
     }
-    if !desk.manifests.remove(&tenant, "Route", &name).await? {
-        return Err(absent(&desk, &tenant, &name));
-    }
-    follow(&desk, &tenant).await?;
-    desk.from_cloud.take_over(&key).await?;
-    Ok(StatusCode::NO_CONTENT)
 }
 
 fn check_names(tenant: &str, name: &str) -> Done<()> {

@@ -65,18 +65,22 @@ pub(crate) async fn change(
     Ok(Json(find(&desk, &name).await?))
 }
 
-/// Removes a tenant that has no devices, apps or routes any more; its users and what was retained go with it.
+/// Removes a tenant that has no devices, apps, routes or applications any more; its users and what was retained go with it.
 #[utoipa::path(delete, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "remove_tenant",
     responses((status = 204)))]
 pub(crate) async fn remove(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Done<StatusCode> {
     find(&desk, &name).await?;
     let _turn = desk.applying.lock().await;
-    if let Some(route) = desk.manifests.routes_of(&name).first() {
-        let message = format!(
-            "tenant \"{name}\" still has routes, such as \"{}\"; delete them first",
-            route.name
-        );
-        return Err(Wrong::new(StatusCode::CONFLICT, message));
+    for (kind, what) in [
+        ("Route", "routes"),
+        ("Deployment", "applications"),
+        ("ConfigMap", "ConfigMaps"),
+        ("Secret", "Secrets"),
+    ] {
+        if let Some(one) = desk.manifests.names(&name, kind).first() {
+            let message = format!("tenant \"{name}\" still has {what}, such as \"{one}\"; delete them first");
+            return Err(Wrong::new(StatusCode::CONFLICT, message));
+        }
     }
     let wanted = name.clone();
     desk.with_registry(move |registry| registry.remove_tenant(&wanted))

@@ -465,6 +465,66 @@ pub struct LastFailureInfo {
     pub reason: String,
 }
 
+/// An application, and what it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeploymentInfo {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// Replicas that are wanted.
+    pub replicas: u32,
+    /// Those of which all containers are ready; `None`: no edge runs here, and nothing is known of it.
+    pub ready: Option<u32>,
+    /// Starts of its containers beyond the first of each, since it was applied so or the edge started.
+    pub restarts: u32,
+    /// What it refers to and is not there, such as a ConfigMap: until then what ran before runs on.
+    pub waits_for: Vec<String>,
+    /// Its containers, of each replica.
+    pub containers: Vec<ContainerInfo>,
+}
+
+/// A container of an application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ContainerInfo {
+    /// Its name in its application.
+    pub name: String,
+    /// Which of several that are the same, from 0 on.
+    pub replica: u32,
+    /// Whether it runs.
+    pub is_running: bool,
+    /// Whether it runs and is ready, if there is a probe for that.
+    pub is_ready: bool,
+    /// Why it is not ready, in the words of the probe.
+    pub not_ready: Option<String>,
+    /// Starts beyond the first, since it was applied so or the edge started.
+    pub restarts: u32,
+    /// How it ended the last time.
+    pub last_end: Option<ContainerEnd>,
+    /// Why it cannot be started, stopped or looked at, or why it was ended: it did not live.
+    pub trouble: Option<String>,
+}
+
+/// The end of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ContainerEnd {
+    /// In words, such as `exited with 1`.
+    pub how: String,
+    /// ms since 1970 UTC.
+    pub at_ms: i64,
+}
+
+/// A ConfigMap or Secret, without its values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ValuesInfo {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// Names of its values.
+    pub keys: Vec<String>,
+}
+
 /// Why a request was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Failure {

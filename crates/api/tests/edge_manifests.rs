@@ -49,6 +49,7 @@ fn desk(data: &Path) -> Arc<Desk> {
         database: None,
         history: None,
         feed: None,
+        supervisor: None,
     }))
 }
 

@@ -52,6 +52,7 @@ impl Cloud {
             database: Some(database),
             history: None,
             feed: Some(cloud::Feed::default()),
+            supervisor: None,
         });
         Self {
             _directory: directory,

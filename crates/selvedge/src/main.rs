@@ -49,14 +49,17 @@ enum Command {
     Twin(commands::twin::Command),
     /// Call a method of a device and wait for its result
     Call(commands::call::Call),
-    /// Apply a manifest, or those of a folder: routes, devices' labels and desired state
+    /// Apply a manifest, or those of a folder: applications and what they are given, routes, devices' labels and desired
+    /// state
     Apply(commands::apply::Apply),
-    /// List routes, devices, apps, edges, sessions or an edge's manifests, or say how the link is
+    /// List applications, routes, devices, apps, edges, sessions or an edge's manifests, or say how the link is
     Get(commands::get::Get),
-    /// All about one route, device or app
+    /// All about one application, route, device or app
     Describe(commands::describe::Describe),
-    /// Delete a route, device or app
+    /// Delete an application, what it is given, a route, device or app
     Delete(commands::delete::Delete),
+    /// What the containers of an application said
+    Logs(commands::applications::Logs),
     /// Say how fit this machine is for an edge, and how to mend what is not
     Check(commands::check::Check),
     /// Pack configuration, figures and the end of the logs, without secrets, for somebody who helps
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Get(get) => get.run(),
         Command::Describe(describe) => describe.run(),
         Command::Delete(delete) => delete.run(),
+        Command::Logs(logs) => logs.run(),
         Command::Check(check) => return check.run(),
         Command::SupportBundle(bundle) => bundle.run(),
         Command::Shim(shim) => shim.run(),

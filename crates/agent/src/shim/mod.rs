@@ -70,6 +70,17 @@ fn tell_ready() -> io::Result<()> {
 }
 
 fn start(spec: &Spec) -> io::Result<Child> {
+    let mut command = command(spec)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+}
+
+/// What starts its program where the container is: as its user, in its group, with its environment.
+pub(crate) fn command(spec: &Spec) -> io::Result<Command> {
     let [program, arguments @ ..] = spec.command.as_slice() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program"));
     };
@@ -78,11 +89,7 @@ fn start(spec: &Spec) -> io::Result<Child> {
         .args(arguments)
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(&spec.working_dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+        .current_dir(&spec.working_dir);
     if let Some(user) = spec.user {
         command.uid(user.uid).gid(user.gid);
     }
@@ -98,7 +105,7 @@ fn start(spec: &Spec) -> io::Result<Child> {
     };
     // SAFETY: between fork and exec it makes system calls alone, and neither allocates nor takes a lock.
     unsafe { command.pre_exec(enter) };
-    command.spawn()
+    Ok(command)
 }
 
 fn started(child: &Child) -> io::Result<Started> {

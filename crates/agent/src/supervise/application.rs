@@ -61,8 +61,10 @@ impl Application {
         });
     }
 
+    /// Whether nothing is wanted of it, and nothing is left.
     pub(super) fn is_over(&self) -> bool {
-        *self.is_over.borrow()
+        let wants_nothing = self.wanted.borrow().as_ref().is_some_and(|plans| plans.is_empty());
+        wants_nothing && *self.is_over.borrow()
     }
 
     pub(super) fn status(&self) -> Vec<Status> {

@@ -10,6 +10,7 @@ use super::SEPARATOR;
 use super::application::Plan;
 use super::backoff::Backoff;
 use crate::instance::{Ended, How};
+use crate::probe::Watch;
 use crate::runtime::{Error, Runtime, State};
 use crate::shim::unix_now_ms;
 
@@ -24,11 +25,15 @@ pub struct Doing {
     pub start: Option<String>,
     /// Whether it runs, for all that is known.
     pub is_running: bool,
+    /// Whether it runs and is ready, if there is a probe for that.
+    pub is_ready: bool,
+    /// Why it is not ready, by the probe.
+    pub not_ready: Option<String>,
     /// Starts since it was wanted so, beyond the first.
     pub restarts: u32,
     /// How it ended the last time.
     pub last_end: Option<Ended>,
-    /// Why it could not be started, stopped or looked at.
+    /// Why it could not be started, stopped or looked at, or why it was ended: it did not live.
     pub trouble: Option<String>,
 }
 
@@ -55,7 +60,7 @@ pub(super) async fn keep(runtime: Arc<dyn Runtime>, plan: Plan, stop: Cancellati
         // A start is not given up half way: what came of it would be known to nobody.
         let ended = match keeper.find_or_start().await {
             Ok(name) => tokio::select! {
-                ended = keeper.wait(&name) => ended,
+                ended = keeper.attend(&name) => ended,
                 () = stop.cancelled() => break,
             },
             Err(error) => Err(error),
@@ -90,8 +95,34 @@ impl Keeper<'_> {
         self.board.note(|doing| {
             doing.restarts += u32::from(doing.start.is_some());
             (doing.start, doing.is_running, doing.trouble) = (Some(name.clone()), true, None);
+            (doing.is_ready, doing.not_ready) = (false, None);
         });
         Ok(name)
+    }
+
+    /// Asks it whether it lives and is ready until it has ended, by itself or because it does not live.
+    async fn attend(&self, name: &str) -> Result<Ended, Error> {
+        let watch = Watch {
+            runtime: self.runtime,
+            container: name,
+            probes: &self.plan.container.probes,
+        };
+        let ready = |answer: Result<(), String>| {
+            self.board.note(|doing| {
+                doing.is_ready = answer.is_ok();
+                doing.not_ready = answer.err();
+            });
+        };
+        let why = tokio::select! {
+            ended = self.wait(name) => return ended,
+            why = watch.run(ready) => why,
+        };
+        self.board.note(|doing| {
+            doing.is_ready = false;
+            doing.trouble = Some(why);
+        });
+        stop(self.runtime, name, self.plan.container.grace).await?;
+        self.wait(name).await
     }
 
     async fn wait(&self, name: &str) -> Result<Ended, Error> {
@@ -128,7 +159,7 @@ impl Keeper<'_> {
 
     fn note_end(&self, ended: Result<Ended, Error>) {
         self.board.note(|doing| {
-            doing.is_running = false;
+            (doing.is_running, doing.is_ready) = (false, false);
             match ended {
                 Ok(ended) => doing.last_end = Some(ended),
                 Err(error) => doing.trouble = Some(error.to_string()),
@@ -161,9 +192,14 @@ impl Keeper<'_> {
 
 /// Ends a container, gently at first, and removes it.
 pub(super) async fn end(runtime: &dyn Runtime, name: &str, grace: Duration) -> Result<(), Error> {
+    stop(runtime, name, grace).await?;
+    runtime.remove(name).await
+}
+
+async fn stop(runtime: &dyn Runtime, name: &str, grace: Duration) -> Result<(), Error> {
     runtime.ask_to_end(name).await?;
     if timeout(grace, runtime.wait(name)).await.is_err() {
         runtime.kill(name).await?;
     }
-    runtime.remove(name).await
+    Ok(())
 }

@@ -5,14 +5,15 @@ mod backoff;
 mod container;
 mod revision;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::application::{Application, Plan};
 pub use self::container::Doing;
 pub use self::revision::Salt;
+use crate::probe::Probes;
 use crate::runtime::{Error, Launch, Runtime};
 
 /// Between the parts of a container's name: tenant, application, replica, container, revision, start; in none of them.
@@ -44,6 +45,14 @@ impl Key {
     }
 }
 
+/// The start before that one, whose output is kept, too; none before the first.
+#[must_use]
+pub fn start_before(start: &str) -> Option<String> {
+    let (name, number) = start.rsplit_once(SEPARATOR)?;
+    let before = number.parse::<u32>().ok()?.checked_sub(1)?;
+    Some(format!("{name}{SEPARATOR}{before}"))
+}
+
 /// A container that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
@@ -53,6 +62,8 @@ pub struct Container {
     pub replica: u32,
     /// What it is.
     pub launch: Launch,
+    /// What it is asked while it runs.
+    pub probes: Probes,
     /// From the request to end until it is made to.
     pub grace: Duration,
 }
@@ -77,7 +88,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Finds what runs already. What nobody wants of it ends with the first [`Supervisor::set_all`].
+    /// Finds what runs already. It is left as it is until it is told what is wanted of it.
     ///
     /// # Errors
     /// The runtime does not say what it has.
@@ -97,15 +108,28 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// Wants these applications and no others.
-    pub fn set_all(&mut self, wanted: BTreeMap<Key, Vec<Container>>) {
-        for (key, application) in &self.applications {
-            if !wanted.contains_key(key) {
+    /// Tenants that something runs of, or is wanted of.
+    pub fn tenants(&self) -> BTreeSet<String> {
+        self.applications.keys().map(|key| key.tenant.clone()).collect()
+    }
+
+    /// Wants these applications of a tenant and no others; those without containers, of which it is not known, stay as
+    /// they are.
+    pub fn set_tenant(&mut self, tenant: &str, wanted: BTreeMap<String, Option<Vec<Container>>>) {
+        let of_tenant = |key: &Key| key.tenant == tenant;
+        for (key, application) in self.applications.iter().filter(|(key, _)| of_tenant(key)) {
+            if !wanted.contains_key(&key.application) {
                 application.want(Arc::default());
             }
         }
-        for (key, containers) in wanted {
-            self.set(key, containers);
+        for (application, containers) in wanted {
+            let key = Key {
+                tenant: tenant.to_owned(),
+                application,
+            };
+            if let Some(containers) = containers {
+                self.set(key, containers);
+            }
         }
         self.applications.retain(|_, application| !application.is_over());
     }
@@ -118,7 +142,7 @@ impl Supervisor {
                 key.prefix(),
                 container.replica,
                 container.name,
-                self.salt.revision(&container.launch),
+                self.salt.revision(&container),
             );
             Plan { name, container }
         };
@@ -133,5 +157,10 @@ impl Supervisor {
     /// What the containers of an application are doing; none where it is not wanted and has ended.
     pub fn status(&self, key: &Key) -> Vec<Status> {
         self.applications.get(key).map(Application::status).unwrap_or_default()
+    }
+
+    /// What runs the containers.
+    pub fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.runtime
     }
 }

@@ -8,11 +8,11 @@ use std::path::Path;
 use ring::hmac;
 use ring::rand::SystemRandom;
 
-use crate::runtime::Launch;
+use super::Container;
 
 const SALT_BYTES: usize = 32;
-/// Of the digest, in the name: 48 bits.
-const REVISION_BYTES: usize = 6;
+/// Of a digest, in names: 48 bits.
+const DIGEST_BYTES: usize = 6;
 
 /// Kept by an edge, so that names of containers tell nobody what is secret in them.
 pub struct Salt(hmac::Key);
@@ -45,11 +45,21 @@ impl Salt {
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
+    /// Tells this edge's apart from others' on the same host, in names that all can see.
+    #[must_use]
+    pub fn tag(&self) -> String {
+        self.digest(b"tag")
+    }
+
     /// Another for everything that differs.
-    pub(super) fn revision(&self, launch: &Launch) -> String {
-        let text = serde_json::to_vec(launch).expect("a launch is JSON");
-        let digest = hmac::sign(&self.0, &text);
-        digest.as_ref()[..REVISION_BYTES]
+    pub(super) fn revision(&self, container: &Container) -> String {
+        let all = (&container.launch, &container.probes, container.grace);
+        self.digest(&serde_json::to_vec(&all).expect("what a container is, is JSON"))
+    }
+
+    fn digest(&self, text: &[u8]) -> String {
+        let digest = hmac::sign(&self.0, text);
+        digest.as_ref()[..DIGEST_BYTES]
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect()

@@ -14,7 +14,8 @@ use utoipa::IntoParams;
 
 use super::wanted::{OfEdge, Record, Wanted};
 use super::wire::{Applied as Kept, Key, MANIFESTS_MAX, Revision, TEXT_BYTES_MAX, TEXTS_BYTES_MAX, Verdict};
-use crate::applying::{self, NOTHING, check_route, no_application, refused, title};
+use crate::applications;
+use crate::applying::{self, NOTHING, check_route, refused, title};
 use crate::clients;
 use crate::desk::Desk;
 use crate::types::{Applied, Apply, EdgeManifest, ManifestState, Page};
@@ -42,7 +43,7 @@ pub(crate) struct ManifestPath {
     id: String,
     /// Tenant of the manifest, which the edge speaks for.
     namespace: String,
-    /// `Device` or `Route`.
+    /// `Device`, `Route`, `Deployment`, `ConfigMap` or `Secret`.
     kind: String,
     /// Its name.
     name: String,
@@ -153,7 +154,7 @@ fn check(edge: &ClientName, tenants: &[String], documents: &[Document]) -> Error
         match &document.resource {
             Resource::Route(route) => errors.0.extend(check_route(document, route)),
             Resource::Device(_) => {}
-            _ => errors.0.push(no_application(document)),
+            _ => errors.0.extend(applications::check(document)),
         }
     }
     errors
@@ -262,7 +263,7 @@ fn info(key: Key, record: Record, tenants: &[String]) -> EdgeManifest {
     }
 }
 
-/// A manifest as it was applied for an edge.
+/// A manifest as it was applied for an edge; a Secret is shown to nobody.
 #[utoipa::path(get, path = "/v1/tenants/{tenant}/edges/{id}/manifests/{namespace}/{kind}/{name}", tag = "manifests",
     operation_id = "show_manifest_of_edge", params(ManifestPath),
     responses((status = 200, body = String, content_type = "application/yaml")))]
@@ -272,6 +273,9 @@ pub(crate) async fn show(
     caller: Option<Extension<LoggedIn>>,
 ) -> Done<impl IntoResponse> {
     let (edge, key) = path.edge_and_key()?;
+    if key.kind == "Secret" {
+        return Err(applications::hidden());
+    }
     let record = of_edge(&desk, &edge).await?.0.records.get(&key).await?;
     match record.map(|record| record.wanted) {
         Some(Wanted::Applied(applied)) if may_see(caller.as_ref(), &key) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::probe::{Lifecycle, Probe};
+use super::probe::{Lifecycle, PortRef, Probe};
 use super::{Bytes, Cpu, is_default};
 
 /// What runs, with what, and how it is watched.
@@ -57,6 +57,20 @@ pub struct Container {
     /// As whom it runs, and what it may.
     #[serde(default, skip_serializing_if = "is_default")]
     pub security_context: SecurityContext,
+}
+
+impl Container {
+    /// The number of one of its ports; none where it has no port of that name, which it is refused for.
+    #[must_use]
+    pub fn port(&self, port: &PortRef) -> Option<u16> {
+        match port {
+            PortRef::Number(number) => Some(*number),
+            PortRef::Name(name) => {
+                let named = self.ports.iter().find(|port| port.name.as_ref() == Some(name))?;
+                Some(named.container_port)
+            }
+        }
+    }
 }
 
 /// When the registry is asked for an image.

@@ -20,7 +20,7 @@ pub(crate) struct Delete {
     /// Tenant
     #[arg(long, value_name = "NAME", default_value = identity::DEFAULT_TENANT, value_parser = super::tenant_name)]
     tenant: String,
-    /// At an edge: delete also a route that came from its cloud, which keeps its hands off until it is applied there again
+    /// At an edge: delete also what came from its cloud, which keeps its hands off until it is applied there again
     #[arg(long, conflicts_with = "edge_name")]
     take_over: bool,
     #[command(flatten)]
@@ -33,11 +33,18 @@ impl Delete {
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         check_name("name", &self.name)?;
         let path = match (&self.for_edge.edge_name, self.kind, self.kind.of_client()) {
-            (Some(_), Kind::App, _) => bail!("an application has no manifest; those of routes and devices are deleted"),
+            (Some(_), Kind::App, _) => bail!(
+                "an app has no manifest; those of deployments, configmaps, secrets, routes and devices are deleted"
+            ),
             (Some(edge), kind, _) => paths::edge_manifest(edge, &self.tenant, &format!("{kind:?}"), &self.name),
-            (None, _, None) if self.take_over => paths::route(&self.tenant, &self.name) + "?take_over=true",
-            (None, _, None) => paths::route(&self.tenant, &self.name),
             (None, _, Some(kind)) => paths::client(&ClientName::new(&self.tenant, &self.name)?, kind),
+            (None, kind, None) => {
+                let path = match kind {
+                    Kind::Route => paths::route(&self.tenant, &self.name),
+                    _ => paths::manifest(&self.tenant, &format!("{kind:?}"), &self.name),
+                };
+                path + if self.take_over { "?take_over=true" } else { "" }
+            }
         };
         if self.for_edge.edge_name.is_some() {
             self.edge.of_cloud();

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::twin::pretty;
-use super::{Target, clients, link, location};
+use super::{Target, applications, clients, link, location};
 
 #[derive(Args)]
 pub(crate) struct Describe {
@@ -29,8 +29,11 @@ enum Described {
     Route,
     /// A device
     Device,
-    /// An application
+    /// An application, as the hub knows it
     App,
+    /// An application, as it is run
+    #[value(alias = "deploy")]
+    Deployment,
     /// At a cloud: an edge
     Edge,
 }
@@ -64,6 +67,7 @@ impl Describe {
             }
             Described::Device => self.client(ClientKind::Device)?,
             Described::App => self.client(ClientKind::App)?,
+            Described::Deployment => applications::describe(target, &self.name)?,
             Described::Edge => {
                 let name = self.client_name()?;
                 let ask = async |client: &Client| edge(client, &name).await;

@@ -1,4 +1,4 @@
-//! `selvedge get routes|devices|apps|edges|sessions|link|manifests`.
+//! `selvedge get routes|deployments|configmaps|secrets|devices|apps|edges|sessions|link|manifests`.
 
 use anyhow::bail;
 use api::{Page, RouteInfo, SessionInfo, paths};
@@ -7,7 +7,7 @@ use identity::ClientKind;
 
 use super::Target;
 use super::edge_manifests::ForEdge;
-use super::{clients, edge_manifests, link};
+use super::{applications, clients, edge_manifests, link};
 use crate::output::table;
 
 #[derive(Args)]
@@ -25,6 +25,13 @@ pub(crate) struct Get {
 enum Listed {
     #[value(alias = "route")]
     Routes,
+    /// Applications, and what each does
+    #[value(aliases = ["deployment", "deploy"])]
+    Deployments,
+    #[value(name = "configmaps", aliases = ["configmap", "cm"])]
+    ConfigMaps,
+    #[value(alias = "secret")]
+    Secrets,
     #[value(alias = "device")]
     Devices,
     #[value(alias = "app")]
@@ -50,6 +57,13 @@ impl Get {
             (Listed::Manifests, None) => bail!("of which edge? selvedge get manifests --edge NAME, at a cloud"),
             (_, Some(edge)) => bail!("of an edge only manifests are listed: selvedge get manifests --edge {edge}"),
             (Listed::Routes, None) => routes(&self.target),
+            (Listed::Deployments, None) => applications::list(&self.target),
+            (Listed::ConfigMaps, None) => {
+                applications::values(&self.target, &paths::config_maps(&self.target.tenant), "ConfigMaps")
+            }
+            (Listed::Secrets, None) => {
+                applications::values(&self.target, &paths::secrets(&self.target.tenant), "Secrets")
+            }
             (Listed::Devices, None) => clients::list(&self.target, ClientKind::Device),
             (Listed::Apps, None) => clients::list(&self.target, ClientKind::App),
             (Listed::Edges, None) => link::edges(&self.target),

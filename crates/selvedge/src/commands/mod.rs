@@ -1,5 +1,6 @@
 //! The commands that ask an edge or a cloud, running or not.
 
+pub(crate) mod applications;
 pub(crate) mod apply;
 pub(crate) mod bundle;
 pub(crate) mod call;
@@ -64,15 +65,23 @@ pub(crate) enum Kind {
     Route,
     /// A device
     Device,
-    /// An application
+    /// An application, as the hub knows it
     App,
+    /// An application, as it is run
+    #[value(alias = "deploy")]
+    Deployment,
+    /// Values that applications are given
+    #[value(name = "configmap", alias = "cm")]
+    ConfigMap,
+    /// The same, shown to nobody
+    Secret,
 }
 
 impl Kind {
-    /// The kind of a client; `None` for a route.
+    /// The kind of a client; `None` for what connects to nothing.
     fn of_client(self) -> Option<ClientKind> {
         match self {
-            Kind::Route => None,
+            Kind::Route | Kind::Deployment | Kind::ConfigMap | Kind::Secret => None,
             Kind::Device => Some(ClientKind::Device),
             Kind::App => Some(ClientKind::App),
         }

@@ -1,5 +1,6 @@
 //! `selvedge edge` and `selvedge cloud`: wires the rooms of a role together and runs them until told to stop.
 
+mod applications;
 mod certificates;
 mod config;
 mod config_check;

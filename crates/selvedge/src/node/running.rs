@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use super::applications::supervisor;
 use super::certificates::Certificates;
 use super::config::Config;
 use super::database::Telemetry;
@@ -98,9 +99,14 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         database: telemetry.url(),
         history: telemetry.history(),
         feed: Some(telemetry.feed.clone()),
+        supervisor: match role {
+            Role::Edge => Some(supervisor(&config.data).await?),
+            Role::Cloud => None,
+        },
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
+    desk.load_applications().await.map_err(|message| anyhow!(message))?;
     let _tasks = serve_http(control, http, &desk);
     if let Some(link) = &mut link {
         if has_cloud {

@@ -1,0 +1,155 @@
+//! What a manifest comes to: the containers of an application, with all that they are given.
+
+mod environment;
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use manifest::workload::{ConfigMap, Container, Deployment, Handler, PodSpec, PortRef, Secret};
+
+use self::environment::Environment;
+pub use self::support::unsupported;
+use crate::cgroup::Limits;
+use crate::instance::{LogLimits, User};
+use crate::probe::{Ask, Probe, Probes};
+use crate::runtime::Launch;
+use crate::supervise;
+
+/// Containers that one application may have, its replicas counted.
+pub const CONTAINERS_MAX: usize = 100;
+
+/// Of each container's output.
+const LOG: LogLimits = LogLimits {
+    file_bytes: 4 << 20,
+    files: 3,
+};
+
+/// Values that the applications of a tenant are given, by the names of what holds them.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    /// Those that anybody may see.
+    pub config_maps: BTreeMap<String, ConfigMap>,
+    /// Those that nobody sees but who is given them.
+    pub secrets: BTreeMap<String, Secret>,
+}
+
+/// Something in a manifest that is in the way of its application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Path of the field, such as `spec.template.spec.containers[0].env[2]`.
+    pub path: String,
+    /// What is wrong with it, and what would be right.
+    pub message: String,
+}
+
+impl Finding {
+    fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Finding {
+            path: path.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// The containers that a deployment comes to.
+///
+/// # Errors
+/// What it refers to and is not there, and all that [`unsupported`] finds.
+pub fn containers(deployment: &Deployment, given: &Configuration) -> Result<Vec<supervise::Container>, Vec<Finding>> {
+    let mut wrong = unsupported(deployment);
+    let pod = &deployment.spec.template.spec;
+    let mut launches = Vec::new();
+    for (index, container) in pod.containers.iter().enumerate() {
+        let path = format!("spec.template.spec.containers[{index}]");
+        let launch = launch(pod, container, given, &path, &mut wrong);
+        launches.push((&container.name, launch, probes(container)));
+    }
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let grace = Duration::from_secs(pod.termination_grace_period_seconds.into());
+    let replicas = (0..deployment.spec.replicas).flat_map(|replica| {
+        launches.iter().map(move |(name, launch, probes)| supervise::Container {
+            name: (*name).clone(),
+            replica,
+            launch: launch.clone(),
+            probes: probes.clone(),
+            grace,
+        })
+    });
+    Ok(replicas.collect())
+}
+
+fn launch(pod: &PodSpec, container: &Container, given: &Configuration, path: &str, wrong: &mut Vec<Finding>) -> Launch {
+    let environment = Environment::of(container, given, path, wrong);
+    let program = match container.command.is_empty() {
+        true => std::slice::from_ref(&container.image),
+        false => &*container.command,
+    };
+    let words = program.iter().chain(&container.args);
+    let limits = &container.resources.limits;
+    Launch {
+        command: words.map(|word| environment.expand(word)).collect(),
+        env: environment.into_variables(),
+        working_dir: container
+            .working_dir
+            .as_deref()
+            .map_or(PathBuf::from("/"), PathBuf::from),
+        user: user(pod, container),
+        limits: Limits {
+            cpu_millis: limits.cpu.map(|cpu| cpu.millis),
+            memory_bytes: limits.memory.map(|bytes| bytes.0),
+            pids: limits.others.get(support::PIDS).copied(),
+        },
+        log: LOG,
+    }
+}
+
+fn probes(container: &Container) -> Probes {
+    let probe = |probe: &Option<manifest::workload::Probe>| {
+        let probe = probe.as_ref()?;
+        let port = |port: &PortRef| container.port(port);
+        let ask = match probe.handler()? {
+            Handler::Exec(exec) => Ask::Exec(exec.command.clone()),
+            Handler::TcpSocket(socket) => Ask::Tcp {
+                port: port(&socket.port)?,
+            },
+            Handler::HttpGet(get) => Ask::Http {
+                port: port(&get.port)?,
+                path: get.path.clone(),
+                headers: get
+                    .http_headers
+                    .iter()
+                    .map(|header| (header.name.clone(), header.value.clone()))
+                    .collect(),
+            },
+        };
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        Some(Probe {
+            ask,
+            initial_delay: seconds(probe.initial_delay_seconds),
+            period: seconds(probe.period_seconds),
+            timeout: seconds(probe.timeout_seconds),
+            successes: probe.success_threshold,
+            failures: probe.failure_threshold,
+        })
+    };
+    Probes {
+        startup: probe(&container.startup_probe),
+        liveness: probe(&container.liveness_probe),
+        readiness: probe(&container.readiness_probe),
+    }
+}
+
+/// A user whose group is not said has the one of its own number.
+fn user(pod: &PodSpec, container: &Container) -> Option<User> {
+    let (own, shared) = (&container.security_context, &pod.security_context);
+    let uid = own.run_as_user.or(shared.run_as_user)?;
+    let gid = own.run_as_group.or(shared.run_as_group).unwrap_or(uid);
+    Some(User { uid, gid })
+}
+
+#[cfg(test)]
+mod tests;

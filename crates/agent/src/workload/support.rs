@@ -1,0 +1,158 @@
+//! What of a manifest cannot be done yet, or not by the runtime that it asks for: refused by name, never left out.
+
+use manifest::workload::{Amounts, Container, Deployment, PodSpec, Scheme, StrategyType};
+
+use super::{CONTAINERS_MAX, Finding};
+
+/// The resource that limits processes and threads.
+pub(super) const PIDS: &str = "selvedge.dev/pids";
+
+/// All that is asked for and not done.
+#[must_use]
+pub fn unsupported(deployment: &Deployment) -> Vec<Finding> {
+    let mut found = Found(Vec::new());
+    let spec = &deployment.spec;
+    let pod = &spec.template.spec;
+    let containers = spec.replicas as usize * pod.containers.len().max(1);
+    found.is_set(
+        containers > CONTAINERS_MAX,
+        "spec.replicas",
+        &format!("makes {containers} containers; an application has at most {CONTAINERS_MAX}"),
+    );
+    found.is_set(spec.min_ready_seconds != 0, "spec.minReadySeconds", NOT_YET);
+    let rolls = spec.strategy.kind == StrategyType::RollingUpdate && spec.strategy.rolling_update.is_some();
+    let recreates = "is not done yet: old containers end before new ones start; leave it out, or write type: Recreate";
+    found.is_set(rolls, "spec.strategy.rollingUpdate", recreates);
+    found.pod("spec.template.spec", pod);
+    found.0
+}
+
+const NOT_YET: &str = "is not done yet; leave it out";
+const OF_CONTAINERS: &str = "is what a program of the host (runtimeClassName: process) cannot have; leave it out";
+
+struct Found(Vec<Finding>);
+
+impl Found {
+    fn is_set(&mut self, is_set: bool, path: &str, message: &str) {
+        if is_set {
+            self.0.push(Finding::at(path, message));
+        }
+    }
+
+    fn pod(&mut self, path: &str, pod: &PodSpec) {
+        let runtime = pod.runtime_class_name.as_deref();
+        let only = "so far programs of the host are run; write runtimeClassName: process, and a program as the image";
+        match runtime {
+            Some("process") => {}
+            Some(other) => self.is_set(
+                true,
+                &format!("{path}.runtimeClassName"),
+                &format!("is {other}; {only}"),
+            ),
+            None => self.is_set(
+                true,
+                &format!("{path}.runtimeClassName"),
+                &format!("is missing; {only}"),
+            ),
+        }
+        let security = &pod.security_context;
+        for (field, is_set, message) in [
+            ("initContainers", !pod.init_containers.is_empty(), NOT_YET),
+            ("volumes", !pod.volumes.is_empty(), NOT_YET),
+            ("nodeSelector", !pod.node_selector.is_empty(), NOT_YET),
+            ("hostname", pod.hostname.is_some(), OF_CONTAINERS),
+            ("imagePullSecrets", !pod.image_pull_secrets.is_empty(), OF_CONTAINERS),
+            ("securityContext.fsGroup", security.fs_group.is_some(), OF_CONTAINERS),
+        ] {
+            self.is_set(is_set, &format!("{path}.{field}"), message);
+        }
+        for (index, container) in pod.containers.iter().enumerate() {
+            self.container(&format!("{path}.containers[{index}]"), pod, container);
+        }
+    }
+
+    fn container(&mut self, path: &str, pod: &PodSpec, container: &Container) {
+        let security = &container.security_context;
+        let capabilities = &security.capabilities;
+        for (field, is_set, message) in [
+            ("volumeMounts", !container.volume_mounts.is_empty(), NOT_YET),
+            ("lifecycle.preStop", container.lifecycle.pre_stop.is_some(), NOT_YET),
+            (
+                "securityContext.readOnlyRootFilesystem",
+                security.read_only_root_filesystem == Some(true),
+                OF_CONTAINERS,
+            ),
+            (
+                "securityContext.allowPrivilegeEscalation",
+                security.allow_privilege_escalation == Some(true),
+                "is true; no program gets more rights than it is started with",
+            ),
+            (
+                "securityContext.capabilities",
+                !capabilities.add.is_empty() || !capabilities.drop.is_empty(),
+                NOT_YET,
+            ),
+        ] {
+            self.is_set(is_set, &format!("{path}.{field}"), message);
+        }
+        for (field, probe) in [
+            ("livenessProbe", &container.liveness_probe),
+            ("readinessProbe", &container.readiness_probe),
+            ("startupProbe", &container.startup_probe),
+        ] {
+            let get = probe.as_ref().and_then(|probe| probe.http_get.as_ref());
+            let is_https = get.is_some_and(|get| get.scheme == Scheme::Https);
+            let message = "is not done yet; ask by HTTP, or whether the port takes a connection (tcpSocket)";
+            self.is_set(is_https, &format!("{path}.{field}.httpGet.scheme"), message);
+        }
+        let is_program = container.image.starts_with('/');
+        let program = "names no program of the host; write its whole path, such as /usr/bin/node";
+        self.is_set(!is_program, &format!("{path}.image"), program);
+        for (index, port) in container.ports.iter().enumerate() {
+            let is_other = port.host_port.is_some_and(|host| host != port.container_port) || port.host_ip.is_some();
+            let message = "a program of the host listens where it does; no other port or address can lead there";
+            self.is_set(is_other, &format!("{path}.ports[{index}]"), message);
+        }
+        self.non_root(path, pod, container);
+        self.amounts(
+            &format!("{path}.resources.requests"),
+            &container.resources.requests,
+            true,
+        );
+        self.amounts(&format!("{path}.resources.limits"), &container.resources.limits, false);
+    }
+
+    fn non_root(&mut self, path: &str, pod: &PodSpec, container: &Container) {
+        let (own, shared) = (&container.security_context, &pod.security_context);
+        let is_asked = own.run_as_non_root.or(shared.run_as_non_root) == Some(true);
+        let is_other = own.run_as_user.or(shared.run_as_user).is_some_and(|user| user != 0);
+        let message = "is true, and no user is said that is not root; write securityContext.runAsUser";
+        self.is_set(
+            is_asked && !is_other,
+            &format!("{path}.securityContext.runAsNonRoot"),
+            message,
+        );
+    }
+
+    fn amounts(&mut self, path: &str, amounts: &Amounts, are_requests: bool) {
+        let Amounts {
+            cpu,
+            memory,
+            ephemeral_storage,
+            others,
+        } = amounts;
+        let is_asked = cpu.is_some() || memory.is_some() || ephemeral_storage.is_some() || !others.is_empty();
+        if are_requests {
+            let message = "is not kept yet; write limits, which are";
+            return self.is_set(is_asked, path, message);
+        }
+        self.is_set(
+            ephemeral_storage.is_some(),
+            &format!("{path}.ephemeral-storage"),
+            NOT_YET,
+        );
+        for name in others.keys().filter(|name| *name != PIDS) {
+            self.is_set(true, &format!("{path}.{name}"), NOT_YET);
+        }
+    }
+}

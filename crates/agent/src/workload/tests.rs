@@ -1,0 +1,181 @@
+use std::collections::BTreeMap;
+
+use manifest::Resource;
+use manifest::workload::Deployment;
+
+use super::*;
+
+/// A deployment whose one container has these lines.
+fn deployment(lines: &str) -> Deployment {
+    let text = format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: site}}\nspec:\n  selector: {{matchLabels: {{app: site}}}}\n  \
+         template:\n    metadata: {{labels: {{app: site}}}}\n    spec:\n      runtimeClassName: process\n      containers:\n        \
+         - name: web\n          image: /bin/web\n{lines}"
+    );
+    match resource(&text) {
+        Resource::Deployment(deployment) => *deployment,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn resource(text: &str) -> Resource {
+    manifest::parse("test", text)
+        .unwrap()
+        .into_iter()
+        .next()
+        .unwrap()
+        .resource
+}
+
+fn configuration() -> Configuration {
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: limits}\ndata: {LOW: '1', HIGH: '9'}\n";
+    let Resource::ConfigMap(map) = resource(text) else {
+        panic!()
+    };
+    // `key` is `hidden`, `raw` is a byte that no text has.
+    let text =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\ndata: {key: aGlkZGVu}\nstringData: {word: $(LOW)}\n";
+    let Resource::Secret(secret) = resource(text) else {
+        panic!()
+    };
+    Configuration {
+        config_maps: BTreeMap::from([("limits".to_owned(), map)]),
+        secrets: BTreeMap::from([("keys".to_owned(), secret)]),
+    }
+}
+
+fn launch_of(lines: &str) -> Launch {
+    let containers = containers(&deployment(lines), &configuration()).unwrap();
+    containers.into_iter().next().unwrap().launch
+}
+
+fn wrong_with(lines: &str) -> Vec<(String, String)> {
+    let wrong = containers(&deployment(lines), &configuration()).unwrap_err();
+    wrong
+        .into_iter()
+        .map(|finding| (finding.path, finding.message))
+        .collect()
+}
+
+#[test]
+fn a_program_is_its_image_with_its_arguments_or_the_command_in_its_place() {
+    assert_eq!(launch_of("").command, ["/bin/web"]);
+    assert_eq!(
+        launch_of("          args: [-p, '80']\n").command,
+        ["/bin/web", "-p", "80"]
+    );
+    let lines = "          command: [/bin/sh, -c]\n          args: [echo]\n";
+    assert_eq!(launch_of(lines).command, ["/bin/sh", "-c", "echo"]);
+}
+
+#[test]
+fn variables_come_from_manifests_config_maps_and_secrets_the_nearer_before_the_farther() {
+    let launch = launch_of(
+        "          args: ['$(BOTH)', '$(WORD)']\n          envFrom:\n            - configMapRef: {name: limits}\n              prefix: L_\n            \
+         - configMapRef: {name: none, optional: true}\n          env:\n            - {name: LOW, value: '5'}\n            \
+         - {name: L_HIGH, value: '7'}\n            - {name: BOTH, value: '$(L_LOW)-$(LOW)-$(L_HIGH)-$(LATER)'}\n            \
+         - {name: LATER, value: x}\n            - {name: KEY, valueFrom: {secretKeyRef: {name: keys, key: key}}}\n            \
+         - {name: WORD, valueFrom: {secretKeyRef: {name: keys, key: word}}}\n            \
+         - {name: NONE, valueFrom: {configMapKeyRef: {name: limits, key: none, optional: true}}}\n",
+    );
+    let env: BTreeMap<&str, &str> = launch.env.iter().map(|(name, value)| (&**name, &**value)).collect();
+    assert_eq!(env["BOTH"], "1-5-7-$(LATER)");
+    assert_eq!(
+        (env["KEY"], env["WORD"]),
+        ("hidden", "$(LOW)"),
+        "what is kept is taken as it is"
+    );
+    assert!(env.contains_key("PATH") && !env.contains_key("NONE"));
+    assert_eq!(launch.command, ["/bin/web", "1-5-7-$(LATER)", "$(LOW)"]);
+}
+
+#[test]
+fn what_is_referred_to_and_not_there_is_said_by_its_place() {
+    let wrong = wrong_with(
+        "          envFrom:\n            - secretRef: {name: none}\n          env:\n            \
+         - {name: A, valueFrom: {configMapKeyRef: {name: limits, key: LOV}}}\n",
+    );
+    let path = "spec.template.spec.containers[0]";
+    let expected = [
+        (
+            format!("{path}.envFrom[0]"),
+            "there is no Secret none; apply one".to_owned(),
+        ),
+        (
+            format!("{path}.env[0]"),
+            "the ConfigMap limits has no \"LOV\"; did you mean \"LOW\"?".to_owned(),
+        ),
+    ];
+    assert_eq!(wrong, expected);
+}
+
+#[test]
+fn limits_and_the_user_are_those_of_the_manifest() {
+    let launch = launch_of(
+        "          securityContext: {runAsUser: 65534}\n          resources:\n            limits: {cpu: 250m, memory: 16Mi, selvedge.dev/pids: 8}\n",
+    );
+    assert_eq!(
+        launch.user,
+        Some(User {
+            uid: 65_534,
+            gid: 65_534
+        })
+    );
+    let limits = Limits {
+        cpu_millis: Some(250),
+        memory_bytes: Some(16 << 20),
+        pids: Some(8),
+    };
+    assert_eq!(launch.limits, limits);
+}
+
+#[test]
+fn each_replica_has_all_containers() {
+    let mut both = deployment("        - name: log\n          image: /bin/log\n");
+    both.spec.replicas = 2;
+    let all = containers(&both, &configuration()).unwrap();
+    let names: Vec<(u32, &str)> = all.iter().map(|one| (one.replica, &*one.name)).collect();
+    assert_eq!(names, [(0, "web"), (0, "log"), (1, "web"), (1, "log")]);
+    both.spec.replicas = 0;
+    assert_eq!(containers(&both, &configuration()), Ok(Vec::new()));
+}
+
+#[test]
+fn what_is_not_done_is_refused_by_name() {
+    let path = "spec.template.spec.containers[0]";
+    for (lines, field) in [
+        (
+            "          livenessProbe: {httpGet: {port: 80, scheme: HTTPS}}\n",
+            "livenessProbe.httpGet.scheme",
+        ),
+        ("          resources: {requests: {cpu: 1}}\n", "resources.requests"),
+        (
+            "          resources: {limits: {selvedge.dev/ttyUSB0: 1}}\n",
+            "resources.limits.selvedge.dev/ttyUSB0",
+        ),
+        ("          ports: [{containerPort: 80, hostPort: 8080}]\n", "ports[0]"),
+        (
+            "          securityContext: {runAsNonRoot: true}\n",
+            "securityContext.runAsNonRoot",
+        ),
+        (
+            "          securityContext: {capabilities: {add: [NET_ADMIN]}}\n",
+            "securityContext.capabilities",
+        ),
+    ] {
+        let wrong = wrong_with(lines);
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        assert_eq!(wrong[0].0, format!("{path}.{field}"));
+    }
+    let mut other = deployment("");
+    other.spec.template.spec.runtime_class_name = Some("oci".to_owned());
+    other.spec.template.spec.containers[0].image = "nginx".to_owned();
+    other.spec.replicas = u32::MAX;
+    let paths: Vec<String> = unsupported(&other).into_iter().map(|finding| finding.path).collect();
+    let expected = [
+        "spec.replicas",
+        "spec.template.spec.runtimeClassName",
+        &format!("{path}.image"),
+    ];
+    assert_eq!(paths, expected);
+}

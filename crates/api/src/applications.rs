@@ -1,0 +1,385 @@
+//! Applications: what each does, its output, what it is given, its end.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use agent::supervise::{Key as Application, Status, Supervisor, start_before};
+use agent::workload;
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use identity::Registry;
+use manifest::workload::Deployment;
+use manifest::{Document, Error, Resource};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::applying;
+use crate::desk::Desk;
+use crate::edge_manifests::Key;
+use crate::manifests::Workloads;
+use crate::types::{ContainerEnd, ContainerInfo, DeploymentInfo, Page, ValuesInfo};
+use crate::wrong::{Done, Wrong};
+
+/// Lines of a log that are given where it is not said how many.
+const LINES: usize = 1_000;
+
+/// Of one kind that a tenant may have.
+pub(crate) const PER_KIND_MAX: usize = 250;
+
+/// Has the edge run what the tenant's files say; nothing where none runs.
+pub(crate) fn follow(desk: &Desk, tenant: &str) {
+    let Some(supervisor) = &desk.supervisor else { return };
+    let wanted = desk.manifests.with_workloads(tenant, |workloads| {
+        let containers = |deployment: &Deployment| workload::containers(deployment, &workloads.configuration).ok();
+        let wanted = workloads.deployments.iter();
+        let wanted = wanted.map(|(name, deployment)| (name.clone(), containers(deployment)));
+        let unknown = workloads.unreadable.iter().map(|name| (name.clone(), None));
+        wanted.chain(unknown).collect()
+    });
+    held(supervisor).set_tenant(tenant, wanted);
+}
+
+fn held(supervisor: &Mutex<Supervisor>) -> MutexGuard<'_, Supervisor> {
+    supervisor.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    /// Has the edge run what all files say, at its start; what nobody wants any more is ended.
+    ///
+    /// # Errors
+    /// In words, why it is not known who the tenants are.
+    pub async fn load_applications(&self) -> Result<(), String> {
+        let Some(supervisor) = &self.supervisor else {
+            return Ok(());
+        };
+        let all = self.with_registry(Registry::tenants).await;
+        let all = all.map_err(|wrong| wrong.message().to_owned())?;
+        let mut tenants: BTreeSet<String> = all.into_iter().map(|tenant| tenant.name).collect();
+        tenants.extend(held(supervisor).tenants());
+        tenants.iter().for_each(|tenant| follow(self, tenant));
+        Ok(())
+    }
+}
+
+/// What of an application, or of what it is given, shows only where it is to run.
+pub(crate) fn check(document: &Document) -> Vec<Error> {
+    match &document.resource {
+        Resource::Deployment(deployment) => {
+            let found = workload::unsupported(deployment).into_iter();
+            found
+                .map(|finding| document.error(&finding.path, 0, finding.message))
+                .collect()
+        }
+        Resource::Service(_) => {
+            let message = "a Service is read, but nobody is led anywhere by it yet; leave it out".to_owned();
+            vec![document.error("kind", 0, message)]
+        }
+        Resource::ConfigMap(_) | Resource::Secret(_) | Resource::Device(_) | Resource::Route(_) => Vec::new(),
+    }
+}
+
+/// Of the cloud that `document` was applied at.
+pub(crate) fn none_here(document: &Document) -> Error {
+    let message = "a cloud runs no applications; apply it for one of its edges: selvedge apply -f FILE --edge NAME";
+    document.error("kind", 0, message.to_owned())
+}
+
+/// The applications of a tenant, and what each does.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/deployments", tag = "applications", operation_id = "list_deployments",
+    responses((status = 200, body = Page<DeploymentInfo>)))]
+pub(crate) async fn list(
+    State(desk): State<Arc<Desk>>,
+    Path(tenant): Path<String>,
+) -> Done<Json<Page<DeploymentInfo>>> {
+    desk.check_tenant(&tenant).await?;
+    let items = desk.manifests.with_workloads(&tenant, |workloads| {
+        let all = workloads.deployments.values();
+        all.map(|deployment| info(&desk, deployment, workloads)).collect()
+    });
+    Ok(Json(Page { items, has_more: false }))
+}
+
+/// What an application does.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/deployments/{name}", tag = "applications",
+    operation_id = "show_deployment", responses((status = 200, body = DeploymentInfo)))]
+pub(crate) async fn show(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, name)): Path<(String, String)>,
+) -> Done<Json<DeploymentInfo>> {
+    find(&desk, &tenant, &name).await.map(Json)
+}
+
+async fn find(desk: &Desk, tenant: &str, name: &str) -> Done<DeploymentInfo> {
+    identity::check_name("deployment", name)?;
+    desk.check_tenant(tenant).await?;
+    desk.manifests.with_workloads(tenant, |workloads| {
+        let found = workloads.deployments.get(name);
+        found
+            .map(|deployment| info(desk, deployment, workloads))
+            .ok_or_else(|| absent("Deployment", tenant, name, workloads.deployments.keys()))
+    })
+}
+
+fn absent<'a>(kind: &str, tenant: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Wrong {
+    let near = manifest::nearest(name, known.map(String::as_str));
+    let hint = near.map_or(String::new(), |near| format!("; did you mean \"{near}\"?"));
+    Wrong::absent(format!("no {kind} \"{name}\" in tenant {tenant}{hint}"))
+}
+
+fn info(desk: &Desk, deployment: &Deployment, workloads: &Workloads) -> DeploymentInfo {
+    let metadata = &deployment.metadata;
+    let status = desk.supervisor.as_ref().map(|supervisor| {
+        held(supervisor).status(&Application {
+            tenant: metadata.namespace.clone(),
+            application: metadata.name.clone(),
+        })
+    });
+    let is_missing = workload::containers(deployment, &workloads.configuration).err();
+    let per_replica = deployment.spec.template.spec.containers.len();
+    DeploymentInfo {
+        tenant: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        replicas: deployment.spec.replicas,
+        ready: status.as_deref().map(|status| ready(status, per_replica)),
+        restarts: status.iter().flatten().map(|status| status.doing.restarts).sum(),
+        waits_for: is_missing
+            .into_iter()
+            .flatten()
+            .map(|finding| format!("{}: {}", finding.path, finding.message))
+            .collect(),
+        containers: status.into_iter().flatten().map(container).collect(),
+    }
+}
+
+/// Replicas of which all containers are ready.
+fn ready(status: &[Status], per_replica: usize) -> u32 {
+    let replicas: BTreeSet<u32> = status.iter().map(|status| status.replica).collect();
+    let is_ready = |replica: &u32| {
+        let of_replica = status
+            .iter()
+            .filter(|status| status.replica == *replica && status.doing.is_ready);
+        of_replica.count() == per_replica
+    };
+    replicas.iter().filter(|replica| is_ready(replica)).count() as u32
+}
+
+fn container(status: Status) -> ContainerInfo {
+    let doing = status.doing;
+    ContainerInfo {
+        name: status.container,
+        replica: status.replica,
+        is_running: doing.is_running,
+        is_ready: doing.is_ready,
+        not_ready: doing.not_ready,
+        restarts: doing.restarts,
+        last_end: doing.last_end.map(|end| ContainerEnd {
+            how: end.to_string(),
+            at_ms: end.at_ms,
+        }),
+        trouble: doing.trouble,
+    }
+}
+
+/// Which output is asked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Output {
+    /// Of this container; it need not be said where there is one.
+    container: Option<String>,
+    /// Of this replica.
+    #[serde(default)]
+    replica: u32,
+    /// Of the start before the last one.
+    #[serde(default)]
+    previous: bool,
+    /// So many lines at most, the last ones; 1000 where it is not said.
+    lines: Option<usize>,
+}
+
+/// The end of a container's output: lines of time, stream (`stdout` or `stderr`), `F` (`P`: goes on in the next line) and
+/// text. At most 4 MiB of it.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/deployments/{name}/log", tag = "applications",
+    operation_id = "show_deployment_log", params(Output),
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub(crate) async fn log(
+    State(desk): State<Arc<Desk>>,
+    Path((tenant, name)): Path<(String, String)>,
+    Query(output): Query<Output>,
+) -> Done<impl IntoResponse> {
+    let containers = find(&desk, &tenant, &name).await?.containers;
+    let supervisor = desk.supervisor.as_ref();
+    let supervisor = supervisor.ok_or_else(|| Wrong::absent("no edge runs here, and so nothing is known of output"))?;
+    let container = chosen(&output, &containers)?;
+    let key = Application {
+        tenant,
+        application: name,
+    };
+    let (runtime, status) = {
+        let supervisor = held(supervisor);
+        (Arc::clone(supervisor.runtime()), supervisor.status(&key))
+    };
+    let status = status
+        .into_iter()
+        .find(|status| status.replica == output.replica && status.container == container);
+    let start = status.and_then(|status| status.doing.start);
+    let start = start.ok_or_else(|| Wrong::absent(format!("{container} has not been started yet")))?;
+    let start = match output.previous {
+        true => start_before(&start).ok_or_else(|| no_earlier(&container))?,
+        false => start,
+    };
+    let lines = output.lines.unwrap_or(LINES);
+    let kept = runtime.log_tail(&start, lines).await;
+    let kept = kept.map_err(|error| Wrong::here(error.to_string()))?;
+    let kept = kept.ok_or_else(|| no_earlier(&container))?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], kept))
+}
+
+fn no_earlier(container: &str) -> Wrong {
+    Wrong::absent(format!(
+        "there is no earlier start of {container}, or it is not kept any more"
+    ))
+}
+
+fn chosen(output: &Output, containers: &[ContainerInfo]) -> Done<String> {
+    let mut of_replica = containers.iter().filter(|one| one.replica == output.replica);
+    let names = || {
+        let names: BTreeSet<&str> = containers.iter().map(|one| &*one.name).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let replica = output.replica;
+    match (&output.container, of_replica.next(), of_replica.next()) {
+        (_, None, _) => Err(Wrong::absent(format!("replica {replica} has not been started"))),
+        (None, Some(only), None) => Ok(only.name.clone()),
+        (None, ..) => Err(Wrong::request(format!("of which container? There are {}", names()))),
+        (Some(name), ..) if containers.iter().any(|one| one.name == *name) => Ok(name.clone()),
+        (Some(name), ..) => Err(Wrong::absent(format!("no container \"{name}\"; there are {}", names()))),
+    }
+}
+
+/// The ConfigMaps of a tenant, and what they hold.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/configmaps", tag = "applications", operation_id = "list_config_maps",
+    responses((status = 200, body = Page<ValuesInfo>)))]
+pub(crate) async fn config_maps(
+    State(desk): State<Arc<Desk>>,
+    Path(tenant): Path<String>,
+) -> Done<Json<Page<ValuesInfo>>> {
+    desk.check_tenant(&tenant).await?;
+    let items = desk.manifests.with_workloads(&tenant, |workloads| {
+        let all = workloads.configuration.config_maps.iter();
+        all.map(|(name, map)| values(&tenant, name, map.data.keys().chain(map.binary_data.keys())))
+            .collect()
+    });
+    Ok(Json(Page { items, has_more: false }))
+}
+
+/// The Secrets of a tenant: names of their values, and no value.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/secrets", tag = "applications", operation_id = "list_secrets",
+    responses((status = 200, body = Page<ValuesInfo>)))]
+pub(crate) async fn secrets(State(desk): State<Arc<Desk>>, Path(tenant): Path<String>) -> Done<Json<Page<ValuesInfo>>> {
+    desk.check_tenant(&tenant).await?;
+    let items = desk.manifests.with_workloads(&tenant, |workloads| {
+        let all = workloads.configuration.secrets.iter();
+        all.map(|(name, secret)| values(&tenant, name, secret.data.keys().chain(secret.string_data.keys())))
+            .collect()
+    });
+    Ok(Json(Page { items, has_more: false }))
+}
+
+fn values<'a>(tenant: &str, name: &str, keys: impl Iterator<Item = &'a String>) -> ValuesInfo {
+    let keys: BTreeSet<String> = keys.cloned().collect();
+    ValuesInfo {
+        tenant: tenant.to_owned(),
+        name: name.to_owned(),
+        keys: keys.into_iter().collect(),
+    }
+}
+
+/// A manifest of an application, or of what it is given, as a request names it.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct ManifestPath {
+    /// Its tenant.
+    tenant: String,
+    /// `Deployment`, `ConfigMap` or `Secret`.
+    kind: String,
+    /// Its name.
+    name: String,
+}
+
+impl ManifestPath {
+    fn key(self) -> Done<Key> {
+        if !Workloads::KINDS.contains(&&*self.kind) {
+            let kinds = Workloads::KINDS.join(", ");
+            return Err(Wrong::absent(format!(
+                "no kind \"{}\" here; there are {kinds}",
+                self.kind
+            )));
+        }
+        identity::check_name("tenant", &self.tenant)?;
+        identity::check_name("name", &self.name)?;
+        Ok(Key {
+            tenant: self.tenant,
+            kind: self.kind,
+            name: self.name,
+        })
+    }
+}
+
+fn absent_of(desk: &Desk, key: &Key) -> Wrong {
+    desk.manifests.with_workloads(&key.tenant, |workloads| {
+        absent(
+            &key.kind,
+            &key.tenant,
+            &key.name,
+            workloads.names(&key.kind).into_iter(),
+        )
+    })
+}
+
+/// The manifest of an application or of a ConfigMap. A Secret is shown to nobody.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/manifests/{kind}/{name}", tag = "applications",
+    operation_id = "show_manifest", params(ManifestPath),
+    responses((status = 200, body = String, content_type = "application/yaml")))]
+pub(crate) async fn manifest(State(desk): State<Arc<Desk>>, Path(path): Path<ManifestPath>) -> Done<impl IntoResponse> {
+    let key = path.key()?;
+    if key.kind == "Secret" {
+        return Err(hidden());
+    }
+    let kept = desk.manifests.get(&key.tenant, &key.kind, &key.name).await?;
+    let kept = kept.ok_or_else(|| absent_of(&desk, &key))?;
+    Ok(([(header::CONTENT_TYPE, "application/yaml")], kept.to_yaml()))
+}
+
+/// Of a Secret that somebody would see.
+pub(crate) fn hidden() -> Wrong {
+    Wrong::new(
+        StatusCode::FORBIDDEN,
+        "the values of a Secret are shown to nobody; listings have their names",
+    )
+}
+
+/// How a manifest is deleted.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Removal {
+    /// Also one that came from the cloud.
+    #[serde(default)]
+    take_over: bool,
+}
+
+/// Deletes an application, which is ended, or what applications are given; those that need it run on as they are.
+#[utoipa::path(delete, path = "/v1/tenants/{tenant}/manifests/{kind}/{name}", tag = "applications",
+    operation_id = "remove_manifest", params(ManifestPath, Removal), responses((status = 204)))]
+pub(crate) async fn remove(
+    State(desk): State<Arc<Desk>>,
+    Path(path): Path<ManifestPath>,
+    Query(Removal { take_over }): Query<Removal>,
+) -> Done<StatusCode> {
+    let key = path.key()?;
+    match applying::delete(&desk, &key, take_over).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(absent_of(&desk, &key)),
+    }
+}

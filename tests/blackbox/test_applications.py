@@ -1,0 +1,350 @@
+"""Applications: applied, run, renewed, ended, and found again by whoever runs the edge next."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from brokers import PORTS, Selvedge
+from sites import Site, wait_until
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
+
+CONFIGURATION = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: limits}
+data: {LOW: "1"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: keys}
+stringData: {KEY: hidden-from-all}
+"""
+SLEEPS = "echo started; exec sleep 1000"
+
+
+def application(name: str, script: str, more: str = "", replicas: int = 1) -> str:
+    """A shell that runs a script; `more` are lines of its container, after its arguments in line 13."""
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      runtimeClassName: process
+      terminationGracePeriodSeconds: 2
+      containers:
+        - {{name: main, image: /bin/sh, args: [-c, {json.dumps(script)}]{more}}}
+"""
+
+
+class Host:
+    """What runs of an edge's applications, as the files and the kernel have it."""
+
+    def __init__(self, edge: Selvedge):
+        self.edge = edge
+        self.containers = edge.data / "containers"
+
+    def pids(self) -> list[int]:
+        """First processes of the containers that run."""
+        started = [json.loads(path.read_text())["pid"] for path in self.containers.glob("*/started.json")]
+        return sorted(pid for pid in started if runs_now(pid))
+
+    def shims(self) -> list[int]:
+        """The processes beside them."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_text().split("\0")
+                if words[1:2] == ["shim"] and words[2].startswith(str(self.containers)):
+                    found.append(int(path.parent.name))
+        return found
+
+    def kill_all(self) -> None:
+        """As the host does that is switched off."""
+        for pid in self.shims() + self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def runs_now(pid: int) -> bool:
+    """Whether there is such a process, and one that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def apply(edge: Selvedge, text: str, *words: str, check: bool = True):
+    """`selvedge apply -f FILE`."""
+    path = edge.directory / "app.yaml"
+    path.write_text(text)
+    return edge.run("apply", "-f", str(path), *words, check=check)
+
+
+def deployment(edge: Selvedge, name: str) -> dict:
+    """What `selvedge get deployments` says of one."""
+    return next(
+        one for one in json.loads(edge.run("get", "deployments", "--output", "json").stdout) if one["name"] == name
+    )
+
+
+def runs(edge: Selvedge, name: str) -> None:
+    """Waits until all of it runs."""
+    wait_until(lambda: (one := deployment(edge, name))["ready"] == one["replicas"])
+
+
+@pytest.fixture
+def own(start):
+    """An edge of the test's own, whose applications end with the test."""
+    edge = start()
+    yield edge
+    edge.stop()  # It would start them again.
+    Host(edge).kill_all()
+
+
+@pytest.fixture
+def host(own) -> Host:
+    """What runs there."""
+    return Host(own)
+
+
+def test_an_application_runs_with_what_it_is_given_and_ends_with_its_manifest(own, host):
+    given = (
+        ", envFrom: [{configMapRef: {name: limits}}], env: [{name: KEY, valueFrom: {secretKeyRef: "
+        "{name: keys, key: KEY}}}]"
+    )
+    said = apply(own, CONFIGURATION + "---\n" + application("site", SLEEPS, given)).stdout
+    assert "+ Deployment/site" in said
+    runs(own, "site")
+    (pid,) = host.pids()
+    environment = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    assert {"LOW=1", "KEY=hidden-from-all"} <= set(environment)
+    assert not any(line.startswith(("HOME=", "PWD=/root", "SELVEDGE")) for line in environment)
+    wait_until(lambda: "started" in own.run("logs", "site").stdout)
+    row = own.run("get", "deployments").stdout.splitlines()[1].split()
+    assert row == ["site", "1/1", "0", "runs"]
+    assert own.run("delete", "deployment", "site").stdout == "- Deployment/site\n"
+    wait_until(lambda: not host.pids() and not list(host.containers.iterdir()))
+    assert own.run("get", "deployments").stdout.startswith("no applications")
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_an_application_runs_on_without_the_edge_and_is_not_started_twice(own, host, end):
+    starts = own.directory / "starts"
+    apply(own, application("site", f"echo >> {starts}; {SLEEPS}"))
+    runs(own, "site")
+    before = host.pids()
+    if end == "killed":
+        own.kill()
+    else:
+        assert own.stop() == 0
+    assert host.pids() == before
+    assert own.run("get", "deployments").stdout.splitlines()[1].split()[:2] == ["site", "?/1"]
+    own.start()
+    runs(own, "site")
+    assert (host.pids(), starts.read_text()) == (before, "\n")
+    assert apply(own, application("site", f"echo >> {starts}; {SLEEPS}")).stdout == "= Deployment/site unchanged\n"
+    assert (host.pids(), starts.read_text()) == (before, "\n")
+
+
+def test_all_is_started_again_after_the_host_was_off(own, host):
+    apply(own, application("site", SLEEPS, replicas=2))
+    runs(own, "site")
+    before = host.pids()
+    own.kill()
+    host.kill_all()
+    own.start()
+    runs(own, "site")
+    after = host.pids()
+    assert len(before) == len(after) == 2
+    assert not set(before) & set(after)
+
+
+def test_what_was_applied_while_no_edge_ran_runs_with_the_next(own, host):
+    own.stop()
+    apply(own, application("site", SLEEPS))
+    assert host.pids() == []
+    own.start()
+    runs(own, "site")
+
+
+def test_what_ends_is_started_again_and_what_it_said_can_be_read(own):
+    apply(own, application("site", "echo begun; echo the pump is missing >&2; exit 3"))
+    wait_until(lambda: deployment(own, "site")["restarts"] >= 1)
+    (container,) = deployment(own, "site")["containers"]
+    assert container["last_end"]["how"] == "exited with 3"
+    assert "exited with 3" in own.run("describe", "deployment", "site").stdout
+    said = [line.split(" ", 1)[1] for line in own.run("logs", "site", "--previous").stdout.splitlines()]
+    assert sorted(said) == ["stderr F the pump is missing", "stdout F begun"]
+    assert len(own.run("logs", "site", "--previous", "--tail", "1").stdout.splitlines()) == 1
+
+
+def test_a_program_that_is_not_there_is_said_and_can_be_replaced(own):
+    apply(own, application("site", SLEEPS).replace("/bin/sh", "/no/such/program"))
+    wait_until(lambda: "/no/such/program" in own.run("get", "deployments").stdout)
+    apply(own, application("site", SLEEPS))
+    runs(own, "site")
+
+
+def test_changed_values_renew_the_applications_that_need_them_and_no_others(own, host):
+    needs = ", envFrom: [{configMapRef: {name: limits}}]"
+    apply(own, CONFIGURATION + "---\n" + application("needs", SLEEPS, needs) + "---\n" + application("other", SLEEPS))
+    runs(own, "needs")
+    runs(own, "other")
+    before = set(host.pids())
+    apply(own, CONFIGURATION.replace('"1"', '"2"'))
+    wait_until(lambda: len(host.pids()) == 2 and len(set(host.pids()) & before) == 1)
+    (new,) = set(host.pids()) - before
+    assert "LOW=2" in Path(f"/proc/{new}/environ").read_text().split("\0")
+
+
+def test_an_application_waits_for_values_that_are_not_there_and_runs_on_when_they_go(own, host):
+    apply(own, application("site", SLEEPS, ", envFrom: [{configMapRef: {name: limits}}]"))
+    waits = "waits: spec.template.spec.containers[0].envFrom[0]: there is no ConfigMap limits; apply one"
+    assert waits in own.run("get", "deployments").stdout
+    apply(own, CONFIGURATION)
+    runs(own, "site")
+    before = host.pids()
+    own.run("delete", "configmap", "limits")
+    assert waits in own.run("describe", "deployment", "site").stdout
+    own.kill()
+    own.start()
+    assert host.pids() == before
+
+
+def test_an_application_whose_manifest_cannot_be_read_runs_on_and_can_be_replaced_or_deleted(own, host):
+    apply(own, application("one", SLEEPS) + "---\n" + application("two", SLEEPS))
+    runs(own, "one")
+    runs(own, "two")
+    before = host.pids()
+    own.stop()
+    for name in ("one", "two"):
+        (own.data / "manifests/default/Deployment" / f"{name}.yaml").write_text("of a version to come")
+    own.start()
+    own.said("a manifest was left out")
+    time.sleep(0.5)  # Nothing happens.
+    assert host.pids() == before
+    assert apply(own, application("one", SLEEPS)).stdout.startswith("+ Deployment/one")
+    assert host.pids() == before
+    own.run("delete", "deployment", "one")
+    own.run("delete", "deployment", "two")
+    wait_until(lambda: not host.pids())
+
+
+def test_what_is_not_done_is_refused_by_its_place_and_nothing_is_applied(own):
+    wrong = application("site", SLEEPS, ", volumeMounts: [{name: data, mountPath: /data}]").replace(
+        "      containers:", "      volumes: [{name: data, emptyDir: {}}]\n      containers:"
+    )
+    said = apply(own, wrong, check=False)
+    assert said.returncode == 1
+    assert "app.yaml:12: spec.template.spec.volumes: is not done yet" in said.stderr
+    assert "app.yaml:14: spec.template.spec.containers[0].volumeMounts: is not done yet" in said.stderr
+    said = apply(
+        own, application("site", SLEEPS).replace("runtimeClassName: process", "runtimeClassName: oci"), check=False
+    )
+    assert "write runtimeClassName: process" in said.stderr
+    assert own.run("get", "deployments").stdout.startswith("no applications")
+
+
+def test_an_application_is_ready_once_it_answers_and_not_while_it_does_not(own, host):
+    port, file = PORTS.take(), own.directory / "up"
+    probe = f", readinessProbe: {{periodSeconds: 1, failureThreshold: 1, httpGet: {{port: {port}, path: /up}}}}"
+    server = f"cd {own.directory}; exec {sys.executable} -m http.server {port}"
+    apply(own, application("site", server, probe))
+    wait_until(lambda: "/up answers with 404" in own.run("get", "deployments").stdout)
+    assert deployment(own, "site")["ready"] == 0
+    file.touch()
+    runs(own, "site")
+    before = host.pids()
+    file.unlink()
+    wait_until(lambda: deployment(own, "site")["ready"] == 0)
+    assert host.pids() == before
+
+
+def test_an_application_that_does_not_live_is_started_again(own, host):
+    file = own.directory / "dead"
+    probe = f", livenessProbe: {{periodSeconds: 1, failureThreshold: 2, exec: {{command: [test, '!', -e, {file}]}}}}"
+    apply(own, application("site", f"rm -f {file}; {SLEEPS}", probe))
+    runs(own, "site")
+    before = host.pids()
+    file.touch()
+    wait_until(lambda: deployment(own, "site")["restarts"] == 1)
+    runs(own, "site")
+    assert not set(host.pids()) & set(before)
+
+
+def test_an_application_that_does_not_start_in_time_is_started_again_and_one_that_does_is_left_alone(own):
+    file = own.directory / "begun"
+    probe = f", startupProbe: {{periodSeconds: 1, failureThreshold: 3, exec: {{command: [test, -e, {file}]}}}}"
+    probe += ", livenessProbe: {periodSeconds: 1, failureThreshold: 1, exec: {command: [test, -e, /proc/self]}}"
+    apply(own, application("site", SLEEPS, probe))
+    wait_until(lambda: "it does not start" in own.run("describe", "deployment", "site").stdout)
+    file.touch()
+    runs(own, "site")
+    restarts = deployment(own, "site")["restarts"]
+    time.sleep(3)  # Three questions.
+    assert deployment(own, "site")["restarts"] == restarts
+
+
+def test_values_of_a_secret_are_shown_to_nobody(own):
+    shown = [apply(own, CONFIGURATION, "--dry-run").stdout, apply(own, CONFIGURATION).stdout]
+    shown += [apply(own, CONFIGURATION.replace("hidden-from-all", "hidden-as-well")).stdout]
+    shown += [own.run("get", "secrets").stdout, own.run("get", "secrets", "--output", "json").stdout]
+    assert "keys" in shown[3]
+    assert not any("hidden-" in text for text in shown)
+    assert (own.data / "containers").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_takes_more_memory_than_it_may_is_said_to_have_run_out(own):
+    if os.geteuid() != 0:
+        pytest.skip("limits need control groups, and those root")
+    apply(own, application("site", "exec tail /dev/zero", ", resources: {limits: {memory: 16Mi}}"))
+    wait_until(lambda: "ran out of memory" in own.run("get", "deployments").stdout)
+
+
+def test_a_name_that_is_not_there_is_said(own):
+    apply(own, application("site", SLEEPS))
+    for words in [("describe", "deployment", "sitr"), ("logs", "sitr"), ("delete", "deployment", "sitr")]:
+        said = own.run(*words, check=False)
+        assert said.returncode == 1
+        assert 'did you mean "site"?' in said.stderr
+    said = own.run("logs", "site", "-c", "other", check=False)
+    assert "no container" in said.stderr
+
+
+def test_an_application_of_the_cloud_runs_at_the_edge_without_it_and_ends_by_it(site):
+    site: Site = site()
+    host = Host(site.edge)
+    try:
+        text = CONFIGURATION + "---\n" + application("site", SLEEPS, ", envFrom: [{secretRef: {name: keys}}]")
+        said = apply(site.cloud, text, check=False)
+        assert "a cloud runs no applications" in said.stderr
+        apply(site.cloud, text, "--edge", "hall-1")
+        wait_until(lambda: "site" in site.edge.run("get", "deployments").stdout)
+        runs(site.edge, "site")
+        said = site.edge.run("delete", "deployment", "site", check=False)
+        assert "--take-over" in said.stderr
+        site.cloud.kill()
+        site.edge.kill()
+        host.kill_all()
+        site.edge.start()
+        runs(site.edge, "site")
+        site.cloud.start()
+        site.cloud.run("delete", "deployment", "site", "--edge", "hall-1")
+        wait_until(lambda: not host.pids())
+    finally:
+        site.edge.stop()
+        host.kill_all()
