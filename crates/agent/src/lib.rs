@@ -4,6 +4,7 @@
 //! log and its end. Whoever runs the agent again finds by the files of a container what became of it meanwhile.
 
 pub mod cgroup;
+pub mod image;
 pub mod instance;
 pub mod probe;
 pub mod process;

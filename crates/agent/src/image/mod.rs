@@ -1,0 +1,6 @@
+//! Images: what containers are made of.
+
+pub mod archive;
+pub mod build;
+pub mod store;
+pub mod unpack;

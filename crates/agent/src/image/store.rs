@@ -1,0 +1,485 @@
+//! Images on disk: an OCI image layout (`oci-layout`, `index.json`, `blobs`), and beside it each layer, unpacked once.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use oci_spec::distribution::Reference;
+use oci_spec::image::{
+    Arch, Descriptor, Digest, ImageConfiguration, ImageIndex, ImageManifest, ImageManifestBuilder, MediaType, Os,
+};
+use ring::digest::{Context, SHA256};
+use serde::de::DeserializeOwned;
+
+use super::unpack::{self, Bounds};
+
+/// Of a manifest, an index or a configuration.
+const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
+/// Of a layer, unpacked.
+pub(super) const LAYER: Bounds = Bounds {
+    bytes: 16 << 30,
+    entries: 1_000_000,
+};
+/// An image's name stands there, in `index.json`.
+const NAME: &str = "org.opencontainers.image.ref.name";
+/// What is not whole yet begins so.
+const NEW: &str = ".new-";
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// The images of one edge. One program has them.
+#[derive(Debug)]
+pub struct Images {
+    root: PathBuf,
+    /// Held while `index.json` is replaced.
+    index: Mutex<()>,
+    /// Held while a layer is unpacked: none is unpacked twice.
+    layers: Mutex<()>,
+}
+
+/// A directory that goes when this is dropped.
+pub(super) struct Workplace(pub(super) PathBuf);
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        // What cannot be removed goes with the next start.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An image that is there.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Of its manifest, by which it is the same wherever it is.
+    pub digest: Digest,
+    /// What is run of it, and how.
+    pub configuration: ImageConfiguration,
+    layers: Vec<Descriptor>,
+}
+
+/// Why an image cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is none of this name.
+    #[error("no image {0:?} is here")]
+    Absent(String),
+    /// It is for another kind of machine.
+    #[error("{name:?} is for {os}/{arch}; this is linux/{here}")]
+    OtherMachine {
+        /// Its name.
+        name: String,
+        /// What it is for.
+        os: Os,
+        /// What it is for.
+        arch: Arch,
+        /// What this is.
+        here: Arch,
+    },
+    /// What was brought is not what was asked for.
+    #[error("{what} has the digest {found} where {wanted} was expected")]
+    OtherDigest {
+        /// What was brought.
+        what: String,
+        /// What it has.
+        found: String,
+        /// What it should have.
+        wanted: String,
+    },
+    /// It is more than it may be.
+    #[error("{what} has more than {bytes_max} bytes")]
+    TooBig {
+        /// What it is.
+        what: String,
+        /// What it may have.
+        bytes_max: u64,
+    },
+    /// It cannot be understood.
+    #[error("{what}: {message}")]
+    Wrong {
+        /// What it is.
+        what: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A layer could not be unpacked.
+    #[error("layer {layer}: {source}")]
+    Layer {
+        /// Its digest.
+        layer: String,
+        /// What was wrong with it.
+        source: unpack::Error,
+    },
+    /// A file.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Io { path, source }
+}
+
+impl Images {
+    /// Those in the directory `root`, which is made where it is not there. What an earlier program left half done goes.
+    ///
+    /// # Errors
+    /// Of the directory.
+    pub fn open(root: &Path) -> Result<Images, Error> {
+        let images = Images {
+            root: root.to_owned(),
+            index: Mutex::new(()),
+            layers: Mutex::new(()),
+        };
+        for directory in [images.blobs(), images.unpacked()] {
+            fs::create_dir_all(&directory).map_err(at(&directory))?;
+        }
+        for directory in [images.blobs(), images.unpacked(), root.to_owned()] {
+            remove_unfinished(&directory).map_err(at(&directory))?;
+        }
+        let layout = root.join("oci-layout");
+        if !layout.exists() {
+            replace(&layout, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        }
+        Ok(images)
+    }
+
+    /// A directory for what is to be taken in, which goes when it is dropped, or with the next start.
+    pub(super) fn workplace(&self) -> Result<Workplace, Error> {
+        let path = self.root.join(format!("{NEW}{:016x}", rand::random::<u64>()));
+        fs::create_dir(&path).map_err(at(&path))?;
+        Ok(Workplace(path))
+    }
+
+    fn blobs(&self) -> PathBuf {
+        self.root.join("blobs").join("sha256")
+    }
+
+    fn unpacked(&self) -> PathBuf {
+        self.root.join("layers")
+    }
+
+    /// Names, in full, and digests of the images that are here.
+    ///
+    /// # Errors
+    /// Of reading the list.
+    pub fn names(&self) -> Result<HashMap<String, Digest>, Error> {
+        let index = self.read_index()?;
+        let named = index.manifests().iter().filter_map(|manifest| {
+            let name = manifest.annotations().as_ref()?.get(NAME)?;
+            Some((name.clone(), manifest.digest().clone()))
+        });
+        Ok(named.collect())
+    }
+
+    /// The image of this name, as far as it is in its documents.
+    ///
+    /// # Errors
+    /// There is none, or it is not for this machine.
+    pub fn find(&self, name: &str) -> Result<Image, Error> {
+        let wanted = in_full(name)?;
+        let mut names = self.names()?;
+        let digest = match wanted.digest() {
+            Some(digest) => names.into_values().find(|known| known.as_ref() == digest),
+            None => names.remove(&wanted.whole()),
+        };
+        let digest = digest.ok_or_else(|| Error::Absent(name.to_owned()))?;
+        let manifest: ImageManifest = self.document(&digest)?;
+        let configuration: ImageConfiguration = self.document(manifest.config().digest())?;
+        let (os, arch, here) = (configuration.os(), configuration.architecture(), Arch::default());
+        if *os != Os::Linux || *arch != here {
+            return Err(Error::OtherMachine {
+                name: name.to_owned(),
+                os: os.clone(),
+                arch: arch.clone(),
+                here,
+            });
+        }
+        let (layers, contents) = (manifest.layers().len(), configuration.rootfs().diff_ids().len());
+        if layers != contents {
+            return Err(Error::Wrong {
+                what: name.to_owned(),
+                message: format!("its manifest has {layers} layers, its configuration {contents}"),
+            });
+        }
+        Ok(Image {
+            digest,
+            configuration,
+            layers: manifest.layers().clone(),
+        })
+    }
+
+    /// Gives an image, whose manifest is here, a name; one that had it has it no more.
+    ///
+    /// # Errors
+    /// Of the list.
+    pub fn name(&self, name: &str, manifest: &Digest, bytes: u64) -> Result<(), Error> {
+        let name = in_full(name)?.whole();
+        let _turn = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut index = self.read_index()?;
+        let mut manifests = index.manifests().clone();
+        manifests.retain(|other| name_of(other) != Some(&name));
+        let mut named = Descriptor::new(MediaType::ImageManifest, bytes, manifest.clone());
+        named.set_annotations(Some(HashMap::from([(NAME.to_owned(), name)])));
+        manifests.push(named);
+        index.set_manifests(manifests);
+        let text = serde_json::to_vec(&index).expect("an index is JSON");
+        replace(&self.root.join("index.json"), &text)
+    }
+
+    fn read_index(&self) -> Result<ImageIndex, Error> {
+        let path = self.root.join("index.json");
+        match fs::read(&path) {
+            Ok(text) => understand(&path.display().to_string(), &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ImageIndex::default()),
+            Err(error) => Err(at(&path)(error)),
+        }
+    }
+
+    /// Keeps what is read, if it is what was expected; its digest and its length.
+    ///
+    /// # Errors
+    /// It is something else, it is too much, or it cannot be read or kept: nothing of it is.
+    pub fn put(
+        &self,
+        content: &mut impl Read,
+        wanted: Option<&Digest>,
+        bytes_max: u64,
+    ) -> Result<(Digest, u64), Error> {
+        let what = || wanted.map_or_else(|| "what was brought".to_owned(), Digest::to_string);
+        let new = self.blobs().join(format!("{NEW}{:016x}", rand::random::<u64>()));
+        let mut file = File::create_new(&new).map_err(at(&new))?;
+        let kept = copy_hashed(content, &mut file, bytes_max).map_err(at(&new));
+        let kept = kept.and_then(|(digest, bytes)| match wanted {
+            _ if bytes > bytes_max => Err(Error::TooBig {
+                what: what(),
+                bytes_max,
+            }),
+            Some(wanted) if *wanted != digest => Err(Error::OtherDigest {
+                what: "what was brought".to_owned(),
+                found: digest.to_string(),
+                wanted: wanted.to_string(),
+            }),
+            _ => {
+                let path = self.blob_path(&digest)?;
+                file.sync_all().map_err(at(&new))?;
+                fs::rename(&new, &path).map_err(at(&path))?;
+                sync_directory(&path)?;
+                Ok((digest, bytes))
+            }
+        });
+        if kept.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        kept
+    }
+
+    /// Whether it is here.
+    #[must_use]
+    pub fn has(&self, blob: &Digest) -> bool {
+        self.blob_path(blob).is_ok_and(|path| path.exists())
+    }
+
+    fn blob_path(&self, blob: &Digest) -> Result<PathBuf, Error> {
+        Ok(self.blobs().join(sha256(blob)?))
+    }
+
+    /// A JSON document that is here.
+    pub(super) fn document<T: DeserializeOwned>(&self, blob: &Digest) -> Result<T, Error> {
+        let path = self.blob_path(blob)?;
+        let file = File::open(&path).map_err(at(&path))?;
+        let mut text = Vec::new();
+        file.take(DOCUMENT_BYTES_MAX + 1)
+            .read_to_end(&mut text)
+            .map_err(at(&path))?;
+        if text.len() as u64 > DOCUMENT_BYTES_MAX {
+            return Err(Error::TooBig {
+                what: blob.to_string(),
+                bytes_max: DOCUMENT_BYTES_MAX,
+            });
+        }
+        understand(blob.as_ref(), &text)
+    }
+
+    /// The directories of an image's layers, unpacked, the lowest first.
+    ///
+    /// # Errors
+    /// One of them is not as it has to be, or there is no room.
+    pub fn layers(&self, image: &Image) -> Result<Vec<PathBuf>, Error> {
+        let _turn = self.layers.lock().unwrap_or_else(PoisonError::into_inner);
+        let contents = image.configuration.rootfs().diff_ids();
+        let layers = image.layers.iter().zip(contents);
+        layers.map(|(layer, content)| self.layer(layer, content)).collect()
+    }
+
+    fn layer(&self, layer: &Descriptor, content: &str) -> Result<PathBuf, Error> {
+        let content = Digest::from_str(content).map_err(|error| Error::Wrong {
+            what: content.to_owned(),
+            message: error.to_string(),
+        })?;
+        let path = self.unpacked().join(sha256(&content)?);
+        if path.exists() {
+            return Ok(path);
+        }
+        let new = self.unpacked().join(format!("{NEW}{:016x}", rand::random::<u64>()));
+        fs::create_dir(&new).map_err(at(&new))?;
+        let made = self
+            .unpack(layer, &content, &new)
+            .and_then(|()| fs::rename(&new, &path).map_err(at(&path)));
+        if made.is_err() {
+            let _ = fs::remove_dir_all(&new);
+        }
+        made.map(|()| path)
+    }
+
+    fn unpack(&self, layer: &Descriptor, content: &Digest, into: &Path) -> Result<(), Error> {
+        let blob = self.blob_path(layer.digest())?;
+        let wrong = |source: unpack::Error| Error::Layer {
+            layer: layer.digest().to_string(),
+            source,
+        };
+        let file = File::open(&blob).map_err(at(&blob))?;
+        let mut hashed = Hashed {
+            content: plain(file).map_err(at(&blob))?,
+            context: Context::new(&SHA256),
+        };
+        unpack::unpack(&mut hashed, into, LAYER).map_err(wrong)?;
+        // An archive has an end of zeros, which need not be read to unpack it.
+        let rest = io::copy(&mut (&mut hashed).take(LAYER.bytes), &mut io::sink());
+        rest.map_err(|error| wrong(error.into()))?;
+        let found = digest(hashed.context);
+        if found != *content {
+            return Err(Error::OtherDigest {
+                what: format!("the content of layer {}", layer.digest()),
+                found: found.to_string(),
+                wanted: content.to_string(),
+            });
+        }
+        // All of it is on disk before it has its name.
+        let directory = File::open(into).map_err(at(into))?;
+        rustix::fs::syncfs(&directory).map_err(|errno| at(into)(errno.into()))
+    }
+}
+
+/// Such as `docker.io/library/nginx:latest` for `nginx`.
+pub(super) fn in_full(name: &str) -> Result<Reference, Error> {
+    Reference::from_str(name).map_err(|error| Error::Wrong {
+        what: format!("image {name:?}"),
+        message: error.to_string(),
+    })
+}
+
+fn name_of(manifest: &Descriptor) -> Option<&str> {
+    manifest.annotations().as_ref()?.get(NAME).map(String::as_str)
+}
+
+/// A manifest of these, as it is kept.
+pub(super) fn manifest(config: (Digest, u64), layers: Vec<Descriptor>) -> Vec<u8> {
+    let (digest, bytes) = config;
+    let manifest = ImageManifestBuilder::default()
+        .schema_version(2_u32)
+        .media_type(MediaType::ImageManifest)
+        .config(Descriptor::new(MediaType::ImageConfig, bytes, digest))
+        .layers(layers)
+        .build();
+    serde_json::to_vec(&manifest.expect("all of it is there")).expect("a manifest is JSON")
+}
+
+/// What a digest is as the name of a file; others than SHA-256 nobody needs.
+fn sha256(digest: &Digest) -> Result<&str, Error> {
+    match digest.algorithm().as_ref() {
+        "sha256" => Ok(digest.digest()),
+        other => Err(Error::Wrong {
+            what: digest.to_string(),
+            message: format!("digests are sha256 here, not {other}"),
+        }),
+    }
+}
+
+/// Without the compression that it may have, by its first bytes.
+pub(super) fn plain(mut file: impl Read + Seek + 'static) -> io::Result<Box<dyn Read>> {
+    let mut magic = [0; 4];
+    let read = file.read(&mut magic)?;
+    file.rewind()?;
+    let file = io::BufReader::with_capacity(BUFFER_BYTES, file);
+    Ok(match &magic[..read] {
+        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
+        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::with_buffer(file)?),
+        _ => Box::new(file),
+    })
+}
+
+struct Hashed<R> {
+    content: R,
+    context: Context,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.content.read(buffer)?;
+        self.context.update(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+/// Copies no more than one byte beyond `bytes_max`.
+fn copy_hashed(content: &mut impl Read, file: &mut File, bytes_max: u64) -> io::Result<(Digest, u64)> {
+    let mut hashed = Hashed {
+        content: content.take(bytes_max.saturating_add(1)),
+        context: Context::new(&SHA256),
+    };
+    let bytes = io::copy(&mut hashed, file)?;
+    Ok((digest(hashed.context), bytes))
+}
+
+fn digest(context: Context) -> Digest {
+    let bytes = context.finish();
+    let hex: String = bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    Digest::from_str(&format!("sha256:{hex}")).expect("64 digits are a digest")
+}
+
+fn understand<T: DeserializeOwned>(what: &str, text: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(text).map_err(|error| Error::Wrong {
+        what: what.to_owned(),
+        message: error.to_string(),
+    })
+}
+
+fn remove_unfinished(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_name().as_encoded_bytes().starts_with(NEW.as_bytes()) {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+/// All of it or nothing, also across a power cut.
+fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new).map_err(at(&new))?;
+    file.write_all(text).and_then(|()| file.sync_all()).map_err(at(&new))?;
+    fs::rename(&new, path).map_err(at(path))?;
+    sync_directory(path)
+}
+
+fn sync_directory(path: &Path) -> Result<(), Error> {
+    let directory = path.parent().expect("a file has a directory");
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(at(directory))
+}
+
+#[cfg(test)]
+mod tests;
