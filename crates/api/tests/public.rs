@@ -231,7 +231,8 @@ async fn a_viewer_changes_nothing_and_an_operator_no_users() {
         }
         let users = route.template.contains("/users");
         let invitations = route.template.ends_with("/invitation");
-        let of_whole_cloud = route.template.contains("/manifests") || route.template == "/v1/tenants/{tenant}";
+        let of_whole_cloud =
+            route.template.contains("/edges/{id}/manifests") || route.template == "/v1/tenants/{tenant}";
         let is_of_others = users || invitations || of_whole_cloud && route.method != Method::GET;
         let may_view = route.method == Method::GET && !users;
         let is_forbidden = |status| status == StatusCode::FORBIDDEN;
