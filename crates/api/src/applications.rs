@@ -15,7 +15,7 @@ use manifest::{Document, Error, Resource};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::applying;
+use crate::applying::{self, Removal};
 use crate::desk::Desk;
 use crate::edge_manifests::Key;
 use crate::manifests::Workloads;
@@ -358,15 +358,6 @@ pub(crate) fn hidden() -> Wrong {
         StatusCode::FORBIDDEN,
         "the values of a Secret are shown to nobody; listings have their names",
     )
-}
-
-/// How a manifest is deleted.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Removal {
-    /// Also one that came from the cloud.
-    #[serde(default)]
-    take_over: bool,
 }
 
 /// Deletes an application, which is ended, or what applications are given; those that need it run on as they are.

@@ -9,6 +9,8 @@ use axum::http::StatusCode;
 use identity::{ClientKind, ClientName, Registry};
 use manifest::{Change, Device, Document, Error, Errors, Resource, Route, Target, Upstream, WhenFull};
 use route::{CompiledRoute, MAX_ROUTES};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::applications::{self, PER_KIND_MAX};
 use crate::applying_desired::{as_it_is, check_desired};
@@ -276,6 +278,15 @@ async fn enact_device(desk: &Desk, old: Option<&Resource>, device: &Device) -> D
     labels.extend(new.map(|(label, value)| (label.clone(), Some(value.clone()))));
     clients::set_labels(desk, &name, labels).await?;
     desk.settle().await
+}
+
+/// How a manifest is deleted.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Removal {
+    /// Also one that came from the cloud.
+    #[serde(default)]
+    pub(crate) take_over: bool,
 }
 
 /// Deletes what was applied, as an operator does; whether it was there. `takes_over`: also what came from the cloud.

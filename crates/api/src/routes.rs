@@ -7,10 +7,8 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use serde::Deserialize;
-use utoipa::IntoParams;
 
-use crate::applying;
+use crate::applying::{self, Removal};
 use crate::desk::Desk;
 use crate::edge_manifests::Key;
 use crate::types::{LastFailureInfo, Page, RouteInfo};
@@ -70,15 +68,6 @@ pub(crate) async fn show(
     let kept = desk.manifests.get(&tenant, "Route", &name).await?;
     let route = kept.ok_or_else(|| absent(&desk, &tenant, &name))?;
     Ok(([(header::CONTENT_TYPE, "application/yaml")], route.to_yaml()))
-}
-
-/// How a route is deleted.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Removal {
-    /// Also one that came from the cloud.
-    #[serde(default)]
-    take_over: bool,
 }
 
 /// Deletes a route.
