@@ -8,7 +8,7 @@ const WINDOWS: (u64, u64) = (2, 4);
 /// At least.
 const LEAST_BYTES: (u64, u64) = (8 << 10, 16 << 10);
 /// At most.
-const MOST_BYTES: (u64, u64) = (4 << 20, 8 << 20);
+const MOST_BYTES: (u64, u64) = (8 << 20, 16 << 20);
 
 /// What each of several shards may send where messages of so many bytes may be on the way, which are fewer on the line
 /// where batches are made smaller. One shard alone can keep the line busy.
@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(allowed(300, 2), (4 << 10, 8 << 10));
         assert_eq!(allowed(1 << 20, 2), (1 << 20, 2 << 20));
         assert_eq!(allowed(4 << 20, 16), (4 << 20, 4 << 20));
-        assert_eq!(allowed(64 << 20, 2), (4 << 20, 4 << 20));
+        assert_eq!(allowed(64 << 20, 2), (8 << 20, 8 << 20));
     }
 
     #[test]
