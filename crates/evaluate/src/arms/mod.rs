@@ -10,7 +10,9 @@ mod process;
 mod selvedge;
 mod target;
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::generator::fleet::{Access, Protocol};
@@ -25,6 +27,11 @@ use mqtt::Version;
 pub(crate) use postgres::Postgres;
 pub(crate) use process::ServerProcess;
 pub(crate) use selvedge::{add, find as find_selvedge, output_of};
+
+/// Of servers: below those that clients are given by default (`ip_local_port_range`).
+const PORTS: Range<u16> = 20_000..32_768;
+/// Ports that are looked at before it is said that none is free.
+const PORT_TRIES: usize = 100;
 
 /// What all arms of a run share.
 pub(crate) struct Site {
@@ -69,12 +76,7 @@ impl Site {
 
     /// An address of a host that nobody has now; servers bind it a moment later.
     fn free_address(&self, place: Place) -> Result<SocketAddr, String> {
-        let Some(host) = self.host(place) else {
-            return free_address().map_err(|error| format!("no free port on loopback: {error}"));
-        };
-        let free = host.enter(|| TcpListener::bind((host.address(), 0))?.local_addr());
-        free.map_err(|error| error.to_string())?
-            .map_err(|error| format!("no free port at {}: {error}", host.address()))
+        free_address(self.host(place))
     }
 
     /// As [`ServerProcess::wait_until_ready`], seen from its own host.
@@ -193,9 +195,23 @@ fn launch_recipe(recipe: Recipe, site: &Site, directory: &Path, address: SocketA
     })
 }
 
-/// A loopback address that nobody has now; servers bind it a moment later.
-pub(crate) fn free_address() -> std::io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+/// An address of a host, or of loopback, that nobody has now; servers bind it a moment later. No client is given its
+/// port, which are higher by default, while its server is started anew.
+pub(crate) fn free_address(host: Option<&Host>) -> Result<SocketAddr, String> {
+    let ip = host.map_or(Ipv4Addr::LOCALHOST, Host::address);
+    let find = || {
+        let bind = |port| TcpListener::bind((ip, port))?.local_addr();
+        let mut tried = (0..PORT_TRIES).map(|_| bind(rand::random_range(PORTS)));
+        let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+        tried.find(|tried| !tried.as_ref().is_err_and(is_taken))
+    };
+    let found = match host {
+        Some(host) => host.enter(find).map_err(|error| error.to_string())?,
+        None => find(),
+    };
+    let taken = || io::Error::from(io::ErrorKind::AddrInUse);
+    let found = found.unwrap_or_else(|| Err(taken()));
+    found.map_err(|error| format!("no free port of {PORTS:?} at {ip}: {error}"))
 }
 
 /// The program that a person named, else the first that is there of `usual` paths and of `PATH`.

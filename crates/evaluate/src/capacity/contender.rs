@@ -160,7 +160,7 @@ impl Site {
         let directory = self.directory.join(format!("{contender:?}-{name}"));
         let data = directory.join("data");
         std::fs::create_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
-        let address = arms::free_address().map_err(|error| format!("no free port on loopback: {error}"))?;
+        let address = arms::free_address(None)?;
         Ok(Place {
             site: self,
             contender,

@@ -1,12 +1,12 @@
 //! A cloud and an edge behind it, as a user sets them up: both on this machine, or each on a host of its own.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::contender::{On, Site};
 use super::http::Door;
-use crate::arms::ServerProcess;
+use crate::arms::{self, ServerProcess};
 use crate::generator::login::Secret;
 use crate::generator::socket::Endpoint;
 use crate::network::{Host, Network, Place};
@@ -68,7 +68,7 @@ impl<'a> Linked<'a> {
     ) -> Result<Linked<'a>, String> {
         let host = |place| network.map_or_else(Host::loopback, |network| network.host(place).clone());
         let hosts = [host(Place::Cloud), host(Place::Edge)];
-        let free = |side: Side| free_address(&hosts[side as usize]);
+        let free = |side: Side| arms::free_address(Some(&hosts[side as usize]));
         let linked = Linked {
             site,
             directory: site.directory.join(name),
@@ -261,13 +261,6 @@ fn configuration(directory: &Path) -> PathBuf {
 pub(super) fn edge_arguments(directory: &Path) -> Vec<String> {
     let file = configuration(directory).display().to_string();
     vec!["edge".to_owned(), "--config".to_owned(), file]
-}
-
-/// An address of a host that nobody has now; servers bind it a moment later.
-fn free_address(host: &Host) -> Result<SocketAddr, String> {
-    let free = host.enter(|| TcpListener::bind((host.address(), 0))?.local_addr());
-    free.map_err(|error| error.to_string())?
-        .map_err(|error| format!("no free port at {}: {error}", host.address()))
 }
 
 /// All values of a metric together.
