@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from brokers import PORTS, Selvedge
+from applications import SLEEPS, Host, application, apply, deployment, ending, runs
+from brokers import PORTS
 from sites import Site, wait_until
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
@@ -28,91 +26,13 @@ kind: Secret
 metadata: {name: keys}
 stringData: {KEY: hidden-from-all}
 """
-SLEEPS = "echo started; exec sleep 1000"
-
-
-def application(name: str, script: str, more: str = "", replicas: int = 1) -> str:
-    """A shell that runs a script; `more` are lines of its container, after its arguments in line 13."""
-    return f"""\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      runtimeClassName: process
-      terminationGracePeriodSeconds: 2
-      containers:
-        - {{name: main, image: /bin/sh, args: [-c, {json.dumps(script)}]{more}}}
-"""
-
-
-class Host:
-    """What runs of an edge's applications, as the files and the kernel have it."""
-
-    def __init__(self, edge: Selvedge):
-        self.edge = edge
-        self.containers = edge.data / "containers"
-
-    def pids(self) -> list[int]:
-        """First processes of the containers that run."""
-        started = [json.loads(path.read_text())["pid"] for path in self.containers.glob("*/started.json")]
-        return sorted(pid for pid in started if runs_now(pid))
-
-    def shims(self) -> list[int]:
-        """The processes beside them."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                words = path.read_text().split("\0")
-                if words[1:2] == ["shim"] and words[2].startswith(str(self.containers)):
-                    found.append(int(path.parent.name))
-        return found
-
-    def kill_all(self) -> None:
-        """As the host does that is switched off."""
-        for pid in self.shims() + self.pids():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def runs_now(pid: int) -> bool:
-    """Whether there is such a process, and one that has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def apply(edge: Selvedge, text: str, *words: str, check: bool = True):
-    """`selvedge apply -f FILE`."""
-    path = edge.directory / "app.yaml"
-    path.write_text(text)
-    return edge.run("apply", "-f", str(path), *words, check=check)
-
-
-def deployment(edge: Selvedge, name: str) -> dict:
-    """What `selvedge get deployments` says of one."""
-    return next(
-        one for one in json.loads(edge.run("get", "deployments", "--output", "json").stdout) if one["name"] == name
-    )
-
-
-def runs(edge: Selvedge, name: str) -> None:
-    """Waits until all of it runs."""
-    wait_until(lambda: (one := deployment(edge, name))["ready"] == one["replicas"])
 
 
 @pytest.fixture
 def own(start):
     """An edge of the test's own, whose applications end with the test."""
-    edge = start()
-    yield edge
-    edge.stop()  # It would start them again.
-    Host(edge).kill_all()
+    with ending(start()) as edge:
+        yield edge
 
 
 @pytest.fixture
@@ -253,9 +173,9 @@ def test_what_is_not_done_is_refused_by_its_place_and_nothing_is_applied(own):
     assert "app.yaml:12: spec.template.spec.volumes: is not done yet" in said.stderr
     assert "app.yaml:14: spec.template.spec.containers[0].volumeMounts: is not done yet" in said.stderr
     said = apply(
-        own, application("site", SLEEPS).replace("runtimeClassName: process", "runtimeClassName: oci"), check=False
+        own, application("site", SLEEPS).replace("runtimeClassName: process", "runtimeClassName: docker"), check=False
     )
-    assert "write runtimeClassName: process" in said.stderr
+    assert "is docker, which is not done yet; write oci for an image" in said.stderr
     assert own.run("get", "deployments").stdout.startswith("no applications")
 
 

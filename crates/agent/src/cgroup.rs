@@ -143,6 +143,11 @@ impl Cgroup {
         write(&both, bytes)
     }
 
+    /// As a program has it that runs containers: from where the control groups are mounted.
+    pub(crate) fn path_for_runner(&self) -> PathBuf {
+        Path::new("/").join(PARENT).join(&self.name)
+    }
+
     /// The files that a process writes `0` to to become one of the group.
     #[must_use]
     pub fn process_files(&self) -> Vec<PathBuf> {
@@ -248,12 +253,20 @@ impl Cgroup {
         })
     }
 
-    /// Removes it; it has no process any more. One that is not there is no error.
+    /// Removes it, also where others have made it, as runners do in all trees of version 1; it has no process any more.
+    /// One that is not there is no error.
     ///
     /// # Errors
     /// Of a directory that could not be removed.
     pub fn remove(&self) -> io::Result<()> {
-        for directory in self.directories() {
+        let directories = match &self.hierarchy {
+            Hierarchy::One(mount) => {
+                let trees = fs::read_dir(mount).map_err(naming(mount))?.filter_map(Result::ok);
+                trees.map(|tree| tree.path().join(PARENT).join(&self.name)).collect()
+            }
+            Hierarchy::Two(_) => self.directories(),
+        };
+        for directory in directories {
             match fs::remove_dir(&directory) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(naming(&directory)(error)),
                 _ => {}

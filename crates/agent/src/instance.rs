@@ -12,8 +12,29 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::Cgroup;
 
 /// What a shim is to run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
+    /// How it is started.
+    pub what: What,
+    /// The group of its processes, which is there; none where the kernel or the user allows none.
+    pub cgroup: Option<Cgroup>,
+    /// What is kept of its output.
+    pub log: LogLimits,
+}
+
+/// How a container is started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// As a program of the host.
+    Program(Program),
+    /// From an image, as a bundle of the OCI runtime specification.
+    Bundle(Box<Bundle>),
+}
+
+/// A program of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
     /// Program and arguments; no shell.
     pub command: Vec<String>,
     /// The whole environment.
@@ -22,10 +43,34 @@ pub struct Spec {
     pub working_dir: PathBuf,
     /// As whom it runs; `None`: as whoever runs the agent.
     pub user: Option<User>,
-    /// The group of its processes, which is there; none where the kernel or the user allows none.
-    pub cgroup: Option<Cgroup>,
-    /// What is kept of its output.
-    pub log: LogLimits,
+}
+
+/// A container of the OCI runtime specification.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bundle {
+    /// The program that runs it, such as `/usr/sbin/runc`.
+    pub runner: PathBuf,
+    /// The directories of its image's layers, the lowest first; what it writes is kept beside them.
+    pub layers: Vec<PathBuf>,
+    /// What is run; all but its user.
+    pub config: oci_spec::runtime::Spec,
+    /// Who that is.
+    pub identity: Identity,
+    /// By which it is asked to end.
+    pub stop_signal: i32,
+}
+
+/// As whom a container runs, where its image may say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// By the image: `USER`, `USER:GROUP`, names or numbers; empty: root.
+    pub of_image: String,
+    /// In place of the image's user.
+    pub uid: Option<u32>,
+    /// In place of the image's group.
+    pub gid: Option<u32>,
+    /// It is not started as root.
+    pub is_never_root: bool,
 }
 
 /// As whom a program runs.

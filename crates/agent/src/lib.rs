@@ -6,8 +6,8 @@
 pub mod cgroup;
 pub mod image;
 pub mod instance;
+pub mod local;
 pub mod probe;
-pub mod process;
 pub mod runtime;
 pub mod shim;
 pub mod supervise;

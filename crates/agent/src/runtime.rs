@@ -8,7 +8,8 @@ use std::pin::Pin;
 use serde::Serialize;
 
 use crate::cgroup::{Limits, Usage};
-use crate::instance::{Ended, LogLimits, Started, User};
+use crate::image::store;
+use crate::instance::{Ended, LogLimits, Started};
 
 /// What an answer is waited for by.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -52,18 +53,53 @@ pub trait Runtime: Send + Sync {
 /// What is to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Launch {
-    /// Program and arguments; no shell.
+    /// What runs it.
+    pub kind: Kind,
+    /// An image by its name, or a program of the host by its path.
+    pub image: String,
+    /// Program and arguments, no shell, in place of what the image says; empty: that.
     pub command: Vec<String>,
-    /// The whole environment.
+    /// Arguments behind it; none and no command either: those that the image says.
+    pub args: Vec<String>,
+    /// The environment; with that of the image all of it, but for a path that programs are looked for in.
     pub env: Vec<(String, String)>,
-    /// Where it starts.
-    pub working_dir: PathBuf,
-    /// As whom it runs; `None`: as this program does.
-    pub user: Option<User>,
+    /// Where it starts, in place of where the image says.
+    pub working_dir: Option<PathBuf>,
+    /// In place of the image's user; of a program of the host, that of the agent.
+    pub uid: Option<u32>,
+    /// In place of the image's group.
+    pub gid: Option<u32>,
+    /// What it may.
+    pub rights: Rights,
     /// What it may take.
     pub limits: Limits,
     /// What is kept of its output.
     pub log: LogLimits,
+}
+
+/// What runs containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The host itself: they are programs of its own.
+    Process,
+    /// A runtime of the Open Container Initiative, with images of ours.
+    Oci,
+}
+
+/// What a container may, of what a program of the host is not asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Rights {
+    /// Capabilities of Linux beyond those that all have, such as `NET_ADMIN`.
+    pub added: Vec<String>,
+    /// Those that it has not; `ALL`: but for those that are added.
+    pub dropped: Vec<String>,
+    /// Nothing of its image can be changed.
+    pub is_root_read_only: bool,
+    /// A program in it may get more rights than it has, as by set-user-ID.
+    pub may_gain: bool,
+    /// It is not started as root.
+    pub is_never_root: bool,
 }
 
 /// What is so of a container.
@@ -101,6 +137,12 @@ pub enum Error {
     /// It does not run, so that nothing can be done in it.
     #[error("{0} does not run")]
     NotRunning(String),
+    /// What runs it is not here, or cannot be used.
+    #[error("{0}")]
+    NoRuntime(String),
+    /// Its image cannot be had.
+    #[error("{0}")]
+    Image(#[from] store::Error),
     /// A file or process.
     #[error("{0}")]
     Io(#[from] io::Error),

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::cgroup::Limits;
+use agent::image::store::Images;
 use agent::instance::{How, LogLimits};
+use agent::local::Local;
 use agent::probe::Probes;
-use agent::process::Processes;
-use agent::runtime::{Launch, Runtime as _, State};
+use agent::runtime::{Kind, Launch, Rights, Runtime as _, State};
 use agent::supervise::{Container, Key, Salt, Status, Supervisor};
 use tempfile::TempDir;
 use tokio::time::sleep;
@@ -22,7 +23,7 @@ const SLEEPER: &str = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
 
 /// A host, whose containers end with it.
 struct Host {
-    processes: Processes,
+    local: Local,
     place: TempDir,
 }
 
@@ -33,15 +34,16 @@ impl Host {
         let shim = PathBuf::from(env!("CARGO_BIN_EXE_agent-shim"));
         let containers = place.path().join("containers");
         fs::create_dir(&containers).unwrap();
+        let images = Arc::new(Images::open(&place.path().join("images")).unwrap());
         Host {
-            processes: Processes::new(&containers, &shim, &format!("test{name}-")),
+            local: Local::new(&containers, images, &shim, &format!("test{name}-")),
             place,
         }
     }
 
     async fn agent(&self) -> Supervisor {
         let salt = Salt::kept_at(&self.file("salt")).unwrap();
-        Supervisor::new(Arc::new(self.processes.clone()), salt).await.unwrap()
+        Supervisor::new(Arc::new(self.local.clone()), salt).await.unwrap()
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -49,14 +51,14 @@ impl Host {
     }
 
     async fn names(&self) -> Vec<String> {
-        self.processes.names().await.unwrap()
+        self.local.names().await.unwrap()
     }
 
     /// Process numbers of all that run.
     async fn running(&self) -> Vec<i32> {
         let mut running = Vec::new();
         for name in self.names().await {
-            if let State::Running(started) = self.processes.state(&name).await.unwrap() {
+            if let State::Running(started) = self.local.state(&name).await.unwrap() {
                 running.push(started.pid);
             }
         }
@@ -67,16 +69,16 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         // A runtime of its own: that of the test may be where this is dropped.
-        let processes = self.processes.clone();
+        let local = self.local.clone();
         let clean = move || {
             let tokio = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .unwrap();
             tokio.block_on(async {
-                for name in processes.names().await.unwrap_or_default() {
-                    let _ = processes.kill(&name).await;
-                    let _ = processes.remove(&name).await;
+                for name in local.names().await.unwrap_or_default() {
+                    let _ = local.kill(&name).await;
+                    let _ = local.remove(&name).await;
                 }
             });
         };
@@ -104,10 +106,15 @@ fn container(script: &str, grace: Duration) -> Container {
         replica: 0,
         probes: Probes::default(),
         launch: Launch {
-            command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
-            env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-            working_dir: PathBuf::from("/"),
-            user: None,
+            kind: Kind::Process,
+            image: "/bin/sh".to_owned(),
+            command: Vec::new(),
+            args: ["-c", script].map(str::to_owned).to_vec(),
+            env: Vec::new(),
+            working_dir: None,
+            uid: None,
+            gid: None,
+            rights: Rights::default(),
             limits: Limits::default(),
             log: LogLimits {
                 file_bytes: 64 << 10,
@@ -188,7 +195,7 @@ async fn what_ended_while_there_was_no_agent_is_started_again_by_the_next_one() 
     agent.set(key("sleeper"), vec![container(SLEEPER, LONG)]);
     let before = runs(&agent, "sleeper").await.doing.start.unwrap();
     drop(agent);
-    host.processes.kill(&before).await.unwrap();
+    host.local.kill(&before).await.unwrap();
     let mut agent = host.agent().await;
     agent.set(key("sleeper"), vec![container(SLEEPER, LONG)]);
     let after = runs(&agent, "sleeper").await.doing.start.unwrap();

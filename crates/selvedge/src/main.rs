@@ -60,6 +60,9 @@ enum Command {
     Delete(commands::delete::Delete),
     /// What the containers of an application said
     Logs(commands::applications::Logs),
+    /// Images that containers are made of: list, import, build, remove
+    #[command(subcommand)]
+    Image(commands::images::Command),
     /// Say how fit this machine is for an edge, and how to mend what is not
     Check(commands::check::Check),
     /// Pack configuration, figures and the end of the logs, without secrets, for somebody who helps
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Describe(describe) => describe.run(),
         Command::Delete(delete) => delete.run(),
         Command::Logs(logs) => logs.run(),
+        Command::Image(command) => command.run(),
         Command::Check(check) => return check.run(),
         Command::SupportBundle(bundle) => bundle.run(),
         Command::Shim(shim) => shim.run(),

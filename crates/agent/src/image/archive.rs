@@ -39,6 +39,7 @@ struct Saved {
 /// # Errors
 /// It is no such archive, or something in it is not what it is said to be: none of it has a name.
 pub fn import(images: &Images, archive: impl Read + Seek + 'static, name: Option<&str>) -> Result<Vec<String>, Error> {
+    let _using = images.using()?;
     let Workplace(path) = &images.workplace()?;
     let archive = plain(archive).map_err(at(path))?;
     unpack::unpack(archive, path, ARCHIVE).map_err(|source| Error::Layer {

@@ -31,6 +31,7 @@ pub struct Start {
 /// # Errors
 /// It cannot be read or kept.
 pub fn build(images: &Images, name: &str, content: &Path, start: &Start) -> Result<Digest, Error> {
+    let _using = images.using()?;
     let workplace = images.workplace()?;
     let path = workplace.0.join("layer");
     let mut archive = File::create_new(&path).map_err(at(&path))?;

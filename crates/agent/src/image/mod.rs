@@ -4,3 +4,4 @@ pub mod archive;
 pub mod build;
 pub mod store;
 pub mod unpack;
+pub(crate) mod users;

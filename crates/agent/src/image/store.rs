@@ -1,17 +1,18 @@
 //! Images on disk: an OCI image layout (`oci-layout`, `index.json`, `blobs`), and beside it each layer, unpacked once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
 
 use oci_spec::distribution::Reference;
 use oci_spec::image::{
     Arch, Descriptor, Digest, ImageConfiguration, ImageIndex, ImageManifest, ImageManifestBuilder, MediaType, Os,
 };
 use ring::digest::{Context, SHA256};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 
 use super::unpack::{self, Bounds};
@@ -29,15 +30,15 @@ const NAME: &str = "org.opencontainers.image.ref.name";
 const NEW: &str = ".new-";
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The images of one edge. One program has them.
+/// The images of one edge. Several programs may have them at once, and take turns by locks on files.
 #[derive(Debug)]
 pub struct Images {
     root: PathBuf,
-    /// Held while `index.json` is replaced.
-    index: Mutex<()>,
-    /// Held while a layer is unpacked: none is unpacked twice.
-    layers: Mutex<()>,
 }
+
+/// Held while something is taken in or made use of that nothing refers to yet: nothing is cleared away meanwhile.
+#[derive(Debug)]
+pub struct Using(#[expect(dead_code, reason = "the lock goes with the file")] File);
 
 /// A directory that goes when this is dropped.
 pub(super) struct Workplace(pub(super) PathBuf);
@@ -127,27 +128,50 @@ pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Images {
-    /// Those in the directory `root`, which is made where it is not there. What an earlier program left half done goes.
+    /// Those in the directory `root`, which is made where it is not there. What an earlier program left half done goes,
+    /// unless another is at work there.
     ///
     /// # Errors
     /// Of the directory.
     pub fn open(root: &Path) -> Result<Images, Error> {
-        let images = Images {
-            root: root.to_owned(),
-            index: Mutex::new(()),
-            layers: Mutex::new(()),
-        };
+        let images = Images { root: root.to_owned() };
         for directory in [images.blobs(), images.unpacked()] {
             fs::create_dir_all(&directory).map_err(at(&directory))?;
         }
-        for directory in [images.blobs(), images.unpacked(), root.to_owned()] {
-            remove_unfinished(&directory).map_err(at(&directory))?;
+        if let Some(_alone) = images.alone()? {
+            for directory in [images.blobs(), images.unpacked(), root.to_owned()] {
+                remove_unfinished(&directory).map_err(at(&directory))?;
+            }
         }
         let layout = root.join("oci-layout");
         if !layout.exists() {
             replace(&layout, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         }
         Ok(images)
+    }
+
+    /// Keeps what is there as it is until this is dropped.
+    ///
+    /// # Errors
+    /// Of the lock's file.
+    pub fn using(&self) -> Result<Using, Error> {
+        let lock = self.lock("lock", FlockOperation::LockShared)?;
+        Ok(Using(lock.expect("it was waited for")))
+    }
+
+    /// `None`: something is being taken in or made use of.
+    fn alone(&self) -> Result<Option<File>, Error> {
+        self.lock("lock", FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock(&self, name: &str, how: FlockOperation) -> Result<Option<File>, Error> {
+        let path = self.root.join(name);
+        let file = File::create(&path).map_err(at(&path))?;
+        match flock(&file, how) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(at(&path)(errno.into())),
+        }
     }
 
     /// A directory for what is to be taken in, which goes when it is dropped, or with the next start.
@@ -163,6 +187,39 @@ impl Images {
 
     fn unpacked(&self) -> PathBuf {
         self.root.join("layers")
+    }
+
+    /// Removes what no name and no container refers to; the bytes of files that were removed. `in_use` says which
+    /// directories of layers containers have. `None`: something is being taken in, and all is left as it is.
+    ///
+    /// # Errors
+    /// Of a file or directory that could not be removed, or of an image whose documents cannot be read: they say what it
+    /// refers to.
+    pub fn collect(&self, in_use: impl FnOnce() -> io::Result<HashSet<PathBuf>>) -> Result<Option<u64>, Error> {
+        let Some(_alone) = self.alone()? else {
+            return Ok(None);
+        };
+        let (mut blobs, mut layers) = (HashSet::new(), HashSet::new());
+        for digest in self.names()?.into_values() {
+            let manifest: ImageManifest = self.document(&digest)?;
+            let configuration: ImageConfiguration = self.document(manifest.config().digest())?;
+            for blob in manifest.layers().iter().chain([manifest.config()]) {
+                blobs.insert(self.blob_path(blob.digest())?);
+            }
+            blobs.insert(self.blob_path(&digest)?);
+            for content in configuration.rootfs().diff_ids() {
+                layers.extend(content.strip_prefix("sha256:").map(|hex| self.unpacked().join(hex)));
+            }
+        }
+        layers.extend(in_use().map_err(at(&self.root))?);
+        let bytes = remove_others(&self.blobs(), &blobs)? + remove_others(&self.unpacked(), &layers)?;
+        Ok(Some(bytes))
+    }
+
+    /// Bytes that the layers of an image have, as they are kept.
+    #[must_use]
+    pub fn bytes(&self, image: &Image) -> u64 {
+        image.layers.iter().map(Descriptor::size).sum()
     }
 
     /// Names, in full, and digests of the images that are here.
@@ -221,13 +278,34 @@ impl Images {
     /// Of the list.
     pub fn name(&self, name: &str, manifest: &Digest, bytes: u64) -> Result<(), Error> {
         let name = in_full(name)?.whole();
-        let _turn = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        self.change_index(|manifests| {
+            manifests.retain(|other| name_of(other) != Some(&name));
+            let mut named = Descriptor::new(MediaType::ImageManifest, bytes, manifest.clone());
+            named.set_annotations(Some(HashMap::from([(NAME.to_owned(), name.clone())])));
+            manifests.push(named);
+        })
+    }
+
+    /// Takes a name away from its image; whether there was one.
+    ///
+    /// # Errors
+    /// Of the list.
+    pub fn forget(&self, name: &str) -> Result<bool, Error> {
+        let name = in_full(name)?.whole();
+        let mut was_there = false;
+        self.change_index(|manifests| {
+            let before = manifests.len();
+            manifests.retain(|other| name_of(other) != Some(&name));
+            was_there = manifests.len() < before;
+        })?;
+        Ok(was_there)
+    }
+
+    fn change_index(&self, change: impl FnOnce(&mut Vec<Descriptor>)) -> Result<(), Error> {
+        let _turn = self.lock("index.lock", FlockOperation::LockExclusive)?;
         let mut index = self.read_index()?;
         let mut manifests = index.manifests().clone();
-        manifests.retain(|other| name_of(other) != Some(&name));
-        let mut named = Descriptor::new(MediaType::ImageManifest, bytes, manifest.clone());
-        named.set_annotations(Some(HashMap::from([(NAME.to_owned(), name)])));
-        manifests.push(named);
+        change(&mut manifests);
         index.set_manifests(manifests);
         let text = serde_json::to_vec(&index).expect("an index is JSON");
         replace(&self.root.join("index.json"), &text)
@@ -312,7 +390,7 @@ impl Images {
     /// # Errors
     /// One of them is not as it has to be, or there is no room.
     pub fn layers(&self, image: &Image) -> Result<Vec<PathBuf>, Error> {
-        let _turn = self.layers.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.lock("layers.lock", FlockOperation::LockExclusive)?;
         let contents = image.configuration.rootfs().diff_ids();
         let layers = image.layers.iter().zip(contents);
         layers.map(|(layer, content)| self.layer(layer, content)).collect()
@@ -463,6 +541,32 @@ fn remove_unfinished(directory: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Bytes of what is not there any more.
+fn remove_others(directory: &Path, kept: &HashSet<PathBuf>) -> Result<u64, Error> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory).map_err(at(directory))? {
+        let path = entry.map_err(at(directory))?.path();
+        if !kept.contains(&path) {
+            bytes += bytes_below(&path).map_err(at(&path))?;
+            let removed = match path.is_dir() {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+            removed.map_err(at(&path))?;
+        }
+    }
+    Ok(bytes)
+}
+
+fn bytes_below(path: &Path) -> io::Result<u64> {
+    let about = path.symlink_metadata()?;
+    if !about.is_dir() {
+        return Ok(about.len());
+    }
+    let entries = fs::read_dir(path)?;
+    entries.map(|entry| bytes_below(&entry?.path())).sum()
 }
 
 /// All of it or nothing, also across a power cut.

@@ -2,13 +2,15 @@
 //!
 //! One for each container, so that no other ends with it. It has no threads but for the output, and no memory to speak of.
 
+mod bundle;
 mod log;
+pub(crate) mod program;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
@@ -18,7 +20,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 use time::OffsetDateTime;
 
 use self::log::Log;
-use crate::instance::{Ended, How, Instance, Spec, Started};
+use crate::instance::{Ended, How, Instance, Spec, Started, What};
 
 /// Written to standard output once the container has been started, or it is known that it will not be.
 pub const READY: &[u8] = b"ready\n";
@@ -43,16 +45,19 @@ pub fn run(directory: &Path) -> io::Result<()> {
     // What a container leaves behind becomes a child of its shim, and not of the host's first process.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let log = Arc::new(Log::open(&instance.log(), spec.log)?);
-    match start(&spec) {
-        Ok(child) => {
-            instance.set_started(&started(&child)?)?;
+    let running = match &spec.what {
+        What::Program(program) => program::start(program, spec.cgroup.as_ref()),
+        What::Bundle(bundle) => bundle::start(directory, bundle),
+    };
+    match running {
+        Ok(running) => {
+            instance.set_started(&started(running.pid)?)?;
             tell_ready()?;
-            let ended = attend(child, &spec, &log)?;
+            let ended = attend(running, &spec, &log)?;
             instance.set_ended(&ended)
         }
         Err(error) => {
-            let program = spec.command.first().map_or("", String::as_str);
-            let reason = format!("{program}: {error}");
+            let reason = error.to_string();
             instance.set_ended(&ended(How::NotStarted { reason }, &spec))?;
             tell_ready()
         }
@@ -69,47 +74,15 @@ fn tell_ready() -> io::Result<()> {
     Ok(())
 }
 
-fn start(spec: &Spec) -> io::Result<Child> {
-    let mut command = command(spec)?;
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
+/// A container's first process, which is a child of the shim, and what comes of it.
+struct Running {
+    pid: Pid,
+    output: ChildStdout,
+    errors: ChildStderr,
 }
 
-/// What starts its program where the container is: as its user, in its group, with its environment.
-pub(crate) fn command(spec: &Spec) -> io::Result<Command> {
-    let [program, arguments @ ..] = spec.command.as_slice() else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program"));
-    };
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(spec.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(&spec.working_dir);
-    if let Some(user) = spec.user {
-        command.uid(user.uid).gid(user.gid);
-    }
-    let groups = spec.cgroup.iter().flat_map(|cgroup| cgroup.process_files());
-    let groups = groups.map(|file| File::options().write(true).open(file));
-    let groups = groups.collect::<io::Result<Vec<File>>>()?;
-    let enter = move || {
-        for group in &groups {
-            rustix::io::write(group, b"0")?;
-        }
-        rustix::thread::set_no_new_privs(true)?;
-        Ok(())
-    };
-    // SAFETY: between fork and exec it makes system calls alone, and neither allocates nor takes a lock.
-    unsafe { command.pre_exec(enter) };
-    Ok(command)
-}
-
-fn started(child: &Child) -> io::Result<Started> {
-    let pid = child.id() as i32;
+fn started(pid: Pid) -> io::Result<Started> {
+    let pid = pid.as_raw_nonzero().get();
     Ok(Started {
         pid,
         pid_start_ticks: start_ticks(pid)?,
@@ -119,18 +92,13 @@ fn started(child: &Child) -> io::Result<Started> {
 }
 
 /// Keeps its output until it ends, and then ends what it left behind.
-fn attend(mut child: Child, spec: &Spec, log: &Arc<Log>) -> io::Result<Ended> {
+fn attend(running: Running, spec: &Spec, log: &Arc<Log>) -> io::Result<Ended> {
+    let Running { pid, output, errors } = running;
     let (closing, closed) = mpsc::sync_channel(1);
-    let (output, errors) = (child.stdout.take(), child.stderr.take());
-    if let Some(output) = output {
-        let (log, closing) = (Arc::clone(log), closing.clone());
-        keep(move || log.keep("stdout", output), closing)?;
-    }
-    if let Some(errors) = errors {
-        let log = Arc::clone(log);
-        keep(move || log.keep("stderr", errors), closing)?;
-    }
-    let status = wait_for(Pid::from_child(&child))?;
+    let (of_output, of_errors) = (Arc::clone(log), Arc::clone(log));
+    keep(move || of_output.keep("stdout", output), closing.clone())?;
+    keep(move || of_errors.keep("stderr", errors), closing)?;
+    let status = wait_for(pid)?;
     let how = how(status);
     let end = ended(how, spec);
     if let Some(cgroup) = &spec.cgroup {

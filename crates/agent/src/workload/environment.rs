@@ -7,9 +7,6 @@ use manifest::workload::{ConfigMap, Container, EnvFrom, EnvVar, EnvVarSource, Ke
 
 use super::{Configuration, Finding};
 
-/// Programs are looked for there, if a manifest does not say where.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
 /// The variables of a container by their names.
 pub(super) struct Environment(BTreeMap<String, String>);
 
@@ -21,7 +18,7 @@ impl Environment {
         path: &str,
         wrong: &mut Vec<Finding>,
     ) -> Environment {
-        let mut variables = BTreeMap::from([("PATH".to_owned(), PATH.to_owned())]);
+        let mut variables = BTreeMap::new();
         for (index, from) in container.env_from.iter().enumerate() {
             match given.all_of(from) {
                 Ok(values) => variables.extend(values),

@@ -12,9 +12,9 @@ use manifest::workload::{ConfigMap, Container, Deployment, Handler, PodSpec, Por
 use self::environment::Environment;
 pub use self::support::unsupported;
 use crate::cgroup::Limits;
-use crate::instance::{LogLimits, User};
+use crate::instance::LogLimits;
 use crate::probe::{Ask, Probe, Probes};
-use crate::runtime::Launch;
+use crate::runtime::{Kind, Launch, Rights};
 use crate::supervise;
 
 /// Containers that one application may have, its replicas counted.
@@ -84,26 +84,46 @@ pub fn containers(deployment: &Deployment, given: &Configuration) -> Result<Vec<
 
 fn launch(pod: &PodSpec, container: &Container, given: &Configuration, path: &str, wrong: &mut Vec<Finding>) -> Launch {
     let environment = Environment::of(container, given, path, wrong);
-    let program = match container.command.is_empty() {
-        true => std::slice::from_ref(&container.image),
-        false => &*container.command,
-    };
-    let words = program.iter().chain(&container.args);
+    let expanded = |words: &[String]| words.iter().map(|word| environment.expand(word)).collect();
+    let (command, args) = (expanded(&container.command), expanded(&container.args));
+    let (own, shared) = (&container.security_context, &pod.security_context);
     let limits = &container.resources.limits;
     Launch {
-        command: words.map(|word| environment.expand(word)).collect(),
+        kind: kind(pod).unwrap_or(Kind::Oci),
+        image: container.image.clone(),
+        command,
+        args,
         env: environment.into_variables(),
-        working_dir: container
-            .working_dir
-            .as_deref()
-            .map_or(PathBuf::from("/"), PathBuf::from),
-        user: user(pod, container),
+        working_dir: container.working_dir.as_deref().map(PathBuf::from),
+        uid: own.run_as_user.or(shared.run_as_user),
+        gid: own.run_as_group.or(shared.run_as_group),
+        rights: rights(pod, container),
         limits: Limits {
             cpu_millis: limits.cpu.map(|cpu| cpu.millis),
             memory_bytes: limits.memory.map(|bytes| bytes.0),
             pids: limits.others.get(support::PIDS).copied(),
         },
         log: LOG,
+    }
+}
+
+fn rights(pod: &PodSpec, container: &Container) -> Rights {
+    let (own, shared) = (&container.security_context, &pod.security_context);
+    Rights {
+        added: own.capabilities.add.clone(),
+        dropped: own.capabilities.drop.clone(),
+        is_root_read_only: own.read_only_root_filesystem == Some(true),
+        may_gain: own.allow_privilege_escalation == Some(true),
+        is_never_root: own.run_as_non_root.or(shared.run_as_non_root) == Some(true),
+    }
+}
+
+/// What runs the containers of a pod; `None`: nothing that is known.
+fn kind(pod: &PodSpec) -> Option<Kind> {
+    match pod.runtime_class_name.as_deref() {
+        Some("process") => Some(Kind::Process),
+        Some("oci") | None => Some(Kind::Oci),
+        Some(_) => None,
     }
 }
 
@@ -141,14 +161,6 @@ fn probes(container: &Container) -> Probes {
         liveness: probe(&container.liveness_probe),
         readiness: probe(&container.readiness_probe),
     }
-}
-
-/// A user whose group is not said has the one of its own number.
-fn user(pod: &PodSpec, container: &Container) -> Option<User> {
-    let (own, shared) = (&container.security_context, &pod.security_context);
-    let uid = own.run_as_user.or(shared.run_as_user)?;
-    let gid = own.run_as_group.or(shared.run_as_group).unwrap_or(uid);
-    Some(User { uid, gid })
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use manifest::workload::{Amounts, Container, Deployment, PodSpec, Scheme, StrategyType};
 
-use super::{CONTAINERS_MAX, Finding};
+use super::{CONTAINERS_MAX, Finding, kind, rights};
+use crate::local::bundle;
+use crate::runtime::Kind;
 
 /// The resource that limits processes and threads.
 pub(super) const PIDS: &str = "selvedge.dev/pids";
@@ -40,43 +42,43 @@ impl Found {
     }
 
     fn pod(&mut self, path: &str, pod: &PodSpec) {
-        let runtime = pod.runtime_class_name.as_deref();
-        let only = "so far programs of the host are run; write runtimeClassName: process, and a program as the image";
-        match runtime {
-            Some("process") => {}
-            Some(other) => self.is_set(
-                true,
-                &format!("{path}.runtimeClassName"),
-                &format!("is {other}; {only}"),
-            ),
-            None => self.is_set(
-                true,
-                &format!("{path}.runtimeClassName"),
-                &format!("is missing; {only}"),
-            ),
-        }
+        let kind = kind(pod);
+        let class = pod.runtime_class_name.as_deref().unwrap_or_default();
+        let known =
+            format!("is {class}, which is not done yet; write oci for an image, or process for a program of the host");
+        self.is_set(kind.is_none(), &format!("{path}.runtimeClassName"), &known);
         let security = &pod.security_context;
         for (field, is_set, message) in [
             ("initContainers", !pod.init_containers.is_empty(), NOT_YET),
             ("volumes", !pod.volumes.is_empty(), NOT_YET),
             ("nodeSelector", !pod.node_selector.is_empty(), NOT_YET),
-            ("hostname", pod.hostname.is_some(), OF_CONTAINERS),
-            ("imagePullSecrets", !pod.image_pull_secrets.is_empty(), OF_CONTAINERS),
-            ("securityContext.fsGroup", security.fs_group.is_some(), OF_CONTAINERS),
+            ("hostname", pod.hostname.is_some(), NOT_YET),
+            ("imagePullSecrets", !pod.image_pull_secrets.is_empty(), NOT_YET),
+            ("securityContext.fsGroup", security.fs_group.is_some(), NOT_YET),
+            (
+                "hostNetwork",
+                kind == Some(Kind::Oci) && !pod.host_network,
+                "is not true; no container has a network of its own yet: write hostNetwork: true",
+            ),
         ] {
             self.is_set(is_set, &format!("{path}.{field}"), message);
         }
         for (index, container) in pod.containers.iter().enumerate() {
-            self.container(&format!("{path}.containers[{index}]"), pod, container);
+            let path = format!("{path}.containers[{index}]");
+            self.container(&path, container);
+            match kind {
+                Some(Kind::Process) => self.program(&path, pod, container),
+                Some(Kind::Oci) => self.image(&path, pod, container),
+                None => {}
+            }
         }
     }
 
-    fn container(&mut self, path: &str, pod: &PodSpec, container: &Container) {
+    /// What a program of the host cannot have.
+    fn program(&mut self, path: &str, pod: &PodSpec, container: &Container) {
         let security = &container.security_context;
         let capabilities = &security.capabilities;
         for (field, is_set, message) in [
-            ("volumeMounts", !container.volume_mounts.is_empty(), NOT_YET),
-            ("lifecycle.preStop", container.lifecycle.pre_stop.is_some(), NOT_YET),
             (
                 "securityContext.readOnlyRootFilesystem",
                 security.read_only_root_filesystem == Some(true),
@@ -85,15 +87,36 @@ impl Found {
             (
                 "securityContext.allowPrivilegeEscalation",
                 security.allow_privilege_escalation == Some(true),
-                "is true; no program gets more rights than it is started with",
+                "is true; no program of the host gets more rights than it is started with",
             ),
             (
                 "securityContext.capabilities",
                 !capabilities.add.is_empty() || !capabilities.drop.is_empty(),
-                NOT_YET,
+                OF_CONTAINERS,
             ),
         ] {
             self.is_set(is_set, &format!("{path}.{field}"), message);
+        }
+        let is_program = container.image.starts_with('/');
+        let program = "names no program of the host; write its whole path, such as /usr/bin/node, or, for an image, \
+            runtimeClassName: oci";
+        self.is_set(!is_program, &format!("{path}.image"), program);
+        self.non_root(path, pod, container);
+    }
+
+    /// What no container of an image can have.
+    fn image(&mut self, path: &str, pod: &PodSpec, container: &Container) {
+        let wrong = bundle::capabilities(&rights(pod, container)).err();
+        let path = format!("{path}.securityContext.capabilities");
+        self.is_set(wrong.is_some(), &path, &wrong.unwrap_or_default());
+    }
+
+    fn container(&mut self, path: &str, container: &Container) {
+        for (field, is_set) in [
+            ("volumeMounts", !container.volume_mounts.is_empty()),
+            ("lifecycle.preStop", container.lifecycle.pre_stop.is_some()),
+        ] {
+            self.is_set(is_set, &format!("{path}.{field}"), NOT_YET);
         }
         for (field, probe) in [
             ("livenessProbe", &container.liveness_probe),
@@ -105,15 +128,11 @@ impl Found {
             let message = "is not done yet; ask by HTTP, or whether the port takes a connection (tcpSocket)";
             self.is_set(is_https, &format!("{path}.{field}.httpGet.scheme"), message);
         }
-        let is_program = container.image.starts_with('/');
-        let program = "names no program of the host; write its whole path, such as /usr/bin/node";
-        self.is_set(!is_program, &format!("{path}.image"), program);
         for (index, port) in container.ports.iter().enumerate() {
             let is_other = port.host_port.is_some_and(|host| host != port.container_port) || port.host_ip.is_some();
-            let message = "a program of the host listens where it does; no other port or address can lead there";
+            let message = "has the network of the host and listens where it does; no other port or address leads there";
             self.is_set(is_other, &format!("{path}.ports[{index}]"), message);
         }
-        self.non_root(path, pod, container);
         self.amounts(
             &format!("{path}.resources.requests"),
             &container.resources.requests,

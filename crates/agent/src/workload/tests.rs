@@ -58,17 +58,6 @@ fn wrong_with(lines: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_program_is_its_image_with_its_arguments_or_the_command_in_its_place() {
-    assert_eq!(launch_of("").command, ["/bin/web"]);
-    assert_eq!(
-        launch_of("          args: [-p, '80']\n").command,
-        ["/bin/web", "-p", "80"]
-    );
-    let lines = "          command: [/bin/sh, -c]\n          args: [echo]\n";
-    assert_eq!(launch_of(lines).command, ["/bin/sh", "-c", "echo"]);
-}
-
-#[test]
 fn variables_come_from_manifests_config_maps_and_secrets_the_nearer_before_the_farther() {
     let launch = launch_of(
         "          args: ['$(BOTH)', '$(WORD)']\n          envFrom:\n            - configMapRef: {name: limits}\n              prefix: L_\n            \
@@ -85,8 +74,8 @@ fn variables_come_from_manifests_config_maps_and_secrets_the_nearer_before_the_f
         ("hidden", "$(LOW)"),
         "what is kept is taken as it is"
     );
-    assert!(env.contains_key("PATH") && !env.contains_key("NONE"));
-    assert_eq!(launch.command, ["/bin/web", "1-5-7-$(LATER)", "$(LOW)"]);
+    assert!(!env.contains_key("NONE"));
+    assert_eq!(launch.args, ["1-5-7-$(LATER)", "$(LOW)"]);
 }
 
 #[test]
@@ -114,13 +103,7 @@ fn limits_and_the_user_are_those_of_the_manifest() {
     let launch = launch_of(
         "          securityContext: {runAsUser: 65534}\n          resources:\n            limits: {cpu: 250m, memory: 16Mi, selvedge.dev/pids: 8}\n",
     );
-    assert_eq!(
-        launch.user,
-        Some(User {
-            uid: 65_534,
-            gid: 65_534
-        })
-    );
+    assert_eq!((launch.uid, launch.gid), (Some(65_534), None));
     let limits = Limits {
         cpu_millis: Some(250),
         memory_bytes: Some(16 << 20),
@@ -168,14 +151,35 @@ fn what_is_not_done_is_refused_by_name() {
         assert_eq!(wrong[0].0, format!("{path}.{field}"));
     }
     let mut other = deployment("");
-    other.spec.template.spec.runtime_class_name = Some("oci".to_owned());
-    other.spec.template.spec.containers[0].image = "nginx".to_owned();
+    let pod = &mut other.spec.template.spec;
+    pod.runtime_class_name = Some("gvisor".to_owned());
     other.spec.replicas = u32::MAX;
-    let paths: Vec<String> = unsupported(&other).into_iter().map(|finding| finding.path).collect();
+    let expected = ["spec.replicas", "spec.template.spec.runtimeClassName"];
+    assert_eq!(paths(&other), expected);
+}
+
+#[test]
+fn what_no_image_can_have_is_refused_by_name() {
+    let mut of_image = deployment("");
+    let pod = &mut of_image.spec.template.spec;
+    pod.runtime_class_name = None;
+    pod.containers[0].image = "nginx".to_owned();
+    pod.containers[0].security_context.capabilities.add = vec!["FLY".to_owned()];
+    let of_pod = "spec.template.spec";
     let expected = [
-        "spec.replicas",
-        "spec.template.spec.runtimeClassName",
-        &format!("{path}.image"),
+        format!("{of_pod}.hostNetwork"),
+        format!("{of_pod}.containers[0].securityContext.capabilities"),
     ];
-    assert_eq!(paths, expected);
+    assert_eq!(paths(&of_image), expected);
+    let pod = &mut of_image.spec.template.spec;
+    pod.host_network = true;
+    pod.containers[0].security_context.capabilities.add = vec!["NET_ADMIN".to_owned(), "CAP_SYS_TIME".to_owned()];
+    assert_eq!(paths(&of_image), [""; 0]);
+}
+
+fn paths(deployment: &Deployment) -> Vec<String> {
+    unsupported(deployment)
+        .into_iter()
+        .map(|finding| finding.path)
+        .collect()
 }

@@ -284,13 +284,13 @@ pub struct SecurityContext {
     pub capabilities: Capabilities,
 }
 
-/// Capabilities of Linux, without `CAP_`, or `ALL`. None is there that is not added.
+/// Capabilities of Linux, without `CAP_`, or `ALL`; beyond and without those that all containers have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// Those it has.
+    /// Those it has beyond them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<String>,
-    /// Those it has not, though they are added.
+    /// Those it has not; with `ALL` it has only those that are added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drop: Vec<String>,
 }

@@ -12,6 +12,7 @@ pub(crate) mod delete;
 pub(crate) mod describe;
 mod edge_manifests;
 pub(crate) mod get;
+pub(crate) mod images;
 pub(crate) mod invite;
 mod issued;
 pub(crate) mod join;

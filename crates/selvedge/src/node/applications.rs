@@ -5,7 +5,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::process::Processes;
+use agent::image::store::Images;
+use agent::local::Local;
 use agent::supervise::{Salt, Supervisor};
 use anyhow::Context;
 
@@ -22,7 +23,13 @@ pub(super) async fn supervisor(data: &Path) -> anyhow::Result<Supervisor> {
     made.with_context(|| containers.display().to_string())?;
     let kept = data.join("containers.salt");
     let salt = Salt::kept_at(&kept).with_context(|| kept.display().to_string())?;
-    let processes = Processes::new(&containers, Path::new(SHIM), &format!("{}-", salt.tag()));
-    let supervisor = Supervisor::new(Arc::new(processes), salt).await;
+    let images = Images::open(&data.join("images"))?;
+    let local = Local::new(
+        &containers,
+        Arc::new(images),
+        Path::new(SHIM),
+        &format!("{}-", salt.tag()),
+    );
+    let supervisor = Supervisor::new(Arc::new(local), salt).await;
     supervisor.with_context(|| containers.display().to_string())
 }

@@ -1,24 +1,35 @@
-//! The runtime `process`: programs of the host, each with a shim beside it and a control group around it.
+//! The runtimes without a daemon, `process` and `oci`: each container has a shim beside it and a control group around it.
 
+pub(crate) mod bundle;
+mod program;
+pub(crate) mod runner;
+mod seccomp;
+
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, Interest};
 use tokio::time::{sleep, timeout};
 
 use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
-use crate::instance::{Ended, How, Instance, Spec, Started};
-use crate::runtime::{Answer, Done, Error, Launch, Runtime, State};
+use crate::image::store::Images;
+use crate::instance::{Ended, How, Instance, Spec, Started, What};
+use crate::runtime::{Answer, Done, Error, Kind, Launch, Runtime, State};
 use crate::shim::{self, READY};
 use crate::tail;
+
+/// Programs are looked for there, where neither manifest nor image says where.
+const PATH: (&str, &str) = ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
 
 /// Until a shim has started its container.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -26,51 +37,45 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 const SHIM_PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks at that.
 const SHIM_POLL: Duration = Duration::from_millis(5);
+const NO_GROUPS: &str = "this kernel has no control groups at /sys/fs/cgroup";
 
-/// Programs of the host.
+/// Containers of this host.
 #[derive(Clone, Debug)]
-pub struct Processes {
+pub struct Local {
     directory: PathBuf,
+    images: Arc<Images>,
     shim: PathBuf,
     hierarchy: Option<Hierarchy>,
     /// Put before the names of control groups: they are those of the host, and so of other agents on it.
     group_prefix: String,
 }
 
-impl Processes {
-    /// Keeps the files of containers in `directory`. `shim` is the program that runs [`shim::run`] where it is called
+impl Local {
+    /// Keeps the files of containers in `directory`, and makes them of `images`. `shim` is the program that runs [`shim::run`] where it is called
     /// with `shim` and the container's directory. No other agent of the host has the same `group_prefix`.
     #[must_use]
-    pub fn new(directory: &Path, shim: &Path, group_prefix: &str) -> Self {
-        Processes {
+    pub fn new(directory: &Path, images: Arc<Images>, shim: &Path, group_prefix: &str) -> Self {
+        Local {
             directory: directory.to_owned(),
+            images,
             shim: shim.to_owned(),
             hierarchy: Hierarchy::of_host(),
             group_prefix: group_prefix.to_owned(),
         }
     }
 
-    fn start(&self, name: &str, launch: Launch) -> Result<(), Error> {
+    fn start(&self, name: &str, launch: &Launch) -> Result<(), Error> {
         let instance = self.instance(name);
         if instance.directory().exists() {
             return Err(Error::Exists(name.to_owned()));
         }
-        let group = self.group(name);
-        let cgroup = match group.map(|group| group.create(&launch.limits).map(|()| group)) {
-            Some(Ok(group)) => Some(group),
-            Some(Err(error)) if launch.limits != Limits::default() => return Err(Error::NoLimits(error.to_string())),
-            None if launch.limits != Limits::default() => {
-                return Err(Error::NoLimits(
-                    "this kernel has no control groups at /sys/fs/cgroup".to_owned(),
-                ));
-            }
-            Some(Err(_)) | None => None,
-        };
+        // Layers that are found are there until it is written down that they are used.
+        let _using = self.images.using()?;
+        // What cannot be had is known before anything is made.
+        let what = self.what(name, launch)?;
+        let cgroup = self.new_group(name, &launch.limits)?;
         instance.set_spec(&Spec {
-            command: launch.command,
-            env: launch.env,
-            working_dir: launch.working_dir,
-            user: launch.user,
+            what,
             cgroup,
             log: launch.log,
         })?;
@@ -79,6 +84,60 @@ impl Processes {
             self.remove(name)?;
         }
         started
+    }
+
+    fn what(&self, name: &str, launch: &Launch) -> Result<What, Error> {
+        Ok(match launch.kind {
+            Kind::Process => What::Program(program::of(launch)),
+            Kind::Oci => {
+                let runner = runner::find()?;
+                let group = self.group(name).ok_or_else(|| Error::NoRuntime(NO_GROUPS.to_owned()))?;
+                let image = self.images.find(&launch.image)?;
+                let layers = self.images.layers(&image)?;
+                let bundle = bundle::of(launch, &image, layers, runner, &group).map_err(Error::NoRuntime)?;
+                What::Bundle(Box::new(bundle))
+            }
+        })
+    }
+
+    fn new_group(&self, name: &str, limits: &Limits) -> Result<Option<Cgroup>, Error> {
+        let is_limited = *limits != Limits::default();
+        let Some(group) = self.group(name) else {
+            return match is_limited {
+                true => Err(Error::NoLimits(NO_GROUPS.to_owned())),
+                false => Ok(None),
+            };
+        };
+        match group.create(limits) {
+            Ok(()) => Ok(Some(group)),
+            Err(error) if is_limited => Err(Error::NoLimits(error.to_string())),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Removes of the images what none of them and no container needs any more; see [`Images::collect`].
+    ///
+    /// # Errors
+    /// Of a file.
+    pub fn collect_images(&self) -> Result<Option<u64>, Error> {
+        Ok(self.images.collect(|| self.layers_in_use())?)
+    }
+
+    fn layers_in_use(&self) -> io::Result<HashSet<PathBuf>> {
+        let mut in_use = HashSet::new();
+        for name in self.names()? {
+            match self.instance(&name).spec() {
+                Ok(Spec {
+                    what: What::Bundle(bundle),
+                    ..
+                }) => in_use.extend(bundle.layers),
+                Ok(_) => {}
+                // It is being removed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(in_use)
     }
 
     fn start_shim(&self, instance: &Instance) -> Result<(), Error> {
@@ -167,10 +226,14 @@ impl Processes {
     }
 
     fn ask_to_end(&self, name: &str) -> Result<(), Error> {
-        match self.state(name)? {
-            State::Running(started) => Ok(signal(&started, Signal::TERM)?),
-            State::Absent | State::Ended(_) => Ok(()),
-        }
+        let State::Running(started) = self.state(name)? else {
+            return Ok(());
+        };
+        let asks = match self.instance(name).spec()?.what {
+            What::Program(_) => Signal::TERM,
+            What::Bundle(bundle) => Signal::from_named_raw(bundle.stop_signal).unwrap_or(Signal::TERM),
+        };
+        Ok(signal(&started, asks)?)
     }
 
     fn end_processes(&self, name: &str) -> Result<(), Error> {
@@ -210,11 +273,11 @@ impl Processes {
         }
     }
 
-    fn names(&self) -> Result<Vec<String>, Error> {
+    fn names(&self) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
         let mut names = Vec::new();
         for entry in entries {
@@ -231,13 +294,13 @@ impl Processes {
     }
 }
 
-impl Runtime for Processes {
+impl Runtime for Local {
     fn start(&self, name: &str, launch: Launch) -> Answer<'_, ()> {
-        self.blocking(name, |processes, name| processes.start(name, launch))
+        self.blocking(name, move |local, name| local.start(name, &launch))
     }
 
     fn state(&self, name: &str) -> Answer<'_, State> {
-        self.blocking(name, Processes::state)
+        self.blocking(name, Local::state)
     }
 
     fn wait(&self, name: &str) -> Answer<'_, State> {
@@ -261,13 +324,13 @@ impl Runtime for Processes {
     }
 
     fn ask_to_end(&self, name: &str) -> Answer<'_, ()> {
-        self.blocking(name, Processes::ask_to_end)
+        self.blocking(name, Local::ask_to_end)
     }
 
     fn kill(&self, name: &str) -> Answer<'_, ()> {
         let name = name.to_owned();
         Box::pin(async move {
-            self.blocking(&name, Processes::end_processes).await?;
+            self.blocking(&name, Local::end_processes).await?;
             match timeout(SHIM_PATIENCE, self.wait(&name)).await {
                 Ok(ended) => ended.map(drop),
                 Err(_) => Err(Error::Shim(format!("{name} does not end"))),
@@ -276,7 +339,7 @@ impl Runtime for Processes {
     }
 
     fn remove(&self, name: &str) -> Answer<'_, ()> {
-        self.blocking(name, Processes::remove)
+        self.blocking(name, Local::remove)
     }
 
     fn exec(&self, name: &str, command: Vec<String>) -> Answer<'_, Done> {
@@ -285,68 +348,46 @@ impl Runtime for Processes {
             let State::Running(_) = Runtime::state(self, &name).await? else {
                 return Err(Error::NotRunning(name));
             };
-            let spec = self
-                .blocking(&name, |processes, name| Ok(processes.instance(name).spec()?))
+            let (instance, spec) = self
+                .blocking(&name, |local, name| {
+                    let instance = local.instance(name);
+                    let spec = instance.spec()?;
+                    Ok((instance, spec))
+                })
                 .await?;
-            exec(Spec { command, ..spec }).await
+            match spec.what {
+                What::Program(program) => program::exec(program, command, spec.cgroup.as_ref()).await,
+                What::Bundle(bundle) => runner::exec(&instance, &bundle.runner, command, spec.cgroup.as_ref()).await,
+            }
         })
     }
 
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>> {
-        self.blocking(name, Processes::usage)
+        self.blocking(name, Local::usage)
     }
 
     fn log_tail(&self, name: &str, lines: usize) -> Answer<'_, Option<Vec<u8>>> {
-        self.blocking(name, move |processes, name| processes.log_tail(name, lines))
+        self.blocking(name, move |local, name| local.log_tail(name, lines))
     }
 
     fn names(&self) -> Answer<'_, Vec<String>> {
-        self.blocking("", |processes, _| processes.names())
+        self.blocking("", |local, _| Ok(local.names()?))
     }
 }
 
-impl Processes {
+impl Local {
     /// What waits for files and processes does so on a thread for that.
     fn blocking<T: Send + 'static>(
         &self,
         name: &str,
-        work: impl FnOnce(&Processes, &str) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&Local, &str) -> Result<T, Error> + Send + 'static,
     ) -> Answer<'_, T> {
-        let (processes, name) = (self.clone(), name.to_owned());
+        let (local, name) = (self.clone(), name.to_owned());
         Box::pin(async move {
-            let working = tokio::task::spawn_blocking(move || work(&processes, &name));
+            let working = tokio::task::spawn_blocking(move || work(&local, &name));
             working.await.expect("work on a container does not panic")
         })
     }
-}
-
-/// Of what a command complains about.
-const WORDS_BYTES: u64 = 1 << 10;
-
-async fn exec(spec: Spec) -> Result<Done, Error> {
-    let mut command = tokio::process::Command::from(shim::command(&spec)?);
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let mut complaint = Vec::new();
-    if let Some(errors) = child.stderr.take() {
-        let mut errors = errors.take(WORDS_BYTES);
-        errors.read_to_end(&mut complaint).await?;
-        // It is not held up by what nobody reads.
-        tokio::io::copy(&mut errors.into_inner(), &mut tokio::io::sink()).await?;
-    }
-    let status = child.wait().await?;
-    let words = String::from_utf8_lossy(&complaint).trim().to_owned();
-    Ok(Done {
-        is_good: status.success(),
-        words: match words.is_empty() {
-            true => status.to_string(),
-            false => format!("{status}: {words}"),
-        },
-    })
 }
 
 /// Sends a signal to the process that was started, if it is there.

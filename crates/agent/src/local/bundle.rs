@@ -1,0 +1,217 @@
+//! What a container of an image is, as the OCI runtime specification has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use oci_spec::image;
+use oci_spec::runtime::{
+    Capabilities, Capability, LinuxBuilder, LinuxCapabilities, LinuxCapabilitiesBuilder, LinuxDeviceCgroupBuilder,
+    LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, LinuxResourcesBuilder, Mount, MountBuilder,
+    ProcessBuilder, RootBuilder, SpecBuilder, get_default_maskedpaths, get_default_mounts, get_default_readonly_paths,
+};
+use rustix::process::Signal;
+
+use super::{PATH, seccomp};
+use crate::cgroup::Cgroup;
+use crate::image::store::Image;
+use crate::instance::{Bundle, Identity};
+use crate::runtime::{Launch, Rights};
+
+/// What all have that it is not taken from: what programs need that start as root and go on as somebody else.
+const CAPABILITIES: [&str; 8] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_BIND_SERVICE",
+    "SETGID",
+    "SETUID",
+];
+/// Its own: processes, host name, files, messages, groups. The network is the host's.
+const NAMESPACES: [LinuxNamespaceType; 5] = [
+    LinuxNamespaceType::Pid,
+    LinuxNamespaceType::Ipc,
+    LinuxNamespaceType::Uts,
+    LinuxNamespaceType::Mount,
+    LinuxNamespaceType::Cgroup,
+];
+/// How names of hosts become addresses: as the host has it.
+const NAMES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+/// Of what the kernel shows, beyond what others hide: how warm the machine is tells what others on it compute.
+const MASKED: [&str; 2] = ["/sys/devices/virtual/powercap", "/proc/interrupts"];
+/// Below its bundle.
+pub(crate) const ROOT: &str = "rootfs";
+
+/// The bundle of a launch.
+///
+/// # Errors
+/// What of it cannot be, in words.
+pub(super) fn of(
+    launch: &Launch,
+    image: &Image,
+    layers: Vec<PathBuf>,
+    runner: PathBuf,
+    group: &Cgroup,
+) -> Result<Bundle, String> {
+    let built = image.configuration.config().clone().unwrap_or_default();
+    let args = command(launch, &built);
+    if args.is_empty() {
+        return Err(format!(
+            "the image {} does not say what is to be run; write a command",
+            launch.image
+        ));
+    }
+    let of_image = built.working_dir().as_deref().filter(|path| !path.is_empty());
+    let working_dir = launch.working_dir.as_deref().or(of_image.map(Path::new));
+    let process = ProcessBuilder::default()
+        .terminal(false)
+        .args(args)
+        .env(environment(launch, &built))
+        .cwd(working_dir.unwrap_or(Path::new("/")))
+        .no_new_privileges(!launch.rights.may_gain)
+        .capabilities(capabilities(&launch.rights)?)
+        .rlimits(Vec::new())
+        .build();
+    let root = RootBuilder::default()
+        .path(ROOT)
+        .readonly(launch.rights.is_root_read_only)
+        .build();
+    let linux = LinuxBuilder::default()
+        .cgroups_path(group.path_for_runner())
+        .namespaces(NAMESPACES.map(namespace).to_vec())
+        // All but those that runners allow by themselves: `/dev/null` and its like, terminals.
+        .resources(
+            LinuxResourcesBuilder::default()
+                .devices(vec![
+                    LinuxDeviceCgroupBuilder::default()
+                        .allow(false)
+                        .access("rwm")
+                        .build()
+                        .expect("nothing is missing"),
+                ])
+                .build()
+                .expect("nothing is missing"),
+        )
+        .seccomp(seccomp::filter())
+        .masked_paths([get_default_maskedpaths(), MASKED.map(str::to_owned).to_vec()].concat())
+        .readonly_paths(get_default_readonly_paths())
+        .build();
+    let config = SpecBuilder::default()
+        .version("1.0.2")
+        .root(root.expect("nothing is missing"))
+        .mounts(mounts())
+        .process(process.expect("nothing is missing"))
+        .linux(linux.expect("nothing is missing"))
+        .build();
+    Ok(Bundle {
+        runner,
+        layers,
+        config: config.expect("nothing is missing"),
+        identity: Identity {
+            of_image: built.user().clone().unwrap_or_default(),
+            uid: launch.uid,
+            gid: launch.gid,
+            is_never_root: launch.rights.is_never_root,
+        },
+        stop_signal: built.stop_signal().as_deref().map_or(Signal::TERM.as_raw(), signal),
+    })
+}
+
+/// As Kubernetes has it: who gives a command means all of it.
+fn command(launch: &Launch, built: &image::Config) -> Vec<String> {
+    let of_image = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
+    match (launch.command.is_empty(), launch.args.is_empty()) {
+        (true, true) => [of_image(built.entrypoint()), of_image(built.cmd())].concat(),
+        (true, false) => [of_image(built.entrypoint()), launch.args.clone()].concat(),
+        (false, _) => [launch.command.clone(), launch.args.clone()].concat(),
+    }
+}
+
+fn environment(launch: &Launch, built: &image::Config) -> Vec<String> {
+    let of_image = built
+        .env()
+        .iter()
+        .flatten()
+        .filter_map(|variable| variable.split_once('='));
+    let own = launch.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let all: BTreeMap<&str, &str> = [PATH].into_iter().chain(of_image).chain(own).collect();
+    all.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+/// Of Linux.
+///
+/// # Errors
+/// There is none of a name, or all are wanted.
+pub(crate) fn capabilities(rights: &Rights) -> Result<LinuxCapabilities, String> {
+    let is_all = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case("ALL"));
+    if is_all(&rights.added) {
+        return Err("capabilities.add has ALL, which is the rights of the host's root; name those it needs".to_owned());
+    }
+    let mut names: BTreeSet<&str> = match is_all(&rights.dropped) {
+        true => BTreeSet::new(),
+        false => CAPABILITIES.into(),
+    };
+    for dropped in &rights.dropped {
+        names.remove(without_prefix(dropped));
+    }
+    names.extend(rights.added.iter().map(|name| without_prefix(name)));
+    let known = |name: &&str| {
+        let known = Capability::from_str(name);
+        known.map_err(|_| format!("there is no capability {name:?} of Linux; one is NET_BIND_SERVICE"))
+    };
+    let capabilities: Capabilities = names.iter().map(known).collect::<Result<_, String>>()?;
+    let built = LinuxCapabilitiesBuilder::default()
+        .bounding(capabilities.clone())
+        .effective(capabilities.clone())
+        .permitted(capabilities)
+        .inheritable(Capabilities::new())
+        .ambient(Capabilities::new())
+        .build();
+    Ok(built.expect("nothing is missing"))
+}
+
+fn without_prefix(name: &str) -> &str {
+    name.strip_prefix("CAP_").unwrap_or(name)
+}
+
+fn namespace(kind: LinuxNamespaceType) -> LinuxNamespace {
+    let namespace = LinuxNamespaceBuilder::default().typ(kind).build();
+    namespace.expect("nothing is missing")
+}
+
+fn mounts() -> Vec<Mount> {
+    let names = NAMES.iter().filter(|file| Path::new(file).is_file()).map(|file| {
+        let options = ["bind", "ro", "nosuid", "nodev", "noexec"].map(str::to_owned).to_vec();
+        let mount = MountBuilder::default()
+            .destination(file)
+            .source(file)
+            .typ("bind")
+            .options(options)
+            .build();
+        mount.expect("nothing is missing")
+    });
+    get_default_mounts().into_iter().chain(names).collect()
+}
+
+/// Of its name or number; those that only some programs have a meaning for are not sent.
+fn signal(text: &str) -> i32 {
+    let name = text.to_ascii_uppercase();
+    let named = match name.strip_prefix("SIG").unwrap_or(&name) {
+        "HUP" => Signal::HUP,
+        "INT" => Signal::INT,
+        "QUIT" => Signal::QUIT,
+        "ABRT" => Signal::ABORT,
+        "KILL" => Signal::KILL,
+        "USR1" => Signal::USR1,
+        "USR2" => Signal::USR2,
+        "WINCH" => Signal::WINCH,
+        number => number
+            .parse()
+            .ok()
+            .and_then(Signal::from_named_raw)
+            .unwrap_or(Signal::TERM),
+    };
+    named.as_raw()
+}

@@ -1,0 +1,97 @@
+//! The program that runs bundles, by the command line that all of its kind have (`runc`, `crun`, `youki`).
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::process::Command;
+
+use super::program;
+use crate::cgroup::Cgroup;
+use crate::instance::Instance;
+use crate::runtime::{Done, Error};
+
+/// Those that are known to work, the better known first.
+const RUNNERS: [&str; 2] = ["runc", "crun"];
+/// Where it is looked for beside `PATH`, which of a service need not have these.
+const DIRECTORIES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The container of a bundle, in the directory of its own that its runner has.
+pub(crate) const CONTAINER: &str = "container";
+
+/// The whole path of the one that is here.
+pub(super) fn find() -> Result<PathBuf, Error> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::NoRuntime(
+            "containers of images need root; run the edge as root, or the program with runtimeClassName: process"
+                .to_owned(),
+        ));
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).chain(env::split_paths(DIRECTORIES));
+    let directories: Vec<PathBuf> = directories.filter(|directory| directory.is_absolute()).collect();
+    let places = RUNNERS
+        .iter()
+        .flat_map(|name| directories.iter().map(move |place| place.join(name)));
+    places
+        .into_iter()
+        .find(|program| program.is_file())
+        .ok_or_else(|| Error::NoRuntime("neither runc nor crun is here; install one (apt-get install runc)".to_owned()))
+}
+
+/// Where a runner keeps what it knows of a container.
+pub(crate) fn state_dir(directory: &Path) -> PathBuf {
+    directory.join("runner")
+}
+
+/// Runs another command in a container, with its environment, user and rights.
+pub(super) async fn exec(
+    instance: &Instance,
+    runner: &Path,
+    command: Vec<String>,
+    cgroup: Option<&Cgroup>,
+) -> Result<Done, Error> {
+    let pid_file = instance
+        .directory()
+        .join(format!("exec-{:08x}.pid", rand::random::<u32>()));
+    let _ending = Ending {
+        pid_file: &pid_file,
+        cgroup,
+    };
+    let mut exec = Command::new(runner);
+    exec.args(["--log", "/dev/null", "--root"])
+        .arg(state_dir(instance.directory()))
+        .args(["exec", "--pid-file"])
+        .arg(&pid_file)
+        .arg(CONTAINER)
+        .args(command)
+        .env_clear()
+        .current_dir("/");
+    program::run(exec).await
+}
+
+/// Ends what runs in a container once nobody waits for it: its runner, which is ended, does not take it along.
+struct Ending<'a> {
+    pid_file: &'a Path,
+    cgroup: Option<&'a Cgroup>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let pid = fs::read_to_string(self.pid_file).ok();
+        let pid: Option<i32> = pid.and_then(|pid| pid.trim().parse().ok());
+        let _ = fs::remove_file(self.pid_file);
+        let process = pid.and_then(Pid::from_raw);
+        let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        // Its number may be another's by now, but no other is in the container.
+        let processes = self
+            .cgroup
+            .and_then(|cgroup| cgroup.processes().ok())
+            .unwrap_or_default();
+        if let (Some(process), Some(pid)) = (process, pid)
+            && processes.contains(&pid)
+        {
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What the programs of a container may ask of the kernel: what programs need, and nothing that changes the machine, its
+//! clock or its namespaces, or that reads the memory of others.
+//!
+//! What is not known here does not exist for them, so that they do without it, or is refused.
+
+use oci_spec::runtime::{
+    Arch, LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompArgBuilder, LinuxSeccompBuilder,
+    LinuxSeccompOperator, LinuxSyscall, LinuxSyscallBuilder,
+};
+
+/// Names of the calls that are allowed whatever they are given, of all kinds of machines.
+const ALLOWED: &str = include_str!("syscalls.txt");
+/// `CLONE_NEW…` of `clone(2)`: namespaces are made by nobody in a container.
+const NAMESPACES: u64 = 0x7e02_0000;
+/// `personality(2)`: Linux as it is, and as 32-bit programs and those without random addresses have it; and the question.
+const PERSONALITIES: [u64; 5] = [0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
+/// Addresses of virtual machines and their host, which no network namespace keeps apart.
+const AF_VSOCK: u64 = 40;
+/// "No such call."
+const ENOSYS: u32 = 38;
+
+#[cfg(target_arch = "x86_64")]
+const MACHINES: &[Arch] = &[Arch::ScmpArchX86_64, Arch::ScmpArchX86, Arch::ScmpArchX32];
+#[cfg(target_arch = "aarch64")]
+const MACHINES: &[Arch] = &[Arch::ScmpArchAarch64, Arch::ScmpArchArm];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const MACHINES: &[Arch] = &[Arch::ScmpArchNative];
+
+/// For all containers.
+pub(super) fn filter() -> LinuxSeccomp {
+    let mut calls = vec![call(ALLOWED.lines(), LinuxSeccompAction::ScmpActAllow).build()];
+    calls.push(allowed_if(
+        "clone",
+        argument(0, LinuxSeccompOperator::ScmpCmpMaskedEq, NAMESPACES),
+    ));
+    calls.push(allowed_if(
+        "socket",
+        argument(0, LinuxSeccompOperator::ScmpCmpNe, AF_VSOCK),
+    ));
+    for personality in PERSONALITIES {
+        let is_it = argument(0, LinuxSeccompOperator::ScmpCmpEq, personality);
+        calls.push(allowed_if("personality", is_it));
+    }
+    // What it is given lies in memory, where no filter sees it: programs take `clone` instead.
+    calls.push(
+        call(["clone3"], LinuxSeccompAction::ScmpActErrno)
+            .errno_ret(ENOSYS)
+            .build(),
+    );
+    let calls: Result<Vec<LinuxSyscall>, _> = calls.into_iter().collect();
+    LinuxSeccompBuilder::default()
+        .default_action(LinuxSeccompAction::ScmpActErrno)
+        .architectures(MACHINES.to_vec())
+        .syscalls(calls.expect("nothing is missing"))
+        .build()
+        .expect("nothing is missing")
+}
+
+fn call<'a>(names: impl IntoIterator<Item = &'a str>, action: LinuxSeccompAction) -> LinuxSyscallBuilder {
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    LinuxSyscallBuilder::default().names(names).action(action)
+}
+
+fn allowed_if(name: &str, argument: LinuxSeccompArg) -> Result<LinuxSyscall, oci_spec::OciSpecError> {
+    call([name], LinuxSeccompAction::ScmpActAllow)
+        .args(vec![argument])
+        .build()
+}
+
+/// Masked: what is left of it is 0.
+fn argument(index: usize, operator: LinuxSeccompOperator, value: u64) -> LinuxSeccompArg {
+    let argument = LinuxSeccompArgBuilder::default().index(index).op(operator).value(value);
+    let argument = match operator {
+        LinuxSeccompOperator::ScmpCmpMaskedEq => argument.value_two(0_u64),
+        _ => argument,
+    };
+    argument.build().expect("nothing is missing")
+}

@@ -1,0 +1,155 @@
+//! Starts a container of an image: puts its layers together where nobody else sees them, and has its runner start it.
+//!
+//! The file system is mounted for the shim and the container alone: it goes with them, however they end.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::process::{Pid, Signal, set_parent_process_death_signal};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use super::Running;
+use crate::image::users::{self, Ids};
+use crate::instance::{Bundle, Identity};
+use crate::local::bundle::ROOT;
+use crate::local::runner::{CONTAINER, state_dir};
+
+/// Of what a runner complains about.
+const WORDS_BYTES: u64 = 4 << 10;
+/// What a runner puts before the reason.
+const PREAMBLES: [&str; 3] = [
+    "runc run failed: ",
+    "unable to start container process: ",
+    "error during container init: ",
+];
+
+pub(super) fn start(directory: &Path, bundle: &Bundle) -> io::Result<Running> {
+    put_together(directory, &bundle.layers)?;
+    let ids = ids(&directory.join(ROOT), &bundle.identity)?;
+    write_config(directory, bundle, &ids)?;
+    let pid_file = directory.join("container.pid");
+    let mut runner = Command::new(&bundle.runner);
+    runner
+        .args(["--log", "/dev/null", "--root"])
+        .arg(state_dir(directory))
+        .args(["run", "--detach", "--bundle"])
+        .arg(directory)
+        .arg("--pid-file")
+        .arg(&pid_file)
+        .arg(CONTAINER)
+        .env_clear()
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    // SAFETY: between fork and exec it makes one system call, and neither allocates nor takes a lock.
+    unsafe {
+        // Whoever gave up waiting for the shim has ended it.
+        runner.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+    }
+    let mut running = runner.spawn().map_err(naming(&bundle.runner))?;
+    let (output, mut errors) = (
+        running.stdout.take().expect("it is piped"),
+        running.stderr.take().expect("it is piped"),
+    );
+    let status = running.wait()?;
+    if !status.success() {
+        let mut words = String::new();
+        let _ = (&mut errors).take(WORDS_BYTES).read_to_string(&mut words);
+        return Err(io::Error::other(match reason(&words) {
+            "" => format!("{} ended: {status}", bundle.runner.display()),
+            reason => reason.to_owned(),
+        }));
+    }
+    let text = fs::read_to_string(&pid_file).map_err(naming(&pid_file))?;
+    let pid = text.trim().parse().ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::other(format!("{}: {text:?} is no process", pid_file.display())))?;
+    Ok(Running { pid, output, errors })
+}
+
+fn put_together(directory: &Path, layers: &[std::path::PathBuf]) -> io::Result<()> {
+    // SAFETY: no other thread of the shim is there yet.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS)? };
+    // What the host mounts later is seen here, and nothing of here by the host.
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+    let [root, upper, work, links] = [ROOT, "upper", "work", "layers"].map(|name| directory.join(name));
+    for directory in [&root, &upper, &work, &links] {
+        fs::create_dir(directory).map_err(naming(directory))?;
+    }
+    // The names of all layers have to be in a page of memory together.
+    std::env::set_current_dir(directory)?;
+    let mut below = Vec::new();
+    for (number, layer) in layers.iter().enumerate() {
+        let link = format!("layers/{number}");
+        symlink(layer, &link)?;
+        below.insert(0, link);
+    }
+    if below.is_empty() {
+        below.push("layers".to_owned());
+    }
+    // It is never used again once the host has been switched off, so that it need not be on disk then.
+    let options = format!("lowerdir={},upperdir=upper,workdir=work,volatile", below.join(":"));
+    let options = CString::new(options).expect("there is no zero in it");
+    mount("overlay", ROOT, "overlay", MountFlags::NODEV, Some(options.as_c_str())).map_err(|errno| {
+        io::Error::other(format!(
+            "its {} layers could not be put together: {errno}",
+            layers.len()
+        ))
+    })
+}
+
+fn ids(root: &Path, identity: &Identity) -> io::Result<Ids> {
+    let of_image = users::of(root, &identity.of_image).map_err(io::Error::other)?;
+    let uid = identity.uid.unwrap_or(of_image.uid);
+    // Another user is not in the groups of the image's.
+    let of_uid = match identity.uid {
+        Some(uid) => users::of(root, &uid.to_string()).map_err(io::Error::other)?,
+        None => of_image,
+    };
+    let ids = Ids {
+        uid,
+        gid: identity.gid.unwrap_or(of_uid.gid),
+        others: of_uid.others,
+    };
+    match identity.is_never_root && ids.uid == 0 {
+        true => Err(io::Error::other(
+            "runAsNonRoot is true, and the image is run by root; write securityContext.runAsUser",
+        )),
+        false => Ok(ids),
+    }
+}
+
+fn write_config(directory: &Path, bundle: &Bundle, ids: &Ids) -> io::Result<()> {
+    let mut config = bundle.config.clone();
+    if let Some(process) = config.process_mut() {
+        let user = process.user_mut();
+        user.set_uid(ids.uid);
+        user.set_gid(ids.gid);
+        user.set_additional_gids(Some(ids.others.clone()));
+    }
+    let path = directory.join("config.json");
+    let mut file = BufWriter::new(File::create(&path).map_err(naming(&path))?);
+    serde_json::to_writer(&mut file, &config)?;
+    file.flush().map_err(naming(&path))
+}
+
+/// Its last words, without what says no more than that it failed.
+fn reason(words: &str) -> &str {
+    let mut reason = words.trim().lines().last().unwrap_or_default();
+    for preamble in PREAMBLES {
+        reason = reason.strip_prefix(preamble).unwrap_or(reason);
+    }
+    reason
+}
+
+fn naming(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    let path = path.display().to_string();
+    move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
+}

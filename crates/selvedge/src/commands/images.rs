@@ -1,0 +1,209 @@
+//! `selvedge image`: what containers are made of, in an edge's data directory. An edge that runs there finds what is new.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent::image::archive;
+use agent::image::build::{self, Start};
+use agent::image::store::Images;
+use agent::local::Local;
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::place::Where;
+use crate::output::{Output, note, table};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Images that are here
+    #[command(visible_alias = "ls")]
+    List(List),
+    /// Take in images from a file of `docker save`, `podman save` or `skopeo copy … oci-archive:…`
+    #[command(visible_alias = "load")]
+    Import(Import),
+    /// Make an image of a folder, or of one program that needs nothing else (FROM scratch)
+    Build(Build),
+    /// Take names away from images, and remove what nobody needs any more
+    #[command(visible_alias = "rm")]
+    Remove(Remove),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Command::List(list) => list.run(),
+            Command::Import(import) => import.run(),
+            Command::Build(build) => build.run(),
+            Command::Remove(remove) => remove.run(),
+        }
+    }
+}
+
+/// The images of an edge that has run there.
+fn open(edge: &Where) -> anyhow::Result<(PathBuf, Images)> {
+    let data = edge.directory()?;
+    if !data.exists() {
+        bail!("{}: no edge has run here", data.display());
+    }
+    let data = std::path::absolute(&data).with_context(|| data.display().to_string())?;
+    let images = Images::open(&data.join("images"))?;
+    Ok((data, images))
+}
+
+#[derive(Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    edge: Where,
+    /// For people or for programs
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: Output,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    digest: String,
+    /// Of its layers, as they were brought.
+    bytes: u64,
+    layers: usize,
+}
+
+impl List {
+    fn run(self) -> anyhow::Result<()> {
+        let (_, images) = open(&self.edge)?;
+        let mut all = Vec::new();
+        for (name, digest) in images.names()? {
+            // One for another machine is listed, too.
+            let image = images.find(&name).ok();
+            all.push(Listed {
+                name,
+                digest: digest.to_string(),
+                bytes: image.as_ref().map_or(0, |image| images.bytes(image)),
+                layers: image.map_or(0, |image| image.configuration.rootfs().diff_ids().len()),
+            });
+        }
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        self.output.show(&all, |all| match all.is_empty() {
+            true => "no images; take some in: selvedge image import FILE\n".to_owned(),
+            false => table(
+                ["NAME", "DIGEST", "SIZE", "LAYERS"],
+                &all.iter().map(row).collect::<Vec<_>>(),
+            ),
+        });
+        Ok(())
+    }
+}
+
+fn row(image: &Listed) -> [String; 4] {
+    let digest: String = image.digest.chars().take("sha256:".len() + 12).collect();
+    let size = format!("{:.1} MB", image.bytes as f64 / 1e6);
+    [image.name.clone(), digest, size, image.layers.to_string()]
+}
+
+#[derive(Args)]
+pub(crate) struct Import {
+    /// The file
+    file: PathBuf,
+    /// Of an image that has no name in it
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    edge: Where,
+}
+
+impl Import {
+    fn run(self) -> anyhow::Result<()> {
+        let shown = self.file.display();
+        let file = File::open(&self.file).with_context(|| shown.to_string())?;
+        let (_, images) = open(&self.edge)?;
+        let names = archive::import(&images, file, self.name.as_deref());
+        for name in names.with_context(|| shown.to_string())? {
+            note(format_args!("{name} is here"));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Build {
+    /// Name of the image, such as site:1
+    name: String,
+    /// A folder, or one program
+    content: PathBuf,
+    /// What is run, by its path in the image, and its arguments [default: the one program]
+    #[arg(last = true, value_name = "PROGRAM")]
+    entrypoint: Vec<String>,
+    /// A variable of its environment
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<String>,
+    /// Where it starts
+    #[arg(long, value_name = "DIR")]
+    working_dir: Option<String>,
+    /// As whom it runs
+    #[arg(long, value_name = "USER[:GROUP]")]
+    user: Option<String>,
+    #[command(flatten)]
+    edge: Where,
+}
+
+fn variable(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+impl Build {
+    fn run(self) -> anyhow::Result<()> {
+        let Self { name, content, .. } = self;
+        let (_, images) = open(&self.edge)?;
+        let start = Start {
+            entrypoint: match self.entrypoint.is_empty() {
+                true => only_program(&content),
+                false => self.entrypoint,
+            },
+            env: self.env,
+            working_dir: self.working_dir,
+            user: self.user,
+        };
+        let digest = build::build(&images, &name, &content, &start)?;
+        note(format_args!("{name} is {digest}"));
+        Ok(())
+    }
+}
+
+/// As it is called in the image; nothing where there are several.
+fn only_program(content: &Path) -> Vec<String> {
+    let name = content.file_name().filter(|_| content.is_file());
+    name.map(|name| format!("/{}", name.to_string_lossy()))
+        .into_iter()
+        .collect()
+}
+
+#[derive(Args)]
+pub(crate) struct Remove {
+    /// Names of images
+    #[arg(required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    edge: Where,
+}
+
+impl Remove {
+    fn run(self) -> anyhow::Result<()> {
+        let (data, images) = open(&self.edge)?;
+        for name in &self.names {
+            if !images.forget(name)? {
+                bail!("no image {name:?} is here; selvedge image list");
+            }
+        }
+        let local = Local::new(&data.join("containers"), Arc::new(images), Path::new(""), "");
+        match local.collect_images()? {
+            Some(bytes) => note(format_args!("{:.1} MB were given back", bytes as f64 / 1e6)),
+            None => note("images are being taken in: what is not needed any more goes with the next removal"),
+        }
+        Ok(())
+    }
+}
