@@ -57,6 +57,7 @@ install_system() {
     install_without_service mosquitto mosquitto
     install_without_service nginx nginx-light
     install_without_service tinyproxy tinyproxy
+    install_without_service docker-registry docker-registry
     apt_for mosquitto_pub mosquitto-clients curl curl openssl openssl
     apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
     apt_for ip iproute2 unshare util-linux setpriv util-linux pgrep procps

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use serde::Serialize;
 
 use crate::cgroup::{Limits, Usage};
+use crate::image::registry::{self, Login};
 use crate::image::store;
 use crate::instance::{Ended, LogLimits, Started};
 
@@ -17,7 +18,10 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 
 /// Runs containers, each known by a name that is used once. What runs goes on when this is dropped, and whoever opens the
 /// runtime anew finds it by its name.
 pub trait Runtime: Send + Sync {
-    /// Starts a container. It has begun, or it is kept why not, when this returns: a program that does not exist is an end,
+    /// Has here what a container is made of. It may take long, and can be given up.
+    fn prepare<'a>(&'a self, launch: &'a Launch) -> Answer<'a, ()>;
+
+    /// Starts a container, of what is here. It has begun, or it is kept why not, when this returns: a program that does not exist is an end,
     /// not an error.
     fn start(&self, name: &str, launch: Launch) -> Answer<'_, ()>;
 
@@ -57,6 +61,8 @@ pub struct Launch {
     pub kind: Kind,
     /// An image by its name, or a program of the host by its path.
     pub image: String,
+    /// How the image comes here.
+    pub pull: Pull,
     /// Program and arguments, no shell, in place of what the image says; empty: that.
     pub command: Vec<String>,
     /// Arguments behind it; none and no command either: those that the image says.
@@ -75,6 +81,28 @@ pub struct Launch {
     pub limits: Limits,
     /// What is kept of its output.
     pub log: LogLimits,
+}
+
+/// How an image comes here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pull {
+    /// When its registry is asked.
+    pub policy: PullPolicy,
+    /// As whom; `None`: as anybody.
+    pub login: Option<Login>,
+}
+
+/// When a registry is asked for an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PullPolicy {
+    /// At each start; where it cannot be asked, the image that is here will do.
+    Always,
+    /// Where it is not here yet.
+    #[default]
+    IfAbsent,
+    /// It has to be here.
+    Never,
 }
 
 /// What runs containers.
@@ -140,9 +168,17 @@ pub enum Error {
     /// What runs it is not here, or cannot be used.
     #[error("{0}")]
     NoRuntime(String),
-    /// Its image cannot be had.
+    /// Its image cannot be used.
     #[error("{0}")]
     Image(#[from] store::Error),
+    /// Its image is not here, and cannot be had.
+    #[error("no image {image:?} is here: {source}")]
+    NoImage {
+        /// Its name.
+        image: String,
+        /// Why it cannot be had.
+        source: registry::Error,
+    },
     /// A file or process.
     #[error("{0}")]
     Io(#[from] io::Error),

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use agent::cgroup::Limits;
 use agent::image::build::{self, Start};
+use agent::image::registry::Registries;
 use agent::image::store::Images;
 use agent::instance::{Ended, How, LogLimits};
 use agent::local::Local;
-use agent::runtime::{Answer, Error, Kind, Launch, Rights, Runtime as _, State};
+use agent::runtime::{Answer, Error, Kind, Launch, Pull, Rights, Runtime as _, State};
 use tempfile::TempDir;
 use tokio::runtime;
 
@@ -47,9 +48,10 @@ impl Host {
     fn at(kind: Kind, place: Arc<TempDir>) -> Self {
         let name = place.path().file_name().unwrap().to_string_lossy();
         let prefix = format!("test{}-", name.replace('.', ""));
-        let images = Arc::new(images(place.path()));
+        let images = images(place.path());
+        let registries = Registries::new(Arc::new(images), Arc::new(|_, _| panic!("no registry is asked")));
         Host {
-            local: Local::new(&place.path().join("containers"), images, &shim(), &prefix),
+            local: Local::new(&place.path().join("containers"), Arc::new(registries), &shim(), &prefix),
             kind,
             place,
             tokio: runtime::Builder::new_current_thread().enable_all().build().unwrap(),
@@ -91,6 +93,7 @@ impl Host {
         Launch {
             kind: self.kind,
             image: IMAGE.to_owned(),
+            pull: Pull::default(),
             command: command.iter().map(|&word| word.to_owned()).collect(),
             args: Vec::new(),
             env: vec![("GREETING".to_owned(), "good morning".to_owned())],

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::cgroup::Limits;
+use agent::image::registry::Registries;
 use agent::image::store::Images;
 use agent::instance::{How, LogLimits};
 use agent::local::Local;
 use agent::probe::Probes;
-use agent::runtime::{Kind, Launch, Rights, Runtime as _, State};
+use agent::runtime::{Kind, Launch, Pull, Rights, Runtime as _, State};
 use agent::supervise::{Container, Key, Salt, Status, Supervisor};
 use tempfile::TempDir;
 use tokio::time::sleep;
@@ -34,9 +35,10 @@ impl Host {
         let shim = PathBuf::from(env!("CARGO_BIN_EXE_agent-shim"));
         let containers = place.path().join("containers");
         fs::create_dir(&containers).unwrap();
-        let images = Arc::new(Images::open(&place.path().join("images")).unwrap());
+        let images = Images::open(&place.path().join("images")).unwrap();
+        let registries = Registries::new(Arc::new(images), Arc::new(|_, _| panic!("no registry is asked")));
         Host {
-            local: Local::new(&containers, images, &shim, &format!("test{name}-")),
+            local: Local::new(&containers, Arc::new(registries), &shim, &format!("test{name}-")),
             place,
         }
     }
@@ -108,6 +110,7 @@ fn container(script: &str, grace: Duration) -> Container {
         launch: Launch {
             kind: Kind::Process,
             image: "/bin/sh".to_owned(),
+            pull: Pull::default(),
             command: Vec::new(),
             args: ["-c", script].map(str::to_owned).to_vec(),
             env: Vec::new(),

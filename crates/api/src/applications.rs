@@ -170,6 +170,7 @@ fn container(status: Status) -> ContainerInfo {
     ContainerInfo {
         name: status.container,
         replica: status.replica,
+        is_preparing: doing.is_preparing,
         is_running: doing.is_running,
         is_ready: doing.is_ready,
         not_ready: doing.not_ready,

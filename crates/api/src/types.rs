@@ -491,6 +491,8 @@ pub struct ContainerInfo {
     pub name: String,
     /// Which of several that are the same, from 0 on.
     pub replica: u32,
+    /// Whether its image is being brought here.
+    pub is_preparing: bool,
     /// Whether it runs.
     pub is_running: bool,
     /// Whether it runs and is ready, if there is a probe for that.

@@ -6,6 +6,7 @@
 mod commands;
 mod node;
 mod output;
+mod registries;
 mod retention;
 mod up;
 
@@ -60,7 +61,7 @@ enum Command {
     Delete(commands::delete::Delete),
     /// What the containers of an application said
     Logs(commands::applications::Logs),
-    /// Images that containers are made of: list, import, build, remove
+    /// Images that containers are made of: list, pull, import, build, remove
     #[command(subcommand)]
     Image(commands::images::Command),
     /// Say how fit this machine is for an edge, and how to mend what is not

@@ -243,7 +243,11 @@ impl Images {
         let wanted = in_full(name)?;
         let mut names = self.names()?;
         let digest = match wanted.digest() {
-            Some(digest) => names.into_values().find(|known| known.as_ref() == digest),
+            // One for several kinds of machines has another digest than what is here of it.
+            Some(digest) => match names.remove(&wanted.whole()) {
+                Some(named) => Some(named),
+                None => names.into_values().find(|known| known.as_ref() == digest),
+            },
             None => names.remove(&wanted.whole()),
         };
         let digest = digest.ok_or_else(|| Error::Absent(name.to_owned()))?;
@@ -514,6 +518,12 @@ fn copy_hashed(content: &mut impl Read, file: &mut File, bytes_max: u64) -> io::
     };
     let bytes = io::copy(&mut hashed, file)?;
     Ok((digest(hashed.context), bytes))
+}
+
+pub(super) fn digest_of(content: &[u8]) -> Digest {
+    let mut context = Context::new(&SHA256);
+    context.update(content);
+    digest(context)
 }
 
 fn digest(context: Context) -> Digest {

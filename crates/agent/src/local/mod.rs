@@ -22,9 +22,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{sleep, timeout};
 
 use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
+use crate::image::registry::{self, Registries};
 use crate::image::store::Images;
 use crate::instance::{Ended, How, Instance, Spec, Started, What};
-use crate::runtime::{Answer, Done, Error, Kind, Launch, Runtime, State};
+use crate::runtime::{Answer, Done, Error, Kind, Launch, PullPolicy, Runtime, State};
 use crate::shim::{self, READY};
 use crate::tail;
 
@@ -43,7 +44,7 @@ const NO_GROUPS: &str = "this kernel has no control groups at /sys/fs/cgroup";
 #[derive(Clone, Debug)]
 pub struct Local {
     directory: PathBuf,
-    images: Arc<Images>,
+    registries: Arc<Registries>,
     shim: PathBuf,
     hierarchy: Option<Hierarchy>,
     /// Put before the names of control groups: they are those of the host, and so of other agents on it.
@@ -51,13 +52,13 @@ pub struct Local {
 }
 
 impl Local {
-    /// Keeps the files of containers in `directory`, and makes them of `images`. `shim` is the program that runs [`shim::run`] where it is called
+    /// Keeps the files of containers in `directory`, and makes them of the images that come by `registries`. `shim` is the program that runs [`shim::run`] where it is called
     /// with `shim` and the container's directory. No other agent of the host has the same `group_prefix`.
     #[must_use]
-    pub fn new(directory: &Path, images: Arc<Images>, shim: &Path, group_prefix: &str) -> Self {
+    pub fn new(directory: &Path, registries: Arc<Registries>, shim: &Path, group_prefix: &str) -> Self {
         Local {
             directory: directory.to_owned(),
-            images,
+            registries,
             shim: shim.to_owned(),
             hierarchy: Hierarchy::of_host(),
             group_prefix: group_prefix.to_owned(),
@@ -70,7 +71,7 @@ impl Local {
             return Err(Error::Exists(name.to_owned()));
         }
         // Layers that are found are there until it is written down that they are used.
-        let _using = self.images.using()?;
+        let _using = self.registries.images().using()?;
         // What cannot be had is known before anything is made.
         let what = self.what(name, launch)?;
         let cgroup = self.new_group(name, &launch.limits)?;
@@ -92,8 +93,9 @@ impl Local {
             Kind::Oci => {
                 let runner = runner::find()?;
                 let group = self.group(name).ok_or_else(|| Error::NoRuntime(NO_GROUPS.to_owned()))?;
-                let image = self.images.find(&launch.image)?;
-                let layers = self.images.layers(&image)?;
+                let images = self.registries.images();
+                let image = images.find(&launch.image)?;
+                let layers = images.layers(&image)?;
                 let bundle = bundle::of(launch, &image, layers, runner, &group).map_err(Error::NoRuntime)?;
                 What::Bundle(Box::new(bundle))
             }
@@ -113,31 +115,6 @@ impl Local {
             Err(error) if is_limited => Err(Error::NoLimits(error.to_string())),
             Err(_) => Ok(None),
         }
-    }
-
-    /// Removes of the images what none of them and no container needs any more; see [`Images::collect`].
-    ///
-    /// # Errors
-    /// Of a file.
-    pub fn collect_images(&self) -> Result<Option<u64>, Error> {
-        Ok(self.images.collect(|| self.layers_in_use())?)
-    }
-
-    fn layers_in_use(&self) -> io::Result<HashSet<PathBuf>> {
-        let mut in_use = HashSet::new();
-        for name in self.names()? {
-            match self.instance(&name).spec() {
-                Ok(Spec {
-                    what: What::Bundle(bundle),
-                    ..
-                }) => in_use.extend(bundle.layers),
-                Ok(_) => {}
-                // It is being removed.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(in_use)
     }
 
     fn start_shim(&self, instance: &Instance) -> Result<(), Error> {
@@ -273,20 +250,6 @@ impl Local {
         }
     }
 
-    fn names(&self) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(&self.directory) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            names.extend(entry?.file_name().into_string());
-        }
-        names.sort_unstable();
-        Ok(names)
-    }
-
     /// The files of a container.
     #[must_use]
     pub fn instance(&self, name: &str) -> Instance {
@@ -294,7 +257,70 @@ impl Local {
     }
 }
 
+/// Removes of the images what none of them and no container in the directory `containers` needs any more; see
+/// [`Images::collect`].
+///
+/// # Errors
+/// Of a file.
+pub fn collect_images(images: &Images, containers: &Path) -> Result<Option<u64>, Error> {
+    Ok(images.collect(|| layers_in_use(containers))?)
+}
+
+fn layers_in_use(containers: &Path) -> io::Result<HashSet<PathBuf>> {
+    let mut in_use = HashSet::new();
+    for name in names(containers)? {
+        match Instance::at(&containers.join(name)).spec() {
+            Ok(Spec {
+                what: What::Bundle(bundle),
+                ..
+            }) => in_use.extend(bundle.layers),
+            Ok(_) => {}
+            // It is being removed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(in_use)
+}
+
+fn names(containers: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(containers) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
 impl Runtime for Local {
+    fn prepare<'a>(&'a self, launch: &'a Launch) -> Answer<'a, ()> {
+        let Launch { kind, image, pull, .. } = launch;
+        Box::pin(async move {
+            let fetched = match (kind, pull.policy) {
+                (Kind::Process, _) | (Kind::Oci, PullPolicy::Never) => Ok(()),
+                (Kind::Oci, PullPolicy::IfAbsent) => self.registries.fetch_absent(image, pull.login.as_ref()).await,
+                (Kind::Oci, PullPolicy::Always) => match self.registries.fetch(image, pull.login.as_ref()).await {
+                    Err(error @ registry::Error::Unreachable { .. })
+                        if self.registries.images().find(image).is_ok() =>
+                    {
+                        tracing::warn!(%image, %error, "the image that is here will do");
+                        Ok(())
+                    }
+                    fetched => fetched,
+                },
+            };
+            fetched.map_err(|source| Error::NoImage {
+                image: image.clone(),
+                source,
+            })
+        })
+    }
+
     fn start(&self, name: &str, launch: Launch) -> Answer<'_, ()> {
         self.blocking(name, move |local, name| local.start(name, &launch))
     }
@@ -371,7 +397,7 @@ impl Runtime for Local {
     }
 
     fn names(&self) -> Answer<'_, Vec<String>> {
-        self.blocking("", |local, _| Ok(local.names()?))
+        self.blocking("", |local, _| Ok(names(&local.directory)?))
     }
 }
 

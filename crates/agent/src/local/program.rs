@@ -80,6 +80,7 @@ mod tests {
         let program = of(&Launch {
             kind: Kind::Process,
             image: "/bin/web".to_owned(),
+            pull: Default::default(),
             command: words(command),
             args: words(args),
             env: Vec::new(),

@@ -23,6 +23,8 @@ pub(super) struct Board(Arc<Mutex<Doing>>);
 pub struct Doing {
     /// The name of its start, as the runtime knows it, once there was one.
     pub start: Option<String>,
+    /// Whether what it is made of is being brought here.
+    pub is_preparing: bool,
     /// Whether it runs, for all that is known.
     pub is_running: bool,
     /// Whether it runs and is ready, if there is a probe for that.
@@ -53,16 +55,18 @@ pub(super) async fn keep(runtime: Arc<dyn Runtime>, plan: Plan, stop: Cancellati
         runtime: &*runtime,
         plan: &plan,
         board: &board,
+        stop: &stop,
     };
     let mut backoff = Backoff::default();
     while !stop.is_cancelled() {
         let began = Instant::now();
         // A start is not given up half way: what came of it would be known to nobody.
         let ended = match keeper.find_or_start().await {
-            Ok(name) => tokio::select! {
+            Ok(Some(name)) => tokio::select! {
                 ended = keeper.attend(&name) => ended,
                 () = stop.cancelled() => break,
             },
+            Ok(None) => break,
             Err(error) => Err(error),
         };
         let pause = backoff.after(began.elapsed(), rand::random());
@@ -82,14 +86,20 @@ struct Keeper<'a> {
     runtime: &'a dyn Runtime,
     plan: &'a Plan,
     board: &'a Board,
+    stop: &'a CancellationToken,
 }
 
 impl Keeper<'_> {
-    /// The name of the start that runs now.
-    async fn find_or_start(&self) -> Result<String, Error> {
+    /// The name of the start that runs now; `None`: it is to stop, and none was made.
+    async fn find_or_start(&self) -> Result<Option<String>, Error> {
         let number = match self.last_start().await? {
             Some((number, true)) => number,
-            last => self.start_after(last.map(|(number, _)| number)).await?,
+            last => {
+                if !self.prepare().await? {
+                    return Ok(None);
+                }
+                self.start_after(last.map(|(number, _)| number)).await?
+            }
         };
         let name = self.start_name(number);
         self.board.note(|doing| {
@@ -97,7 +107,18 @@ impl Keeper<'_> {
             (doing.start, doing.is_running, doing.trouble) = (Some(name.clone()), true, None);
             (doing.is_ready, doing.not_ready) = (false, None);
         });
-        Ok(name)
+        Ok(Some(name))
+    }
+
+    /// Whether what it is made of is here; not where it is to stop meanwhile.
+    async fn prepare(&self) -> Result<bool, Error> {
+        self.board.note(|doing| doing.is_preparing = true);
+        let prepared = tokio::select! {
+            prepared = self.runtime.prepare(&self.plan.container.launch) => prepared.map(|()| true),
+            () = self.stop.cancelled() => Ok(false),
+        };
+        self.board.note(|doing| doing.is_preparing = false);
+        prepared
     }
 
     /// Asks it whether it lives and is ready until it has ended, by itself or because it does not live.

@@ -145,7 +145,7 @@ fn texts(map: &ConfigMap) -> BTreeMap<String, String> {
 }
 
 /// Its values as texts; of one that is given twice the text counts.
-fn opened(secret: &Secret) -> Result<BTreeMap<String, String>, String> {
+pub(super) fn opened(secret: &Secret) -> Result<BTreeMap<String, String>, String> {
     let mut values = BTreeMap::new();
     for (key, value) in &secret.data {
         let bytes = Base64::decode_vec(value).ok();

@@ -1,6 +1,7 @@
 //! What a manifest comes to: the containers of an application, with all that they are given.
 
 mod environment;
+mod pull;
 mod support;
 
 use std::collections::BTreeMap;
@@ -91,6 +92,7 @@ fn launch(pod: &PodSpec, container: &Container, given: &Configuration, path: &st
     Launch {
         kind: kind(pod).unwrap_or(Kind::Oci),
         image: container.image.clone(),
+        pull: pull::of(pod, container, given, wrong),
         command,
         args,
         env: environment.into_variables(),

@@ -53,7 +53,6 @@ impl Found {
             ("volumes", !pod.volumes.is_empty(), NOT_YET),
             ("nodeSelector", !pod.node_selector.is_empty(), NOT_YET),
             ("hostname", pod.hostname.is_some(), NOT_YET),
-            ("imagePullSecrets", !pod.image_pull_secrets.is_empty(), NOT_YET),
             ("securityContext.fsGroup", security.fs_group.is_some(), NOT_YET),
             (
                 "hostNetwork",

@@ -56,6 +56,9 @@ fn doing(container: &ContainerInfo) -> String {
         .last_end
         .as_ref()
         .map(|end| format!("{} {} s ago", end.how, (unix_now_s() - end.at_ms / 1_000).max(0)));
+    if container.is_preparing {
+        return "brings its image here".to_owned();
+    }
     let trouble = container.trouble.as_ref().or(container.not_ready.as_ref());
     match (container.is_running, container.is_ready, trouble, end) {
         (true, true, _, None) => "runs".to_owned(),

@@ -1,19 +1,20 @@
 //! `selvedge image`: what containers are made of, in an edge's data directory. An edge that runs there finds what is new.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use agent::image::archive;
 use agent::image::build::{self, Start};
+use agent::image::registry::Login;
 use agent::image::store::Images;
-use agent::local::Local;
+use agent::local;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::place::Where;
 use crate::output::{Output, note, table};
+use crate::registries::registries;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -23,6 +24,8 @@ pub(crate) enum Command {
     /// Take in images from a file of `docker save`, `podman save` or `skopeo copy … oci-archive:…`
     #[command(visible_alias = "load")]
     Import(Import),
+    /// Bring an image here from its registry
+    Pull(Pull),
     /// Make an image of a folder, or of one program that needs nothing else (FROM scratch)
     Build(Build),
     /// Take names away from images, and remove what nobody needs any more
@@ -35,6 +38,7 @@ impl Command {
         match self {
             Command::List(list) => list.run(),
             Command::Import(import) => import.run(),
+            Command::Pull(pull) => pull.run(),
             Command::Build(build) => build.run(),
             Command::Remove(remove) => remove.run(),
         }
@@ -127,6 +131,40 @@ impl Import {
 }
 
 #[derive(Args)]
+pub(crate) struct Pull {
+    /// Its name, such as registry.example/site:1
+    name: String,
+    /// As whom
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    user: Option<String>,
+    /// A file with the password, or a token in its place
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    edge: Where,
+}
+
+impl Pull {
+    fn run(self) -> anyhow::Result<()> {
+        let (_, images) = open(&self.edge)?;
+        let login = match (self.user, self.password_file) {
+            (Some(user), Some(file)) => {
+                let password = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+                let password = password.trim_end_matches(['\r', '\n']).to_owned();
+                Some(Login { user, password })
+            }
+            _ => None,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("starting tokio")?;
+        let registries = registries(images);
+        runtime.block_on(registries.fetch(&self.name, login.as_ref()))?;
+        note(format_args!("{} is here", self.name));
+        Ok(())
+    }
+}
+
+#[derive(Args)]
 pub(crate) struct Build {
     /// Name of the image, such as site:1
     name: String,
@@ -199,8 +237,7 @@ impl Remove {
                 bail!("no image {name:?} is here; selvedge image list");
             }
         }
-        let local = Local::new(&data.join("containers"), Arc::new(images), Path::new(""), "");
-        match local.collect_images()? {
+        match local::collect_images(&images, &data.join("containers"))? {
             Some(bytes) => note(format_args!("{:.1} MB were given back", bytes as f64 / 1e6)),
             None => note("images are being taken in: what is not needed any more goes with the next removal"),
         }

@@ -10,6 +10,8 @@ use agent::local::Local;
 use agent::supervise::{Salt, Supervisor};
 use anyhow::Context;
 
+use crate::registries::registries;
+
 /// This very program, though its file may have been replaced since it started.
 const SHIM: &str = "/proc/self/exe";
 
@@ -24,12 +26,8 @@ pub(super) async fn supervisor(data: &Path) -> anyhow::Result<Supervisor> {
     let kept = data.join("containers.salt");
     let salt = Salt::kept_at(&kept).with_context(|| kept.display().to_string())?;
     let images = Images::open(&data.join("images"))?;
-    let local = Local::new(
-        &containers,
-        Arc::new(images),
-        Path::new(SHIM),
-        &format!("{}-", salt.tag()),
-    );
+    let prefix = format!("{}-", salt.tag());
+    let local = Local::new(&containers, registries(images), Path::new(SHIM), &prefix);
     let supervisor = Supervisor::new(Arc::new(local), salt).await;
     supervisor.with_context(|| containers.display().to_string())
 }
