@@ -170,8 +170,7 @@ def test_what_is_not_done_is_refused_by_its_place_and_nothing_is_applied(own):
     )
     said = apply(own, wrong, check=False)
     assert said.returncode == 1
-    assert "app.yaml:12: spec.template.spec.volumes: is not done yet" in said.stderr
-    assert "app.yaml:14: spec.template.spec.containers[0].volumeMounts: is not done yet" in said.stderr
+    assert "app.yaml:12: spec.template.spec.volumes: is what a program of the host" in said.stderr
     said = apply(
         own, application("site", SLEEPS).replace("runtimeClassName: process", "runtimeClassName: docker"), check=False
     )

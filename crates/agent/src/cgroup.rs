@@ -38,6 +38,10 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u32>,
+    /// Of the processor where there is not enough for all, in thousandths of a core beside those of others.
+    pub promised_cpu_millis: Option<u32>,
+    /// Memory that is taken from others first where there is not enough for all.
+    pub promised_memory_bytes: Option<u64>,
 }
 
 /// What a container has taken.
@@ -115,6 +119,13 @@ impl Cgroup {
                 write(&self.file("cpu", "cpu.cfs_quota_us"), &quota)?;
                 let memory = limits.memory_bytes.map_or("-1".to_owned(), |bytes| bytes.to_string());
                 self.limit_memory_1(&memory)?;
+                if let Some(millis) = limits.promised_cpu_millis {
+                    write(&self.file("cpu", "cpu.shares"), &shares(millis).to_string())?;
+                }
+                if let Some(bytes) = limits.promised_memory_bytes {
+                    let file = self.file("memory", "memory.soft_limit_in_bytes");
+                    write(&file, &bytes.to_string())?;
+                }
                 write(&self.file("pids", "pids.max"), &pids)
             }
             Hierarchy::Two(_) => {
@@ -125,6 +136,12 @@ impl Cgroup {
                 let swap = self.file("memory", "memory.swap.max");
                 if limits.memory_bytes.is_some() && swap.exists() {
                     write(&swap, "0")?;
+                }
+                if let Some(millis) = limits.promised_cpu_millis {
+                    write(&self.file("cpu", "cpu.weight"), &weight(millis).to_string())?;
+                }
+                if let Some(bytes) = limits.promised_memory_bytes {
+                    write(&self.file("memory", "memory.low"), &bytes.to_string())?;
                 }
                 write(&self.file("pids", "pids.max"), &pids)
             }
@@ -297,6 +314,16 @@ impl Cgroup {
     }
 }
 
+/// Of version 1: 1024 are a core's, as Kubernetes has it; 2 to 262144.
+fn shares(millis: u32) -> u64 {
+    (u64::from(millis) * 1_024 / 1_000).clamp(2, 262_144)
+}
+
+/// Of version 2: 1 to 10000 for the same range.
+fn weight(millis: u32) -> u64 {
+    1 + (shares(millis) - 2) * 9_999 / 262_142
+}
+
 /// The number behind a name, in lines of both; 0 where it is not there.
 fn value_of(text: &str, name: &str) -> u64 {
     let values = text.lines().filter_map(|line| line.split_once(' '));
@@ -319,4 +346,21 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 fn naming(file: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let file = file.display().to_string();
     move |error| io::Error::new(error.kind(), format!("{file}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_of_the_processor_is_what_kubernetes_makes_of_it() {
+        for (millis, expected) in [
+            (0, (2, 1)),
+            (100, (102, 4)),
+            (1_000, (1_024, 39)),
+            (u32::MAX, (262_144, 10_000)),
+        ] {
+            assert_eq!((shares(millis), weight(millis)), expected, "{millis}");
+        }
+    }
 }

@@ -52,12 +52,27 @@ pub struct Bundle {
     pub runner: PathBuf,
     /// The directories of its image's layers, the lowest first; what it writes is kept beside them.
     pub layers: Vec<PathBuf>,
-    /// What is run; all but its user.
+    /// What it sees of the host's files.
+    pub binds: Vec<Bind>,
+    /// What is run; all but its user and these files.
     pub config: oci_spec::runtime::Spec,
     /// Who that is.
     pub identity: Identity,
     /// By which it is asked to end.
     pub stop_signal: i32,
+}
+
+/// Files of the host that a container sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// Where the host has them.
+    pub source: PathBuf,
+    /// A part of that, which is made where it is not there; nothing in it leads out.
+    pub sub_path: Option<String>,
+    /// Where the container has them.
+    pub target: PathBuf,
+    /// Nothing can be changed there.
+    pub is_read_only: bool,
 }
 
 /// As whom a container runs, where its image may say it.
@@ -193,12 +208,16 @@ impl Instance {
         self.get("spec.json")?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Says what is to run. Makes the directory.
+    /// Makes its directory.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.directory)
+    }
+
+    /// Says what is to run.
     ///
     /// # Errors
     /// Of writing the file.
     pub fn set_spec(&self, spec: &Spec) -> io::Result<()> {
-        fs::create_dir_all(&self.directory)?;
         self.put("spec.json", spec)
     }
 

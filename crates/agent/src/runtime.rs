@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 
+use manifest::workload::HostPathType;
 use serde::Serialize;
 
 use crate::cgroup::{Limits, Usage};
@@ -43,6 +44,9 @@ pub trait Runtime: Send + Sync {
     /// Runs a command in a container that runs, beside what it does; it is ended where this is given up.
     fn exec(&self, name: &str, command: Vec<String>) -> Answer<'_, Done>;
 
+    /// Forgets the scratch of an application's replicas from this one on; none of their containers is there any more.
+    fn clear(&self, tenant: &str, application: &str, from_replica: u32) -> Answer<'_, ()>;
+
     /// What a container has taken; `None` where nobody counts.
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>>;
 
@@ -75,12 +79,74 @@ pub struct Launch {
     pub uid: Option<u32>,
     /// In place of the image's group.
     pub gid: Option<u32>,
+    /// Whose it is.
+    pub pod: Pod,
+    /// What it sees of volumes, and where.
+    pub mounts: Vec<Mount>,
     /// What it may.
     pub rights: Rights,
     /// What it may take.
     pub limits: Limits,
     /// What is kept of its output.
     pub log: LogLimits,
+}
+
+/// Containers that share their scratch: one replica of an application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pod {
+    /// Whose application it is.
+    pub tenant: String,
+    /// Its name there.
+    pub application: String,
+    /// Which of several that are the same.
+    pub replica: u32,
+}
+
+/// A volume as a container sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mount {
+    /// What it sees.
+    pub volume: Volume,
+    /// Where, in the container.
+    pub path: PathBuf,
+    /// A part of the volume, which is made where it is not there.
+    pub sub_path: Option<String>,
+    /// Nothing can be changed there.
+    pub is_read_only: bool,
+}
+
+/// Where files are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Volume {
+    /// In a directory of the pod's, by this name: empty at first, and gone with it.
+    Scratch(String),
+    /// In memory, as long as the container runs.
+    Memory {
+        /// At most; `None`: half of the machine's.
+        bytes_max: Option<u64>,
+    },
+    /// In a directory of the tenant's, by this name: there until it is removed by hand.
+    Kept(String),
+    /// Where the host has them.
+    Host {
+        /// Its path.
+        path: PathBuf,
+        /// What has to be there, or is made.
+        kind: HostPathType,
+    },
+    /// These.
+    Files(Vec<VolumeFile>),
+}
+
+/// A file that a container is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VolumeFile {
+    /// Below where its volume is seen.
+    pub path: PathBuf,
+    /// What is in it.
+    pub content: Vec<u8>,
+    /// Its rights.
+    pub mode: u32,
 }
 
 /// How an image comes here.
@@ -165,6 +231,14 @@ pub enum Error {
     /// It does not run, so that nothing can be done in it.
     #[error("{0} does not run")]
     NotRunning(String),
+    /// A volume cannot be had.
+    #[error("{}: {message}", path.display())]
+    Volume {
+        /// Of what it is kept in.
+        path: PathBuf,
+        /// Why not.
+        message: String,
+    },
     /// What runs it is not here, or cannot be used.
     #[error("{0}")]
     NoRuntime(String),

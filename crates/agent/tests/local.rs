@@ -13,7 +13,7 @@ use agent::image::registry::Registries;
 use agent::image::store::Images;
 use agent::instance::{Ended, How, LogLimits};
 use agent::local::Local;
-use agent::runtime::{Answer, Error, Kind, Launch, Pull, Rights, Runtime as _, State};
+use agent::runtime::{Answer, Error, Kind, Launch, Pod, Pull, Rights, Runtime as _, State};
 use tempfile::TempDir;
 use tokio::runtime;
 
@@ -51,7 +51,13 @@ impl Host {
         let images = images(place.path());
         let registries = Registries::new(Arc::new(images), Arc::new(|_, _| panic!("no registry is asked")));
         Host {
-            local: Local::new(&place.path().join("containers"), Arc::new(registries), &shim(), &prefix),
+            local: Local::new(
+                &place.path().join("containers"),
+                &place.path().join("volumes"),
+                Arc::new(registries),
+                &shim(),
+                &prefix,
+            ),
             kind,
             place,
             tokio: runtime::Builder::new_current_thread().enable_all().build().unwrap(),
@@ -100,6 +106,12 @@ impl Host {
             working_dir: None,
             uid: None,
             gid: None,
+            pod: Pod {
+                tenant: "default".to_owned(),
+                application: "app".to_owned(),
+                replica: 0,
+            },
+            mounts: Vec::new(),
             rights: Rights::default(),
             limits,
             log: LogLimits {
@@ -642,4 +654,13 @@ fn run_for(host: &Host, name: &str, script: &str) -> Result<(), tokio::time::err
     let command = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
     let running = async { tokio::time::timeout(Duration::from_millis(500), host.local.exec(name, command)).await };
     host.tokio.block_on(running).map(drop)
+}
+
+#[test]
+fn a_container_that_was_begun_and_not_described_is_ended_and_can_be_removed() {
+    let host = Host::new(Kind::Process);
+    fs::create_dir(host.place.path().join("containers/begun")).unwrap();
+    assert!(matches!(host.state("begun"), State::Ended(_)));
+    host.on(host.local.remove("begun")).unwrap();
+    assert_eq!(host.state("begun"), State::Absent);
 }

@@ -12,7 +12,7 @@ use agent::image::store::Images;
 use agent::instance::{How, LogLimits};
 use agent::local::Local;
 use agent::probe::Probes;
-use agent::runtime::{Kind, Launch, Pull, Rights, Runtime as _, State};
+use agent::runtime::{Kind, Launch, Pod, Pull, Rights, Runtime as _, State};
 use agent::supervise::{Container, Key, Salt, Status, Supervisor};
 use tempfile::TempDir;
 use tokio::time::sleep;
@@ -38,7 +38,13 @@ impl Host {
         let images = Images::open(&place.path().join("images")).unwrap();
         let registries = Registries::new(Arc::new(images), Arc::new(|_, _| panic!("no registry is asked")));
         Host {
-            local: Local::new(&containers, Arc::new(registries), &shim, &format!("test{name}-")),
+            local: Local::new(
+                &containers,
+                &place.path().join("volumes"),
+                Arc::new(registries),
+                &shim,
+                &format!("test{name}-"),
+            ),
             place,
         }
     }
@@ -117,6 +123,12 @@ fn container(script: &str, grace: Duration) -> Container {
             working_dir: None,
             uid: None,
             gid: None,
+            pod: Pod {
+                tenant: "default".to_owned(),
+                application: "app".to_owned(),
+                replica: 0,
+            },
+            mounts: Vec::new(),
             rights: Rights::default(),
             limits: Limits::default(),
             log: LogLimits {

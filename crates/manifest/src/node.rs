@@ -77,6 +77,13 @@ fn integer(text: &str) -> Option<i64> {
     if let Some(octal) = text.strip_prefix("0o") {
         return i64::from_str_radix(octal, 8).ok().filter(|n| *n >= 0);
     }
+    // As YAML 1.1 has it, and so kubectl: rights of files are written like that.
+    if let Some(octal) = text
+        .strip_prefix('0')
+        .filter(|octal| octal.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        return i64::from_str_radix(octal, 8).ok().or_else(|| text.parse().ok());
+    }
     text.parse().ok()
 }
 

@@ -64,6 +64,9 @@ enum Command {
     /// Images that containers are made of: list, pull, import, build, remove
     #[command(subcommand)]
     Image(commands::images::Command),
+    /// Volumes that applications keep: list, remove
+    #[command(subcommand)]
+    Volume(commands::volumes::Command),
     /// Say how fit this machine is for an edge, and how to mend what is not
     Check(commands::check::Check),
     /// Pack configuration, figures and the end of the logs, without secrets, for somebody who helps
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Delete(delete) => delete.run(),
         Command::Logs(logs) => logs.run(),
         Command::Image(command) => command.run(),
+        Command::Volume(command) => command.run(),
         Command::Check(check) => return check.run(),
         Command::SupportBundle(bundle) => bundle.run(),
         Command::Shim(shim) => shim.run(),

@@ -570,7 +570,8 @@ fn remove_others(directory: &Path, kept: &HashSet<PathBuf>) -> Result<u64, Error
     Ok(bytes)
 }
 
-fn bytes_below(path: &Path) -> io::Result<u64> {
+/// Of all files, as long as they are.
+pub(crate) fn bytes_below(path: &Path) -> io::Result<u64> {
     let about = path.symlink_metadata()?;
     if !about.is_dir() {
         return Ok(about.len());

@@ -4,7 +4,7 @@
 //! Changeset"): `.wh.NAME` becomes a device 0/0 at NAME, `.wh..wh..opq` an attribute of its directory.
 
 mod headers;
-pub(super) mod place;
+pub(crate) mod place;
 
 use std::io::{self, Read};
 use std::path::Path;

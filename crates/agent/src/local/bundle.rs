@@ -16,7 +16,7 @@ use super::{PATH, seccomp};
 use crate::cgroup::Cgroup;
 use crate::image::store::Image;
 use crate::instance::{Bundle, Identity};
-use crate::runtime::{Launch, Rights};
+use crate::runtime::{Launch, Rights, Volume};
 
 /// What all have that it is not taken from: what programs need that start as root and go on as somebody else.
 const CAPABILITIES: [&str; 8] = [
@@ -101,13 +101,14 @@ pub(super) fn of(
     let config = SpecBuilder::default()
         .version("1.0.2")
         .root(root.expect("nothing is missing"))
-        .mounts(mounts())
+        .mounts(mounts(launch))
         .process(process.expect("nothing is missing"))
         .linux(linux.expect("nothing is missing"))
         .build();
     Ok(Bundle {
         runner,
         layers,
+        binds: Vec::new(),
         config: config.expect("nothing is missing"),
         identity: Identity {
             of_image: built.user().clone().unwrap_or_default(),
@@ -181,18 +182,41 @@ fn namespace(kind: LinuxNamespaceType) -> LinuxNamespace {
     namespace.expect("nothing is missing")
 }
 
-fn mounts() -> Vec<Mount> {
-    let names = NAMES.iter().filter(|file| Path::new(file).is_file()).map(|file| {
-        let options = ["bind", "ro", "nosuid", "nodev", "noexec"].map(str::to_owned).to_vec();
-        let mount = MountBuilder::default()
-            .destination(file)
-            .source(file)
-            .typ("bind")
-            .options(options)
-            .build();
-        mount.expect("nothing is missing")
+fn mounts(launch: &Launch) -> Vec<Mount> {
+    let names = NAMES.iter().map(Path::new).filter(|file| file.is_file());
+    let names = names.map(|file| bind(file, file, true));
+    let in_memory = launch.mounts.iter().filter_map(|mount| match mount.volume {
+        Volume::Memory { bytes_max } => Some(memory(&mount.path, bytes_max)),
+        _ => None,
     });
-    get_default_mounts().into_iter().chain(names).collect()
+    get_default_mounts().into_iter().chain(names).chain(in_memory).collect()
+}
+
+fn memory(path: &Path, bytes_max: Option<u64>) -> Mount {
+    let mut options = ["nosuid", "nodev", "mode=1777"].map(str::to_owned).to_vec();
+    options.extend(bytes_max.map(|bytes| format!("size={bytes}")));
+    let mount = MountBuilder::default()
+        .destination(path)
+        .source("tmpfs")
+        .typ("tmpfs")
+        .options(options)
+        .build();
+    mount.expect("nothing is missing")
+}
+
+/// Files of the host; devices among them and other users' rights are of no effect.
+pub(crate) fn bind(source: &Path, target: &Path, is_read_only: bool) -> Mount {
+    let access = if is_read_only { "ro" } else { "rw" };
+    let options = ["bind", "rprivate", "nosuid", "nodev", access]
+        .map(str::to_owned)
+        .to_vec();
+    let mount = MountBuilder::default()
+        .destination(target)
+        .source(source)
+        .typ("bind")
+        .options(options)
+        .build();
+    mount.expect("nothing is missing")
 }
 
 /// Of its name or number; those that only some programs have a meaning for are not sent.

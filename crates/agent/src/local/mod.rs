@@ -4,6 +4,7 @@ pub(crate) mod bundle;
 mod program;
 pub(crate) mod runner;
 mod seccomp;
+pub mod volumes;
 
 use std::collections::HashSet;
 use std::fs;
@@ -21,10 +22,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{sleep, timeout};
 
+use self::volumes::Volumes;
 use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
 use crate::image::registry::{self, Registries};
 use crate::image::store::Images;
-use crate::instance::{Ended, How, Instance, Spec, Started, What};
+use crate::instance::{Bundle, Ended, How, Instance, Spec, Started, What};
 use crate::runtime::{Answer, Done, Error, Kind, Launch, PullPolicy, Runtime, State};
 use crate::shim::{self, READY};
 use crate::tail;
@@ -44,6 +46,7 @@ const NO_GROUPS: &str = "this kernel has no control groups at /sys/fs/cgroup";
 #[derive(Clone, Debug)]
 pub struct Local {
     directory: PathBuf,
+    volumes: Volumes,
     registries: Arc<Registries>,
     shim: PathBuf,
     hierarchy: Option<Hierarchy>,
@@ -52,12 +55,13 @@ pub struct Local {
 }
 
 impl Local {
-    /// Keeps the files of containers in `directory`, and makes them of the images that come by `registries`. `shim` is the program that runs [`shim::run`] where it is called
+    /// Keeps the files of containers in `directory`, their volumes in `volumes`, and makes them of the images that come by `registries`. `shim` is the program that runs [`shim::run`] where it is called
     /// with `shim` and the container's directory. No other agent of the host has the same `group_prefix`.
     #[must_use]
-    pub fn new(directory: &Path, registries: Arc<Registries>, shim: &Path, group_prefix: &str) -> Self {
+    pub fn new(directory: &Path, volumes: &Path, registries: Arc<Registries>, shim: &Path, group_prefix: &str) -> Self {
         Local {
             directory: directory.to_owned(),
+            volumes: Volumes::at(volumes),
             registries,
             shim: shim.to_owned(),
             hierarchy: Hierarchy::of_host(),
@@ -73,14 +77,20 @@ impl Local {
         // Layers that are found are there until it is written down that they are used.
         let _using = self.registries.images().using()?;
         // What cannot be had is known before anything is made.
-        let what = self.what(name, launch)?;
+        let mut what = self.what(name, launch)?;
         let cgroup = self.new_group(name, &launch.limits)?;
-        instance.set_spec(&Spec {
-            what,
-            cgroup,
-            log: launch.log,
-        })?;
-        let started = self.start_shim(&instance);
+        let started = (|| {
+            instance.make()?;
+            if let What::Bundle(bundle) = &mut what {
+                bundle.binds = self.volumes.binds(launch, instance.directory())?;
+            }
+            instance.set_spec(&Spec {
+                what,
+                cgroup,
+                log: launch.log,
+            })?;
+            self.start_shim(&instance)
+        })();
         if started.is_err() {
             self.remove(name)?;
         }
@@ -194,7 +204,12 @@ impl Local {
     }
 
     fn end_without_shim(&self, instance: &Instance) -> Result<(), Error> {
-        if let Some(cgroup) = instance.spec()?.cgroup {
+        let spec = match instance.spec() {
+            // Whoever would have started it was ended before it was said how.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            spec => spec?,
+        };
+        if let Some(cgroup) = spec.cgroup {
             cgroup.kill()?;
         } else if let Some(started) = instance.started()? {
             signal(&started, Signal::KILL)?;
@@ -267,24 +282,31 @@ pub fn collect_images(images: &Images, containers: &Path) -> Result<Option<u64>,
 }
 
 fn layers_in_use(containers: &Path) -> io::Result<HashSet<PathBuf>> {
-    let mut in_use = HashSet::new();
-    for name in names(containers)? {
+    let bundles = bundles(containers)?.into_iter();
+    Ok(bundles.flat_map(|bundle| bundle.layers).collect())
+}
+
+/// Of all containers of images that are there.
+fn bundles(containers: &Path) -> io::Result<Vec<Bundle>> {
+    let mut bundles = Vec::new();
+    for name in names_in(containers)? {
         match Instance::at(&containers.join(name)).spec() {
             Ok(Spec {
                 what: What::Bundle(bundle),
                 ..
-            }) => in_use.extend(bundle.layers),
+            }) => bundles.push(*bundle),
             Ok(_) => {}
             // It is being removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(in_use)
+    Ok(bundles)
 }
 
-fn names(containers: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(containers) {
+/// None where the directory is not there.
+fn names_in(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -388,6 +410,13 @@ impl Runtime for Local {
         })
     }
 
+    fn clear(&self, tenant: &str, application: &str, from_replica: u32) -> Answer<'_, ()> {
+        let application = application.to_owned();
+        self.blocking(tenant, move |local, tenant| {
+            Ok(local.volumes.clear(tenant, &application, from_replica)?)
+        })
+    }
+
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>> {
         self.blocking(name, Local::usage)
     }
@@ -397,7 +426,7 @@ impl Runtime for Local {
     }
 
     fn names(&self) -> Answer<'_, Vec<String>> {
-        self.blocking("", |local, _| Ok(names(&local.directory)?))
+        self.blocking("", |local, _| Ok(names_in(&local.directory)?))
     }
 }
 

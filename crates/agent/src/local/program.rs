@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::cgroup::Limits;
     use crate::instance::LogLimits;
-    use crate::runtime::Kind;
+    use crate::runtime::{Kind, Pod};
 
     fn check(command: &[&str], args: &[&str], expected: &[&str]) {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
@@ -87,6 +87,12 @@ mod tests {
             working_dir: None,
             uid: Some(65_534),
             gid: None,
+            pod: Pod {
+                tenant: "default".to_owned(),
+                application: "app".to_owned(),
+                replica: 0,
+            },
+            mounts: Vec::new(),
             rights: Default::default(),
             limits: Limits::default(),
             log: LogLimits {

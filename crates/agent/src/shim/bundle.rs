@@ -5,19 +5,22 @@
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use oci_spec::runtime::Mount;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::Running;
+use crate::image::unpack::place::Place;
 use crate::image::users::{self, Ids};
-use crate::instance::{Bundle, Identity};
-use crate::local::bundle::ROOT;
+use crate::instance::{Bind, Bundle, Identity};
+use crate::local::bundle::{ROOT, bind};
 use crate::local::runner::{CONTAINER, state_dir};
 
 /// Of what a runner complains about.
@@ -32,7 +35,8 @@ const PREAMBLES: [&str; 3] = [
 pub(super) fn start(directory: &Path, bundle: &Bundle) -> io::Result<Running> {
     put_together(directory, &bundle.layers)?;
     let ids = ids(&directory.join(ROOT), &bundle.identity)?;
-    write_config(directory, bundle, &ids)?;
+    let binds = binds(directory, &bundle.binds)?;
+    write_config(directory, bundle, &ids, binds)?;
     let pid_file = directory.join("container.pid");
     let mut runner = Command::new(&bundle.runner);
     runner
@@ -126,8 +130,39 @@ fn ids(root: &Path, identity: &Identity) -> io::Result<Ids> {
     }
 }
 
-fn write_config(directory: &Path, bundle: &Bundle, ids: &Ids) -> io::Result<()> {
+/// Parts of volumes are mounted here, where no link in a volume leads out of it, by the container's hand or before its time.
+fn binds(directory: &Path, binds: &[Bind]) -> io::Result<Vec<Mount>> {
+    let mut mounts = Vec::new();
+    for (number, wanted) in binds.iter().enumerate() {
+        let source = match &wanted.sub_path {
+            None => wanted.source.clone(),
+            Some(part) => {
+                let place = directory.join(format!("part-{number}"));
+                bind_part(&wanted.source, part, &place).map_err(naming(&wanted.source.join(part)))?;
+                place
+            }
+        };
+        mounts.push(bind(&source, &wanted.target, wanted.is_read_only));
+    }
+    Ok(mounts)
+}
+
+fn bind_part(volume: &Path, part: &str, place: &Path) -> io::Result<()> {
+    let volume = Place::open(volume)?;
+    let part = volume.part(part)?;
+    match part.metadata()?.is_dir() {
+        true => fs::create_dir(place)?,
+        false => drop(File::create_new(place)?),
+    }
+    let source = format!("/proc/self/fd/{}", part.as_raw_fd());
+    Ok(mount_bind(source, place)?)
+}
+
+fn write_config(directory: &Path, bundle: &Bundle, ids: &Ids, binds: Vec<Mount>) -> io::Result<()> {
     let mut config = bundle.config.clone();
+    if let Some(mounts) = config.mounts_mut() {
+        mounts.extend(binds);
+    }
     if let Some(process) = config.process_mut() {
         let user = process.user_mut();
         user.set_uid(ids.uid);

@@ -41,7 +41,7 @@ impl Application {
         let (tell_over, is_over) = watch::channel(false);
         let following = Following {
             runtime,
-            prefix: key.prefix(),
+            key: key.clone(),
             keepers: BTreeMap::new(),
         };
         tokio::spawn(following.run(wanting, show, tell_over));
@@ -81,8 +81,7 @@ impl Application {
 /// The loop of one application.
 struct Following {
     runtime: Arc<dyn Runtime>,
-    /// Of the names of its containers.
-    prefix: String,
+    key: Key,
     /// By the names of their containers.
     keepers: BTreeMap<String, Keeper>,
 }
@@ -109,6 +108,7 @@ impl Following {
             tell_over.send_replace(false);
             self.stop_others(&plans).await;
             self.end_strays(&plans).await;
+            self.clear(&plans).await;
             let boards = plans.iter().map(|plan| (plan.clone(), self.keep(plan)));
             show.send_replace(boards.collect());
             tell_over.send_replace(plans.is_empty());
@@ -134,14 +134,24 @@ impl Following {
     async fn end_strays(&self, plans: &[Plan]) {
         let mut backoff = Backoff::default();
         while let Err(error) = self.try_to_end_strays(plans).await {
-            tracing::warn!(application = %self.prefix, %error, "what is not wanted any more is not ended yet");
+            tracing::warn!(tenant = %self.key.tenant, application = %self.key.application, %error, "what is not wanted any more is not ended yet");
             sleep(backoff.after(Duration::ZERO, rand::random())).await;
+        }
+    }
+
+    /// What replicas shared goes with them.
+    async fn clear(&self, plans: &[Plan]) {
+        let replicas = plans.iter().map(|plan| plan.container.replica + 1).max().unwrap_or(0);
+        let Key { tenant, application } = &self.key;
+        if let Err(error) = self.runtime.clear(tenant, application, replicas).await {
+            tracing::warn!(%tenant, %application, %error, "the scratch of what has ended is not removed");
         }
     }
 
     async fn try_to_end_strays(&self, plans: &[Plan]) -> Result<(), Error> {
         let names = self.runtime.names().await?.into_iter();
-        let is_stray = |name: &String| name.starts_with(&self.prefix) && !is_of_plan(plans, name);
+        let prefix = self.key.prefix();
+        let is_stray = |name: &String| name.starts_with(&prefix) && !is_of_plan(plans, name);
         let mut ending = JoinSet::new();
         for name in names.filter(is_stray) {
             let runtime = Arc::clone(&self.runtime);

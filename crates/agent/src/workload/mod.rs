@@ -3,6 +3,7 @@
 mod environment;
 mod pull;
 mod support;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ pub use self::support::unsupported;
 use crate::cgroup::Limits;
 use crate::instance::LogLimits;
 use crate::probe::{Ask, Probe, Probes};
-use crate::runtime::{Kind, Launch, Rights};
+use crate::runtime::{Kind, Launch, Pod, Rights};
 use crate::supervise;
 
 /// Containers that one application may have, its replicas counted.
@@ -64,7 +65,7 @@ pub fn containers(deployment: &Deployment, given: &Configuration) -> Result<Vec<
     let mut launches = Vec::new();
     for (index, container) in pod.containers.iter().enumerate() {
         let path = format!("spec.template.spec.containers[{index}]");
-        let launch = launch(pod, container, given, &path, &mut wrong);
+        let launch = launch(deployment, container, given, &path, &mut wrong);
         launches.push((&container.name, launch, probes(container)));
     }
     if !wrong.is_empty() {
@@ -75,7 +76,13 @@ pub fn containers(deployment: &Deployment, given: &Configuration) -> Result<Vec<
         launches.iter().map(move |(name, launch, probes)| supervise::Container {
             name: (*name).clone(),
             replica,
-            launch: launch.clone(),
+            launch: Launch {
+                pod: Pod {
+                    replica,
+                    ..launch.pod.clone()
+                },
+                ..launch.clone()
+            },
             probes: probes.clone(),
             grace,
         })
@@ -83,12 +90,20 @@ pub fn containers(deployment: &Deployment, given: &Configuration) -> Result<Vec<
     Ok(replicas.collect())
 }
 
-fn launch(pod: &PodSpec, container: &Container, given: &Configuration, path: &str, wrong: &mut Vec<Finding>) -> Launch {
+/// Of the first replica.
+fn launch(
+    deployment: &Deployment,
+    container: &Container,
+    given: &Configuration,
+    path: &str,
+    wrong: &mut Vec<Finding>,
+) -> Launch {
+    let pod = &deployment.spec.template.spec;
     let environment = Environment::of(container, given, path, wrong);
     let expanded = |words: &[String]| words.iter().map(|word| environment.expand(word)).collect();
     let (command, args) = (expanded(&container.command), expanded(&container.args));
     let (own, shared) = (&container.security_context, &pod.security_context);
-    let limits = &container.resources.limits;
+    let (limits, promised) = (&container.resources.limits, &container.resources.requests);
     Launch {
         kind: kind(pod).unwrap_or(Kind::Oci),
         image: container.image.clone(),
@@ -99,11 +114,19 @@ fn launch(pod: &PodSpec, container: &Container, given: &Configuration, path: &st
         working_dir: container.working_dir.as_deref().map(PathBuf::from),
         uid: own.run_as_user.or(shared.run_as_user),
         gid: own.run_as_group.or(shared.run_as_group),
+        pod: Pod {
+            tenant: deployment.metadata.namespace.clone(),
+            application: deployment.metadata.name.clone(),
+            replica: 0,
+        },
+        mounts: volumes::of(pod, container, given, wrong),
         rights: rights(pod, container),
         limits: Limits {
             cpu_millis: limits.cpu.map(|cpu| cpu.millis),
             memory_bytes: limits.memory.map(|bytes| bytes.0),
             pids: limits.others.get(support::PIDS).copied(),
+            promised_cpu_millis: promised.cpu.map(|cpu| cpu.millis),
+            promised_memory_bytes: promised.memory.map(|bytes| bytes.0),
         },
         log: LOG,
     }

@@ -1,6 +1,6 @@
 //! What of a manifest cannot be done yet, or not by the runtime that it asks for: refused by name, never left out.
 
-use manifest::workload::{Amounts, Container, Deployment, PodSpec, Scheme, StrategyType};
+use manifest::workload::{Amounts, Container, Deployment, HostPathType, Medium, PodSpec, Scheme, StrategyType, Volume};
 
 use super::{CONTAINERS_MAX, Finding, kind, rights};
 use crate::local::bundle;
@@ -50,7 +50,11 @@ impl Found {
         let security = &pod.security_context;
         for (field, is_set, message) in [
             ("initContainers", !pod.init_containers.is_empty(), NOT_YET),
-            ("volumes", !pod.volumes.is_empty(), NOT_YET),
+            (
+                "volumes",
+                kind == Some(Kind::Process) && !pod.volumes.is_empty(),
+                OF_CONTAINERS,
+            ),
             ("nodeSelector", !pod.node_selector.is_empty(), NOT_YET),
             ("hostname", pod.hostname.is_some(), NOT_YET),
             ("securityContext.fsGroup", security.fs_group.is_some(), NOT_YET),
@@ -62,6 +66,9 @@ impl Found {
         ] {
             self.is_set(is_set, &format!("{path}.{field}"), message);
         }
+        for (index, volume) in pod.volumes.iter().enumerate() {
+            self.volume(&format!("{path}.volumes[{index}]"), volume, pod);
+        }
         for (index, container) in pod.containers.iter().enumerate() {
             let path = format!("{path}.containers[{index}]");
             self.container(&path, container);
@@ -70,6 +77,35 @@ impl Found {
                 Some(Kind::Oci) => self.image(&path, pod, container),
                 None => {}
             }
+        }
+    }
+
+    fn volume(&mut self, path: &str, volume: &Volume, pod: &PodSpec) {
+        let empty = volume.empty_dir.clone().unwrap_or_default();
+        let is_in_memory = empty.medium == Medium::Memory;
+        let is_seen = |container: &&Container| container.volume_mounts.iter().any(|mount| mount.name == volume.name);
+        let seen_by = pod.containers.iter().filter(is_seen).count();
+        for (field, is_set, message) in [
+            (
+                "emptyDir.sizeLimit",
+                !is_in_memory && empty.size_limit.is_some(),
+                "is not kept on disk yet; leave it out, or write medium: Memory",
+            ),
+            (
+                "emptyDir.medium",
+                is_in_memory && seen_by > 1,
+                "is Memory, which several containers do not share yet; leave it out",
+            ),
+            (
+                "hostPath.type",
+                volume
+                    .host_path
+                    .as_ref()
+                    .is_some_and(|host| matches!(host.kind, HostPathType::CharDevice | HostPathType::BlockDevice)),
+                "is a device, which no container is given yet",
+            ),
+        ] {
+            self.is_set(is_set, &format!("{path}.{field}"), message);
         }
     }
 
@@ -111,12 +147,8 @@ impl Found {
     }
 
     fn container(&mut self, path: &str, container: &Container) {
-        for (field, is_set) in [
-            ("volumeMounts", !container.volume_mounts.is_empty()),
-            ("lifecycle.preStop", container.lifecycle.pre_stop.is_some()),
-        ] {
-            self.is_set(is_set, &format!("{path}.{field}"), NOT_YET);
-        }
+        let has_hook = container.lifecycle.pre_stop.is_some();
+        self.is_set(has_hook, &format!("{path}.lifecycle.preStop"), NOT_YET);
         for (field, probe) in [
             ("livenessProbe", &container.liveness_probe),
             ("readinessProbe", &container.readiness_probe),
@@ -132,12 +164,12 @@ impl Found {
             let message = "has the network of the host and listens where it does; no other port or address leads there";
             self.is_set(is_other, &format!("{path}.ports[{index}]"), message);
         }
-        self.amounts(
-            &format!("{path}.resources.requests"),
-            &container.resources.requests,
-            true,
-        );
-        self.amounts(&format!("{path}.resources.limits"), &container.resources.limits, false);
+        for (field, amounts) in [
+            ("requests", &container.resources.requests),
+            ("limits", &container.resources.limits),
+        ] {
+            self.amounts(&format!("{path}.resources.{field}"), amounts);
+        }
     }
 
     fn non_root(&mut self, path: &str, pod: &PodSpec, container: &Container) {
@@ -152,24 +184,10 @@ impl Found {
         );
     }
 
-    fn amounts(&mut self, path: &str, amounts: &Amounts, are_requests: bool) {
-        let Amounts {
-            cpu,
-            memory,
-            ephemeral_storage,
-            others,
-        } = amounts;
-        let is_asked = cpu.is_some() || memory.is_some() || ephemeral_storage.is_some() || !others.is_empty();
-        if are_requests {
-            let message = "is not kept yet; write limits, which are";
-            return self.is_set(is_asked, path, message);
-        }
-        self.is_set(
-            ephemeral_storage.is_some(),
-            &format!("{path}.ephemeral-storage"),
-            NOT_YET,
-        );
-        for name in others.keys().filter(|name| *name != PIDS) {
+    fn amounts(&mut self, path: &str, amounts: &Amounts) {
+        let has_storage = amounts.ephemeral_storage.is_some();
+        self.is_set(has_storage, &format!("{path}.ephemeral-storage"), NOT_YET);
+        for name in amounts.others.keys().filter(|name| *name != PIDS) {
             self.is_set(true, &format!("{path}.{name}"), NOT_YET);
         }
     }

@@ -101,13 +101,15 @@ fn what_is_referred_to_and_not_there_is_said_by_its_place() {
 #[test]
 fn limits_and_the_user_are_those_of_the_manifest() {
     let launch = launch_of(
-        "          securityContext: {runAsUser: 65534}\n          resources:\n            limits: {cpu: 250m, memory: 16Mi, selvedge.dev/pids: 8}\n",
+        "          securityContext: {runAsUser: 65534}\n          resources:\n            limits: {cpu: 250m, memory: 16Mi, selvedge.dev/pids: 8}\n            requests: {cpu: 100m, memory: 8Mi}\n",
     );
     assert_eq!((launch.uid, launch.gid), (Some(65_534), None));
     let limits = Limits {
         cpu_millis: Some(250),
         memory_bytes: Some(16 << 20),
         pids: Some(8),
+        promised_cpu_millis: Some(100),
+        promised_memory_bytes: Some(8 << 20),
     };
     assert_eq!(launch.limits, limits);
 }
@@ -131,7 +133,10 @@ fn what_is_not_done_is_refused_by_name() {
             "          livenessProbe: {httpGet: {port: 80, scheme: HTTPS}}\n",
             "livenessProbe.httpGet.scheme",
         ),
-        ("          resources: {requests: {cpu: 1}}\n", "resources.requests"),
+        (
+            "          resources: {requests: {ephemeral-storage: 1Gi}}\n",
+            "resources.requests.ephemeral-storage",
+        ),
         (
             "          resources: {limits: {selvedge.dev/ttyUSB0: 1}}\n",
             "resources.limits.selvedge.dev/ttyUSB0",

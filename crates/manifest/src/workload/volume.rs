@@ -22,7 +22,7 @@ pub struct Volume {
     /// Values of a ConfigMap as files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapSource>,
-    /// Values of a Secret as files, in memory.
+    /// Values of a Secret as files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretSource>,
 }

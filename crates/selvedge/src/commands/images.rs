@@ -46,14 +46,8 @@ impl Command {
 }
 
 /// The images of an edge that has run there.
-fn open(edge: &Where) -> anyhow::Result<(PathBuf, Images)> {
-    let data = edge.directory()?;
-    if !data.exists() {
-        bail!("{}: no edge has run here", data.display());
-    }
-    let data = std::path::absolute(&data).with_context(|| data.display().to_string())?;
-    let images = Images::open(&data.join("images"))?;
-    Ok((data, images))
+fn open(edge: &Where) -> anyhow::Result<Images> {
+    Ok(Images::open(&edge.absolute()?.join("images"))?)
 }
 
 #[derive(Args)]
@@ -76,7 +70,7 @@ struct Listed {
 
 impl List {
     fn run(self) -> anyhow::Result<()> {
-        let (_, images) = open(&self.edge)?;
+        let images = open(&self.edge)?;
         let mut all = Vec::new();
         for (name, digest) in images.names()? {
             // One for another machine is listed, too.
@@ -121,7 +115,7 @@ impl Import {
     fn run(self) -> anyhow::Result<()> {
         let shown = self.file.display();
         let file = File::open(&self.file).with_context(|| shown.to_string())?;
-        let (_, images) = open(&self.edge)?;
+        let images = open(&self.edge)?;
         let names = archive::import(&images, file, self.name.as_deref());
         for name in names.with_context(|| shown.to_string())? {
             note(format_args!("{name} is here"));
@@ -146,7 +140,7 @@ pub(crate) struct Pull {
 
 impl Pull {
     fn run(self) -> anyhow::Result<()> {
-        let (_, images) = open(&self.edge)?;
+        let images = open(&self.edge)?;
         let login = match (self.user, self.password_file) {
             (Some(user), Some(file)) => {
                 let password = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -196,7 +190,7 @@ fn variable(text: &str) -> Result<String, String> {
 impl Build {
     fn run(self) -> anyhow::Result<()> {
         let Self { name, content, .. } = self;
-        let (_, images) = open(&self.edge)?;
+        let images = open(&self.edge)?;
         let start = Start {
             entrypoint: match self.entrypoint.is_empty() {
                 true => only_program(&content),
@@ -231,13 +225,13 @@ pub(crate) struct Remove {
 
 impl Remove {
     fn run(self) -> anyhow::Result<()> {
-        let (data, images) = open(&self.edge)?;
+        let images = open(&self.edge)?;
         for name in &self.names {
             if !images.forget(name)? {
                 bail!("no image {name:?} is here; selvedge image list");
             }
         }
-        match local::collect_images(&images, &data.join("containers"))? {
+        match local::collect_images(&images, &self.edge.absolute()?.join("containers"))? {
             Some(bytes) => note(format_args!("{:.1} MB were given back", bytes as f64 / 1e6)),
             None => note("images are being taken in: what is not needed any more goes with the next removal"),
         }

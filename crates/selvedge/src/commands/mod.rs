@@ -25,6 +25,7 @@ pub(crate) mod shim;
 pub(crate) mod tenants;
 pub(crate) mod twin;
 pub(crate) mod users;
+pub(crate) mod volumes;
 
 use clap::{Args, ValueEnum};
 use identity::{ClientKind, DEFAULT_TENANT, check_name};

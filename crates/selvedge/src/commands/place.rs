@@ -46,6 +46,18 @@ impl Where {
         }
     }
 
+    /// The data directory by its whole path, of one that has run there.
+    ///
+    /// # Errors
+    /// As [`Where::directory`], or nobody has run there.
+    pub(crate) fn absolute(&self) -> anyhow::Result<PathBuf> {
+        let data = self.directory()?;
+        if !data.exists() {
+            bail!("{}: no edge or cloud has run here", data.display());
+        }
+        std::path::absolute(&data).with_context(|| data.display().to_string())
+    }
+
     /// Runs `work` with whose directory it is; `creates` where the command may make one that was named.
     pub(crate) fn ask<T>(
         &self,

@@ -27,7 +27,13 @@ pub(super) async fn supervisor(data: &Path) -> anyhow::Result<Supervisor> {
     let salt = Salt::kept_at(&kept).with_context(|| kept.display().to_string())?;
     let images = Images::open(&data.join("images"))?;
     let prefix = format!("{}-", salt.tag());
-    let local = Local::new(&containers, registries(images), Path::new(SHIM), &prefix);
+    let local = Local::new(
+        &containers,
+        &data.join("volumes"),
+        registries(images),
+        Path::new(SHIM),
+        &prefix,
+    );
     let supervisor = Supervisor::new(Arc::new(local), salt).await;
     supervisor.with_context(|| containers.display().to_string())
 }

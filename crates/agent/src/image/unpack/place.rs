@@ -23,22 +23,39 @@ const MODE: u32 = 0o755;
 const OPAQUE_ATTRIBUTE: &str = "trusted.overlay.opaque";
 
 /// The directory of the layer.
-pub(in crate::image) struct Place {
+pub(crate) struct Place {
     root: OwnedFd,
 }
 
 impl Place {
-    pub(in crate::image) fn open(path: &Path) -> io::Result<Place> {
+    pub(crate) fn open(path: &Path) -> io::Result<Place> {
         let root = openat(CWD, path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Place { root })
     }
 
     /// A file below the root, to be read.
-    pub(in crate::image) fn file(&self, path: &str) -> io::Result<File> {
+    pub(crate) fn file(&self, path: &str) -> io::Result<File> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         // Nobody may ever write to a pipe that it is.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(openat2(&self.root, path, flags, Mode::empty(), resolve)?.into())
+    }
+
+    /// A file or directory below the root, as something to mount; a directory is made where nothing is there.
+    pub(crate) fn part(&self, path: &str) -> io::Result<File> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let open = || openat2(&self.root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+        match open() {
+            Err(Errno::NOENT) => {
+                let parts: Vec<&str> = path
+                    .split('/')
+                    .filter(|part| !part.is_empty() && *part != ".")
+                    .collect();
+                self.parent(&parts)?;
+                Ok(open()?.into())
+            }
+            opened => Ok(opened?.into()),
+        }
     }
 
     /// The directory of this path below the root; what is not there of it is made.

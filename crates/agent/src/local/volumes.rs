@@ -1,0 +1,233 @@
+//! What containers keep their files in.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use manifest::workload::HostPathType;
+
+use super::{bundles, names_in};
+use crate::image::store::bytes_below;
+use crate::instance::Bind;
+use crate::runtime::{Error, Launch, Mount, Pod, Volume, VolumeFile};
+
+/// What is there until it is removed by hand, below the directory of all.
+const KEPT: &str = "kept";
+/// What goes with its pod.
+const SCRATCH: &str = "scratch";
+/// Of a volume's own directory: any user of its containers may write.
+const OPEN: u32 = 0o777;
+/// Of those that lead there: nobody of the host but who runs the agent.
+const CLOSED: u32 = 0o700;
+
+/// The volumes of one edge.
+#[derive(Clone, Debug)]
+pub(super) struct Volumes {
+    root: PathBuf,
+}
+
+impl Volumes {
+    pub(super) fn at(root: &Path) -> Self {
+        Volumes { root: root.to_owned() }
+    }
+
+    /// What a container sees of the host's files. Its directory is there, and has the files that it is given.
+    pub(super) fn binds(&self, launch: &Launch, directory: &Path) -> Result<Vec<Bind>, Error> {
+        let mut binds = Vec::new();
+        for (number, mount) in launch.mounts.iter().enumerate() {
+            let source = match &mount.volume {
+                Volume::Memory { .. } => continue,
+                Volume::Scratch(name) => made_open(self.scratch(&launch.pod).join(name)),
+                Volume::Kept(name) => made_open(self.kept(&launch.pod.tenant).join(name)),
+                Volume::Host { path, kind } => there(path, *kind).map(|()| path.clone()),
+                Volume::Files(files) => {
+                    let place = directory.join("files").join(number.to_string());
+                    written(&place, files).map(|()| place)
+                }
+            };
+            let source = source.map_err(|(path, error)| Error::Volume {
+                path,
+                message: error.to_string(),
+            })?;
+            let Mount {
+                path,
+                sub_path,
+                is_read_only,
+                ..
+            } = mount;
+            binds.push(Bind {
+                source,
+                sub_path: sub_path.clone(),
+                target: path.clone(),
+                is_read_only: *is_read_only,
+            });
+        }
+        Ok(binds)
+    }
+
+    pub(super) fn clear(&self, tenant: &str, application: &str, from_replica: u32) -> io::Result<()> {
+        let scratch = self.scratch_of(tenant, application);
+        let entries = match fs::read_dir(&scratch) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let replica = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+            if replica.is_none_or(|replica| replica >= from_replica) {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        match from_replica {
+            0 => fs::remove_dir(scratch),
+            _ => Ok(()),
+        }
+    }
+
+    fn scratch(&self, pod: &Pod) -> PathBuf {
+        self.scratch_of(&pod.tenant, &pod.application)
+            .join(pod.replica.to_string())
+    }
+
+    fn scratch_of(&self, tenant: &str, application: &str) -> PathBuf {
+        self.root.join(SCRATCH).join(tenant).join(application)
+    }
+
+    fn kept(&self, tenant: &str) -> PathBuf {
+        self.root.join(KEPT).join(tenant)
+    }
+}
+
+/// A volume that is kept until it is removed by hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Whose it is.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Whether a container has it.
+    pub is_in_use: bool,
+}
+
+/// Those in the directory `volumes` that are kept, of all tenants, by their names; `containers` may have them.
+///
+/// # Errors
+/// Of a file.
+pub fn kept(volumes: &Path, containers: &Path) -> io::Result<Vec<Kept>> {
+    let in_use = sources_in_use(containers)?;
+    let mut all = Vec::new();
+    for tenant in names_in(&volumes.join(KEPT))? {
+        let directory = volumes.join(KEPT).join(&tenant);
+        for name in names_in(&directory)? {
+            let path = directory.join(&name);
+            all.push(Kept {
+                tenant: tenant.clone(),
+                bytes: bytes_below(&path)?,
+                is_in_use: in_use.contains(&path),
+                name,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Removes one that is kept, with all that is in it; whether there was one.
+///
+/// # Errors
+/// `ResourceBusy`: a container has it; or of a file.
+pub fn remove(volumes: &Path, containers: &Path, tenant: &str, name: &str) -> io::Result<bool> {
+    let path = volumes.join(KEPT).join(tenant).join(name);
+    if sources_in_use(containers)?.contains(&path) {
+        let message = "a container has it; delete its application first";
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+    }
+    match fs::remove_dir_all(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn sources_in_use(containers: &Path) -> io::Result<HashSet<PathBuf>> {
+    let bundles = bundles(containers)?.into_iter();
+    Ok(bundles
+        .flat_map(|bundle| bundle.binds)
+        .map(|bind| bind.source)
+        .collect())
+}
+
+type Failed = (PathBuf, io::Error);
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> Failed {
+    let path = path.to_owned();
+    move |error| (path, error)
+}
+
+/// The directory, which is made where it is not there.
+fn made_open(path: PathBuf) -> Result<PathBuf, Failed> {
+    if path.is_dir() {
+        return Ok(path);
+    }
+    let parent = path.parent().expect("it is below the root");
+    let made = DirBuilder::new().recursive(true).mode(CLOSED).create(parent);
+    made.map_err(at(parent))?;
+    fs::create_dir(&path).map_err(at(&path))?;
+    // Whatever the mask of the process is.
+    fs::set_permissions(&path, Permissions::from_mode(OPEN)).map_err(at(&path))?;
+    Ok(path)
+}
+
+/// Whether the host has there what is wanted; makes it where it may.
+fn there(path: &Path, kind: HostPathType) -> Result<(), Failed> {
+    let about = match path.metadata() {
+        Ok(about) => Some(about.file_type()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(at(path)(error)),
+    };
+    let (is_right, what) = match (kind, about) {
+        (HostPathType::Any, Some(_)) => return Ok(()),
+        (HostPathType::Any, None) => (
+            false,
+            "nothing there; write type: DirectoryOrCreate to have a directory made",
+        ),
+        (HostPathType::DirectoryOrCreate, None) => return fs::create_dir_all(path).map_err(at(path)),
+        (HostPathType::FileOrCreate, None) => {
+            return File::create_new(path).map(drop).map_err(at(path));
+        }
+        (HostPathType::DirectoryOrCreate | HostPathType::Directory, kind) => {
+            (kind.is_some_and(|kind| kind.is_dir()), "no directory")
+        }
+        (HostPathType::FileOrCreate | HostPathType::File, kind) => (kind.is_some_and(|kind| kind.is_file()), "no file"),
+        (HostPathType::Socket, kind) => (kind.is_some_and(|kind| kind.is_socket()), "no socket"),
+        (HostPathType::CharDevice, kind) => (kind.is_some_and(|kind| kind.is_char_device()), "no character device"),
+        (HostPathType::BlockDevice, kind) => (kind.is_some_and(|kind| kind.is_block_device()), "no block device"),
+    };
+    match is_right {
+        true => Ok(()),
+        false => Err(at(path)(io::Error::other(format!("the host has {what}")))),
+    }
+}
+
+fn written(place: &Path, files: &[VolumeFile]) -> Result<(), Failed> {
+    let make = |directory: &Path| {
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
+        made.map_err(at(directory))
+    };
+    make(place)?;
+    for VolumeFile { path, content, mode } in files {
+        let path = place.join(path);
+        make(path.parent().expect("it is below its volume"))?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| {
+            file.write_all(content)?;
+            file.set_permissions(Permissions::from_mode(*mode))
+        })
+        .map_err(at(&path))?;
+    }
+    Ok(())
+}
