@@ -128,6 +128,8 @@ pub struct Ended {
     pub is_out_of_memory: bool,
     /// ms since 1970 UTC.
     pub at_ms: i64,
+    /// Of the host, since it was switched on.
+    pub boot_id: String,
 }
 
 /// What came of a container.

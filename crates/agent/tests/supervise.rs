@@ -112,7 +112,9 @@ fn container(script: &str, grace: Duration) -> Container {
     Container {
         name: "main".to_owned(),
         replica: 0,
+        is_init: false,
         probes: Probes::default(),
+        pre_stop: None,
         launch: Launch {
             kind: Kind::Process,
             image: "/bin/sh".to_owned(),
@@ -169,7 +171,7 @@ async fn what_ends_is_started_again_after_pauses_that_grow_and_its_last_end_is_k
     let mut agent = host.agent().await;
     let starts = host.file("starts");
     let script = format!("echo >> {}; exit 3", starts.display());
-    agent.set(key("crasher"), vec![container(&script, LONG)]);
+    agent.set(key("crasher"), &[container(&script, LONG)]);
     wait_until("three starts", async || lines(&starts) == 3).await;
     // At least half of 1 s and half of 2 s.
     assert!(began.elapsed() >= Duration::from_millis(1_500), "{:?}", began.elapsed());
@@ -191,7 +193,7 @@ async fn what_ends_is_started_again_after_pauses_that_grow_and_its_last_end_is_k
 async fn another_agent_finds_what_runs_and_leaves_it_alone() {
     let host = Host::new();
     let mut agent = host.agent().await;
-    agent.set(key("sleeper"), vec![container(SLEEPER, LONG)]);
+    agent.set(key("sleeper"), &[container(SLEEPER, LONG)]);
     let before = runs(&agent, "sleeper").await;
     let pids = host.running().await;
     drop(agent);
@@ -207,12 +209,12 @@ async fn another_agent_finds_what_runs_and_leaves_it_alone() {
 async fn what_ended_while_there_was_no_agent_is_started_again_by_the_next_one() {
     let host = Host::new();
     let mut agent = host.agent().await;
-    agent.set(key("sleeper"), vec![container(SLEEPER, LONG)]);
+    agent.set(key("sleeper"), &[container(SLEEPER, LONG)]);
     let before = runs(&agent, "sleeper").await.doing.start.unwrap();
     drop(agent);
     host.local.kill(&before).await.unwrap();
     let mut agent = host.agent().await;
-    agent.set(key("sleeper"), vec![container(SLEEPER, LONG)]);
+    agent.set(key("sleeper"), &[container(SLEEPER, LONG)]);
     let after = runs(&agent, "sleeper").await.doing.start.unwrap();
     assert_ne!(after, before);
     assert_eq!(host.running().await.len(), 1);
@@ -230,9 +232,9 @@ async fn a_changed_one_has_ended_before_its_successor_starts() {
              while :; do sleep 0.05; done"
         )
     };
-    agent.set(key("site"), vec![container(&saying("old"), LONG)]);
+    agent.set(key("site"), &[container(&saying("old"), LONG)]);
     wait_until("the old one begins", async || lines(&order) == 1).await;
-    agent.set(key("site"), vec![container(&saying("new"), LONG)]);
+    agent.set(key("site"), &[container(&saying("new"), LONG)]);
     wait_until("the new one begins", async || lines(&order) == 3).await;
     // Nobody starts the old one again, as is done with what ends by itself.
     sleep(Duration::from_millis(1_500)).await;
@@ -249,7 +251,7 @@ async fn what_is_wanted_as_it_was_runs_on() {
         name: "other".to_owned(),
         ..container(SLEEPER, LONG)
     };
-    agent.set(key("pair"), vec![container(SLEEPER, LONG), other()]);
+    agent.set(key("pair"), &[container(SLEEPER, LONG), other()]);
     let running = |agent: &Supervisor| {
         let status = agent.status(&key("pair"));
         let are_running = status.len() == 2 && status.iter().all(|status| status.doing.is_running);
@@ -257,7 +259,7 @@ async fn what_is_wanted_as_it_was_runs_on() {
     };
     wait_until("both run", async || running(&agent).is_some()).await;
     let before = running(&agent).unwrap();
-    agent.set(key("pair"), vec![container("exec sleep 100", LONG), other()]);
+    agent.set(key("pair"), &[container("exec sleep 100", LONG), other()]);
     wait_until("the new one runs", async || {
         running(&agent).is_some_and(|now| now[0].doing.start != before[0].doing.start)
     })
@@ -270,7 +272,7 @@ async fn who_ignores_that_it_is_asked_to_end_is_made_to_after_its_grace() {
     let host = Host::new();
     let mut agent = host.agent().await;
     let deaf = container("trap '' TERM; while :; do sleep 0.05; done", Duration::from_millis(500));
-    agent.set(key("deaf"), vec![deaf]);
+    agent.set(key("deaf"), &[deaf]);
     runs(&agent, "deaf").await;
     // Until it is deaf.
     sleep(Duration::from_millis(200)).await;
@@ -284,8 +286,8 @@ async fn who_ignores_that_it_is_asked_to_end_is_made_to_after_its_grace() {
 async fn what_nobody_wants_any_more_ends_though_another_agent_started_it() {
     let host = Host::new();
     let mut agent = host.agent().await;
-    agent.set(key("old"), vec![container(SLEEPER, LONG)]);
-    agent.set(key("kept"), vec![container(SLEEPER, LONG)]);
+    agent.set(key("old"), &[container(SLEEPER, LONG)]);
+    agent.set(key("kept"), &[container(SLEEPER, LONG)]);
     let kept = runs(&agent, "kept").await;
     runs(&agent, "old").await;
     drop(agent);
@@ -305,7 +307,7 @@ async fn a_container_that_cannot_be_started_is_tried_again_and_says_why() {
     let mut agent = host.agent().await;
     let mut wrong = container("", LONG);
     wrong.launch.command = vec!["/no/such/program".to_owned()];
-    agent.set(key("wrong"), vec![wrong]);
+    agent.set(key("wrong"), &[wrong]);
     wait_until("a second try", async || {
         agent
             .status(&key("wrong"))
@@ -319,6 +321,6 @@ async fn a_container_that_cannot_be_started_is_tried_again_and_says_why() {
     };
     assert!(reason.starts_with("/no/such/program: "), "{reason}");
     // It can be replaced all the same.
-    agent.set(key("wrong"), vec![container(SLEEPER, LONG)]);
+    agent.set(key("wrong"), &[container(SLEEPER, LONG)]);
     wait_until("the right one runs", async || host.running().await.len() == 1).await;
 }

@@ -159,8 +159,8 @@ fn ready(status: &[Status], per_replica: usize) -> u32 {
     let is_ready = |replica: &u32| {
         let of_replica = status
             .iter()
-            .filter(|status| status.replica == *replica && status.doing.is_ready);
-        of_replica.count() == per_replica
+            .filter(|status| status.replica == *replica && !status.is_init);
+        of_replica.filter(|status| status.doing.is_ready).count() == per_replica
     };
     replicas.iter().filter(|replica| is_ready(replica)).count() as u32
 }
@@ -170,6 +170,9 @@ fn container(status: Status) -> ContainerInfo {
     ContainerInfo {
         name: status.container,
         replica: status.replica,
+        is_init: status.is_init,
+        is_done: doing.is_done,
+        start: doing.start,
         is_preparing: doing.is_preparing,
         is_running: doing.is_running,
         is_ready: doing.is_ready,
@@ -244,7 +247,8 @@ fn no_earlier(container: &str) -> Wrong {
 }
 
 fn chosen(output: &Output, containers: &[ContainerInfo]) -> Done<String> {
-    let mut of_replica = containers.iter().filter(|one| one.replica == output.replica);
+    let of_replica = |one: &&ContainerInfo| one.replica == output.replica && !one.is_init;
+    let mut of_replica = containers.iter().filter(of_replica);
     let names = || {
         let names: BTreeSet<&str> = containers.iter().map(|one| &*one.name).collect();
         names.into_iter().collect::<Vec<_>>().join(", ")

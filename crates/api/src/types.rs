@@ -491,6 +491,12 @@ pub struct ContainerInfo {
     pub name: String,
     /// Which of several that are the same, from 0 on.
     pub replica: u32,
+    /// Whether it runs once, before the others of its replica.
+    pub is_init: bool,
+    /// Whether it has come to its good end, where it is to.
+    pub is_done: bool,
+    /// The name of its start, which its files in the edge's data directory have; none before the first.
+    pub start: Option<String>,
     /// Whether its image is being brought here.
     pub is_preparing: bool,
     /// Whether it runs.

@@ -61,6 +61,8 @@ enum Command {
     Delete(commands::delete::Delete),
     /// What the containers of an application said
     Logs(commands::applications::Logs),
+    /// Run another command in a container of this machine
+    Exec(commands::exec::Exec),
     /// Images that containers are made of: list, pull, import, build, remove
     #[command(subcommand)]
     Image(commands::images::Command),
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Command::Describe(describe) => describe.run(),
         Command::Delete(delete) => delete.run(),
         Command::Logs(logs) => logs.run(),
+        Command::Exec(exec) => exec.run(),
         Command::Image(command) => command.run(),
         Command::Volume(command) => command.run(),
         Command::Check(check) => return check.run(),

@@ -198,6 +198,7 @@ impl Local {
             how: How::Unseen,
             is_out_of_memory: false,
             at_ms: shim::unix_now_ms(),
+            boot_id: shim::boot_id()?,
         };
         instance.set_ended(&ended)?;
         Ok(State::Ended(ended))
@@ -270,6 +271,27 @@ impl Local {
     pub fn instance(&self, name: &str) -> Instance {
         Instance::at(&self.directory.join(name))
     }
+}
+
+/// What runs another command in the container `name` of the directory `containers`: with the standard streams of whoever
+/// runs it, as a terminal where they are one.
+///
+/// # Errors
+/// The container is not there, or its files cannot be read.
+pub fn command_in(containers: &Path, name: &str, command: Vec<String>, is_terminal: bool) -> io::Result<Command> {
+    let instance = Instance::at(&containers.join(name));
+    let spec = instance.spec()?;
+    match spec.what {
+        What::Program(program) => program::command_in(program, command, spec.cgroup.as_ref()),
+        What::Bundle(bundle) => Ok(runner::command_in(&instance, &bundle.runner, &command, is_terminal)),
+    }
+}
+
+/// What the container `name` of the directory `containers` writes its output to; older output in the same name with `.1`,
+/// `.2`, ….
+#[must_use]
+pub fn log(containers: &Path, name: &str) -> PathBuf {
+    Instance::at(&containers.join(name)).log()
 }
 
 /// Removes of the images what none of them and no container in the directory `containers` needs any more; see

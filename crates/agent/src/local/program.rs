@@ -1,5 +1,6 @@
 //! Programs of the host.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -38,8 +39,15 @@ pub(super) fn of(launch: &Launch) -> Program {
 
 /// Runs another command where a program is.
 pub(super) async fn exec(program: Program, command: Vec<String>, cgroup: Option<&Cgroup>) -> Result<Done, Error> {
-    let command = shim::program::command(&Program { command, ..program }, cgroup)?;
-    run(Command::from(command)).await
+    run(Command::from(command_in(program, command, cgroup)?)).await
+}
+
+pub(super) fn command_in(
+    program: Program,
+    command: Vec<String>,
+    cgroup: Option<&Cgroup>,
+) -> io::Result<std::process::Command> {
+    shim::program::command(&Program { command, ..program }, cgroup)
 }
 
 /// What comes of a command; it is ended where this is given up.

@@ -58,16 +58,35 @@ pub(super) async fn exec(
         pid_file: &pid_file,
         cgroup,
     };
-    let mut exec = Command::new(runner);
+    let mut exec = exec_by(instance, runner);
+    exec.arg("--pid-file").arg(&pid_file).arg(CONTAINER).args(command);
+    program::run(Command::from(exec)).await
+}
+
+/// Another command in a container, for whoever runs this.
+pub(super) fn command_in(
+    instance: &Instance,
+    runner: &Path,
+    command: &[String],
+    is_terminal: bool,
+) -> std::process::Command {
+    let mut exec = exec_by(instance, runner);
+    if is_terminal {
+        let kind = env::var("TERM").unwrap_or_else(|_| "xterm".to_owned());
+        exec.arg("--tty").arg("--env").arg(format!("TERM={kind}"));
+    }
+    exec.arg(CONTAINER).args(command);
+    exec
+}
+
+fn exec_by(instance: &Instance, runner: &Path) -> std::process::Command {
+    let mut exec = std::process::Command::new(runner);
     exec.args(["--log", "/dev/null", "--root"])
         .arg(state_dir(instance.directory()))
-        .args(["exec", "--pid-file"])
-        .arg(&pid_file)
-        .arg(CONTAINER)
-        .args(command)
+        .arg("exec")
         .env_clear()
         .current_dir("/");
-    program::run(exec).await
+    exec
 }
 
 /// Ends what runs in a container once nobody waits for it: its runner, which is ended, does not take it along.

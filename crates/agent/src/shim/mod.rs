@@ -152,6 +152,7 @@ fn ended(how: How, spec: &Spec) -> Ended {
         how,
         is_out_of_memory: usage.is_some_and(|usage| usage.oom_kills > 0),
         at_ms: unix_now_ms(),
+        boot_id: boot_id().unwrap_or_default(),
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::Backoff;
-use super::container::{Board, end, keep};
+use super::container::{Board, Turn, end, keep};
 use super::{Container, Key, Status};
 use crate::runtime::{Error, Runtime};
 
@@ -72,6 +72,7 @@ impl Application {
         let status = |(plan, board): &(Plan, Board)| Status {
             container: plan.container.name.clone(),
             replica: plan.container.replica,
+            is_init: plan.container.is_init,
             doing: board.look(),
         };
         boards.iter().map(status).collect()
@@ -91,6 +92,8 @@ struct Keeper {
     stop: CancellationToken,
     task: JoinHandle<()>,
     board: Board,
+    /// Whether it has come to its good end, where it is to.
+    is_done: watch::Receiver<bool>,
 }
 
 impl Following {
@@ -109,8 +112,11 @@ impl Following {
             self.stop_others(&plans).await;
             self.end_strays(&plans).await;
             self.clear(&plans).await;
-            let boards = plans.iter().map(|plan| (plan.clone(), self.keep(plan)));
-            show.send_replace(boards.collect());
+            let mut boards = Vec::new();
+            for (number, plan) in plans.iter().enumerate() {
+                boards.push((plan.clone(), self.keep(plan, &plans[..number])));
+            }
+            show.send_replace(boards);
             tell_over.send_replace(plans.is_empty());
         }
         self.keepers.values().for_each(|keeper| keeper.task.abort());
@@ -155,20 +161,35 @@ impl Following {
         let mut ending = JoinSet::new();
         for name in names.filter(is_stray) {
             let runtime = Arc::clone(&self.runtime);
-            ending.spawn(async move { end(&*runtime, &name, GRACE).await });
+            ending.spawn(async move { end(&*runtime, &name, None, GRACE).await });
         }
         ending.join_all().await.into_iter().collect()
     }
 
-    /// Has it kept, if it is not.
-    fn keep(&mut self, plan: &Plan) -> Board {
+    /// Has it kept, if it is not, once those `before` it have come to their end that are to.
+    fn keep(&mut self, plan: &Plan, before: &[Plan]) -> Board {
+        let awaited = before.iter().filter(|other| {
+            let other = &other.container;
+            other.is_init && other.replica == plan.container.replica
+        });
+        let awaited = awaited.filter_map(|other| Some(self.keepers.get(&other.name)?.is_done.clone()));
+        let awaited: Vec<watch::Receiver<bool>> = awaited.collect();
         let keeper = self.keepers.entry(plan.name.clone()).or_insert_with(|| {
             let (stop, board) = (CancellationToken::new(), Board::default());
-            let keeping = keep(Arc::clone(&self.runtime), plan.clone(), stop.clone(), board.clone());
+            let (done, is_done) = watch::channel(false);
+            let turn = Turn { awaited, done };
+            let keeping = keep(
+                Arc::clone(&self.runtime),
+                plan.clone(),
+                turn,
+                stop.clone(),
+                board.clone(),
+            );
             Keeper {
                 stop,
                 task: tokio::spawn(keeping),
                 board,
+                is_done,
             }
         });
         keeper.board.clone()

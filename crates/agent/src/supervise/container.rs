@@ -1,8 +1,10 @@
 //! Keeps one container running: starts it, waits for its end, pauses, starts it again.
 
+use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +14,10 @@ use super::backoff::Backoff;
 use crate::instance::{Ended, How};
 use crate::probe::Watch;
 use crate::runtime::{Error, Runtime, State};
-use crate::shim::unix_now_ms;
+use crate::shim::{boot_id, unix_now_ms};
+
+/// From the request to end until it is made to, whatever was done before; as in Kubernetes.
+const GRACE_LEAST: Duration = Duration::from_secs(2);
 
 /// What is known of a container, for whoever asks.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +34,8 @@ pub struct Doing {
     pub is_running: bool,
     /// Whether it runs and is ready, if there is a probe for that.
     pub is_ready: bool,
+    /// Whether it has come to its good end, where it is to.
+    pub is_done: bool,
     /// Why it is not ready, by the probe.
     pub not_ready: Option<String>,
     /// Starts since it was wanted so, beyond the first.
@@ -49,8 +56,32 @@ impl Board {
     }
 }
 
-/// Keeps it running until it is to stop; it has ended then, and its files are gone. One that runs already is kept.
-pub(super) async fn keep(runtime: Arc<dyn Runtime>, plan: Plan, stop: CancellationToken, board: Board) {
+/// When a container has its turn.
+pub(super) struct Turn {
+    /// Of those before it: whether they have come to their good end.
+    pub(super) awaited: Vec<watch::Receiver<bool>>,
+    /// Says so of this one.
+    pub(super) done: watch::Sender<bool>,
+}
+
+impl Turn {
+    async fn comes(&mut self) {
+        for awaited in &mut self.awaited {
+            if awaited.wait_for(|is_done| *is_done).await.is_err() {
+                // It is not wanted any more, and so this is not either.
+                pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// Keeps it running until it is to stop, or to its good end where it is to have one; once it is to stop it has ended, and
+/// its files are gone. One that runs already is kept.
+pub(super) async fn keep(runtime: Arc<dyn Runtime>, plan: Plan, mut turn: Turn, stop: CancellationToken, board: Board) {
+    tokio::select! {
+        () = turn.comes() => {}
+        () = stop.cancelled() => {}
+    }
     let keeper = Keeper {
         runtime: &*runtime,
         plan: &plan,
@@ -70,7 +101,12 @@ pub(super) async fn keep(runtime: Arc<dyn Runtime>, plan: Plan, stop: Cancellati
             Err(error) => Err(error),
         };
         let pause = backoff.after(began.elapsed(), rand::random());
-        keeper.note_end(ended);
+        let is_done = plan.container.is_init && ended.as_ref().is_ok_and(is_good);
+        keeper.note_end(ended, is_done);
+        if is_done {
+            turn.done.send_replace(true);
+            stop.cancelled().await;
+        }
         tokio::select! {
             () = sleep(pause) => {}
             () = stop.cancelled() => {}
@@ -93,7 +129,13 @@ impl Keeper<'_> {
     /// The name of the start that runs now; `None`: it is to stop, and none was made.
     async fn find_or_start(&self) -> Result<Option<String>, Error> {
         let number = match self.last_start().await? {
-            Some((number, true)) => number,
+            // Nobody starts anew what has come to its good end, but with the host.
+            Some((number, State::Running(_))) => number,
+            Some((number, State::Ended(ended)))
+                if self.plan.container.is_init && is_good(&ended) && ended.boot_id == boot_id()? =>
+            {
+                number
+            }
             last => {
                 if !self.prepare().await? {
                     return Ok(None);
@@ -142,7 +184,8 @@ impl Keeper<'_> {
             doing.is_ready = false;
             doing.trouble = Some(why);
         });
-        stop(self.runtime, name, self.plan.container.grace).await?;
+        let container = &self.plan.container;
+        stop(self.runtime, name, container.pre_stop.as_deref(), container.grace).await?;
         self.wait(name).await
     }
 
@@ -153,17 +196,18 @@ impl Keeper<'_> {
                 how: How::Unseen,
                 is_out_of_memory: false,
                 at_ms: unix_now_ms(),
+                boot_id: boot_id()?,
             }),
         }
     }
 
-    /// The last start that there is, and whether it runs.
-    async fn last_start(&self) -> Result<Option<(u32, bool)>, Error> {
+    /// The last start that there is, and what is so of it.
+    async fn last_start(&self) -> Result<Option<(u32, State)>, Error> {
         let Some(last) = self.starts().await?.into_iter().max() else {
             return Ok(None);
         };
         let state = self.runtime.state(&self.start_name(last)).await?;
-        Ok(Some((last, matches!(state, State::Running(_)))))
+        Ok(Some((last, state)))
     }
 
     async fn start_after(&self, last: Option<u32>) -> Result<u32, Error> {
@@ -178,9 +222,9 @@ impl Keeper<'_> {
         Ok(next)
     }
 
-    fn note_end(&self, ended: Result<Ended, Error>) {
+    fn note_end(&self, ended: Result<Ended, Error>, is_done: bool) {
         self.board.note(|doing| {
-            (doing.is_running, doing.is_ready) = (false, false);
+            (doing.is_running, doing.is_ready, doing.is_done) = (false, false, is_done);
             match ended {
                 Ok(ended) => doing.last_end = Some(ended),
                 Err(error) => doing.trouble = Some(error.to_string()),
@@ -191,7 +235,9 @@ impl Keeper<'_> {
     /// Whatever start runs has ended, and all are removed.
     async fn end_all(&self) -> Result<(), Error> {
         for number in self.starts().await? {
-            end(self.runtime, &self.start_name(number), self.plan.container.grace).await?;
+            let container = &self.plan.container;
+            let name = self.start_name(number);
+            end(self.runtime, &name, container.pre_stop.as_deref(), container.grace).await?;
         }
         Ok(())
     }
@@ -211,15 +257,40 @@ impl Keeper<'_> {
     }
 }
 
+fn is_good(ended: &Ended) -> bool {
+    ended.how == How::Exited { code: 0 }
+}
+
 /// Ends a container, gently at first, and removes it.
-pub(super) async fn end(runtime: &dyn Runtime, name: &str, grace: Duration) -> Result<(), Error> {
-    stop(runtime, name, grace).await?;
+pub(super) async fn end(
+    runtime: &dyn Runtime,
+    name: &str,
+    pre_stop: Option<&[String]>,
+    grace: Duration,
+) -> Result<(), Error> {
+    stop(runtime, name, pre_stop, grace).await?;
     runtime.remove(name).await
 }
 
-async fn stop(runtime: &dyn Runtime, name: &str, grace: Duration) -> Result<(), Error> {
+/// What is done before it is asked to end counts as its grace; some is left to it in any case.
+async fn stop(runtime: &dyn Runtime, name: &str, pre_stop: Option<&[String]>, grace: Duration) -> Result<(), Error> {
+    let until = Instant::now() + grace;
+    if let Some(command) = pre_stop
+        && let State::Running(_) = runtime.state(name).await?
+    {
+        match timeout(grace, runtime.exec(name, command.to_vec())).await {
+            Ok(Ok(done)) if done.is_good => {}
+            Ok(Ok(done)) => tracing::warn!(container = name, why = done.words, "its preStop has failed"),
+            Ok(Err(error)) => tracing::warn!(container = name, %error, "its preStop has failed"),
+            Err(_) => tracing::warn!(container = name, "its preStop took all of its grace"),
+        }
+    }
     runtime.ask_to_end(name).await?;
-    if timeout(grace, runtime.wait(name)).await.is_err() {
+    let left = until.saturating_duration_since(Instant::now());
+    if timeout(left.max(GRACE_LEAST.min(grace)), runtime.wait(name))
+        .await
+        .is_err()
+    {
         runtime.kill(name).await?;
     }
     Ok(())

@@ -60,10 +60,14 @@ pub struct Container {
     pub name: String,
     /// Which of several that are the same, from 0 on.
     pub replica: u32,
+    /// Whether it runs once, to its good end, after those of its kind before it and before all others of its replica.
+    pub is_init: bool,
     /// What it is.
     pub launch: Launch,
     /// What it is asked while it runs.
     pub probes: Probes,
+    /// A command in it, before it is asked to end.
+    pub pre_stop: Option<Vec<String>>,
     /// From the request to end until it is made to.
     pub grace: Duration,
 }
@@ -75,6 +79,8 @@ pub struct Status {
     pub container: String,
     /// Which of several that are the same.
     pub replica: u32,
+    /// Whether it runs once, before the others.
+    pub is_init: bool,
     /// What is known of it.
     pub doing: Doing,
 }
@@ -128,25 +134,28 @@ impl Supervisor {
                 application,
             };
             if let Some(containers) = containers {
-                self.set(key, containers);
+                self.set(key, &containers);
             }
         }
         self.applications.retain(|_, application| !application.is_over());
     }
 
-    /// Wants these containers of an application; none: its end.
-    pub fn set(&mut self, key: Key, containers: Vec<Container>) {
-        let plan = |container: Container| {
+    /// Wants these containers of an application, in their order; none: its end.
+    pub fn set(&mut self, key: Key, containers: &[Container]) {
+        let plan = |container: &Container| {
             let name = format!(
                 "{}{}{SEPARATOR}{}{SEPARATOR}{}",
                 key.prefix(),
                 container.replica,
                 container.name,
-                self.salt.revision(&container),
+                self.salt.revision(container, containers),
             );
-            Plan { name, container }
+            Plan {
+                name,
+                container: container.clone(),
+            }
         };
-        let plans = containers.into_iter().map(plan).collect();
+        let plans = containers.iter().map(plan).collect();
         let runtime = &self.runtime;
         let application = self.applications.entry(key);
         application

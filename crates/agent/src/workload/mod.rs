@@ -62,30 +62,41 @@ impl Finding {
 pub fn containers(deployment: &Deployment, given: &Configuration) -> Result<Vec<supervise::Container>, Vec<Finding>> {
     let mut wrong = unsupported(deployment);
     let pod = &deployment.spec.template.spec;
+    let inits = pod.init_containers.iter().enumerate();
+    let inits = inits.map(|(index, one)| (one, true, format!("spec.template.spec.initContainers[{index}]")));
+    let others = pod.containers.iter().enumerate();
+    let others = others.map(|(index, one)| (one, false, format!("spec.template.spec.containers[{index}]")));
     let mut launches = Vec::new();
-    for (index, container) in pod.containers.iter().enumerate() {
-        let path = format!("spec.template.spec.containers[{index}]");
+    for (container, is_init, path) in inits.chain(others) {
         let launch = launch(deployment, container, given, &path, &mut wrong);
-        launches.push((&container.name, launch, probes(container)));
+        launches.push((container, is_init, launch));
     }
     if !wrong.is_empty() {
         return Err(wrong);
     }
     let grace = Duration::from_secs(pod.termination_grace_period_seconds.into());
     let replicas = (0..deployment.spec.replicas).flat_map(|replica| {
-        launches.iter().map(move |(name, launch, probes)| supervise::Container {
-            name: (*name).clone(),
-            replica,
-            launch: Launch {
-                pod: Pod {
-                    replica,
-                    ..launch.pod.clone()
+        launches
+            .iter()
+            .map(move |(container, is_init, launch)| supervise::Container {
+                name: container.name.clone(),
+                replica,
+                is_init: *is_init,
+                launch: Launch {
+                    pod: Pod {
+                        replica,
+                        ..launch.pod.clone()
+                    },
+                    ..launch.clone()
                 },
-                ..launch.clone()
-            },
-            probes: probes.clone(),
-            grace,
-        })
+                probes: probes(container),
+                pre_stop: container
+                    .lifecycle
+                    .pre_stop
+                    .as_ref()
+                    .map(|hook| hook.exec.command.clone()),
+                grace,
+            })
     });
     Ok(replicas.collect())
 }

@@ -15,7 +15,8 @@ pub fn unsupported(deployment: &Deployment) -> Vec<Finding> {
     let mut found = Found(Vec::new());
     let spec = &deployment.spec;
     let pod = &spec.template.spec;
-    let containers = spec.replicas as usize * pod.containers.len().max(1);
+    let per_replica = pod.init_containers.len() + pod.containers.len();
+    let containers = spec.replicas as usize * per_replica.max(1);
     found.is_set(
         containers > CONTAINERS_MAX,
         "spec.replicas",
@@ -49,7 +50,6 @@ impl Found {
         self.is_set(kind.is_none(), &format!("{path}.runtimeClassName"), &known);
         let security = &pod.security_context;
         for (field, is_set, message) in [
-            ("initContainers", !pod.init_containers.is_empty(), NOT_YET),
             (
                 "volumes",
                 kind == Some(Kind::Process) && !pod.volumes.is_empty(),
@@ -69,8 +69,14 @@ impl Found {
         for (index, volume) in pod.volumes.iter().enumerate() {
             self.volume(&format!("{path}.volumes[{index}]"), volume, pod);
         }
-        for (index, container) in pod.containers.iter().enumerate() {
-            let path = format!("{path}.containers[{index}]");
+        let inits = pod
+            .init_containers
+            .iter()
+            .enumerate()
+            .map(|one| ("initContainers", one));
+        let others = pod.containers.iter().enumerate().map(|one| ("containers", one));
+        for (field, (index, container)) in inits.chain(others) {
+            let path = format!("{path}.{field}[{index}]");
             self.container(&path, container);
             match kind {
                 Some(Kind::Process) => self.program(&path, pod, container),
@@ -84,7 +90,12 @@ impl Found {
         let empty = volume.empty_dir.clone().unwrap_or_default();
         let is_in_memory = empty.medium == Medium::Memory;
         let is_seen = |container: &&Container| container.volume_mounts.iter().any(|mount| mount.name == volume.name);
-        let seen_by = pod.containers.iter().filter(is_seen).count();
+        let seen_by = pod
+            .init_containers
+            .iter()
+            .chain(&pod.containers)
+            .filter(is_seen)
+            .count();
         for (field, is_set, message) in [
             (
                 "emptyDir.sizeLimit",
@@ -147,8 +158,6 @@ impl Found {
     }
 
     fn container(&mut self, path: &str, container: &Container) {
-        let has_hook = container.lifecycle.pre_stop.is_some();
-        self.is_set(has_hook, &format!("{path}.lifecycle.preStop"), NOT_YET);
         for (field, probe) in [
             ("livenessProbe", &container.liveness_probe),
             ("readinessProbe", &container.readiness_probe),

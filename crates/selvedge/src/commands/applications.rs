@@ -1,15 +1,23 @@
 //! What becomes of applications: `selvedge get deployments`, `describe deployment` and `logs`.
 
-use anyhow::Context;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
 use api::{Client, ContainerInfo, DeploymentInfo, Page, ValuesInfo, paths};
 use clap::Args;
 use hyper::Method;
 use identity::check_name;
 use serde::Serialize;
 
+use super::follow::Followed;
 use super::{Target, Where, tenant_name};
 use crate::node::unix_now_s;
 use crate::output::{say, table};
+
+/// Between two looks at a log that is followed.
+const LOOK: Duration = Duration::from_millis(100);
+/// Between two questions whether it still is that of the last start.
+const LOOKS: u32 = 5;
 
 pub(super) fn list(target: &Target) -> anyhow::Result<()> {
     let path = paths::deployments(&target.tenant);
@@ -42,7 +50,8 @@ fn state(one: &DeploymentInfo) -> String {
     if let Some(missing) = one.waits_for.first() {
         return format!("waits: {missing}");
     }
-    let not_ready = one.containers.iter().find(|container| !container.is_ready);
+    let is_right = |container: &&ContainerInfo| container.is_ready || container.is_done;
+    let not_ready = one.containers.iter().find(|container| !is_right(container));
     match (one.ready, not_ready) {
         (None, _) => "no edge runs here".to_owned(),
         (Some(_), Some(container)) => format!("{}: {}", container.name, doing(container)),
@@ -58,6 +67,9 @@ fn doing(container: &ContainerInfo) -> String {
         .map(|end| format!("{} {} s ago", end.how, (unix_now_s() - end.at_ms / 1_000).max(0)));
     if container.is_preparing {
         return "brings its image here".to_owned();
+    }
+    if container.is_done {
+        return "is done".to_owned();
     }
     let trouble = container.trouble.as_ref().or(container.not_ready.as_ref());
     match (container.is_running, container.is_ready, trouble, end) {
@@ -129,19 +141,53 @@ fn text(described: &Description) -> String {
     text
 }
 
+/// Which container of an application.
 #[derive(Args)]
-pub(crate) struct Logs {
-    /// Name of the application
-    name: String,
+pub(crate) struct Chosen {
     /// Of this container, where there are several
     #[arg(short, long, value_name = "NAME")]
     container: Option<String>,
     /// Of this replica
     #[arg(long, value_name = "N", default_value_t = 0)]
     replica: u32,
+}
+
+impl Chosen {
+    /// # Errors
+    /// There is none such, or it has to be said which.
+    pub(crate) fn of<'a>(&self, does: &'a DeploymentInfo) -> anyhow::Result<&'a ContainerInfo> {
+        let of_replica = does.containers.iter().filter(|one| one.replica == self.replica);
+        let of_replica: Vec<&ContainerInfo> = of_replica.collect();
+        let names = || of_replica.iter().map(|one| &*one.name).collect::<Vec<_>>().join(", ");
+        if of_replica.is_empty() {
+            bail!("replica {} of {} has not been started", self.replica, does.name);
+        }
+        if let Some(wanted) = &self.container {
+            let found = of_replica.iter().find(|one| one.name == *wanted);
+            return found
+                .copied()
+                .with_context(|| format!("no container {wanted:?}; there are {}", names()));
+        }
+        let mut others = of_replica.iter().filter(|one| !one.is_init);
+        match (others.next(), others.next()) {
+            (Some(only), None) => Ok(only),
+            _ => bail!("of which container? There are {}; -c NAME", names()),
+        }
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Logs {
+    /// Name of the application
+    name: String,
+    #[command(flatten)]
+    chosen: Chosen,
     /// Of the start before the last one: why it ended
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "follow")]
     previous: bool,
+    /// Go on with what it says from now on, also once it is started again
+    #[arg(short, long)]
+    follow: bool,
     /// The last lines
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     tail: usize,
@@ -155,12 +201,15 @@ pub(crate) struct Logs {
 impl Logs {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         check_name("deployment", &self.name)?;
+        if self.follow {
+            return self.follow();
+        }
         let mut path = paths::deployment_log(&self.tenant, &self.name);
         path += &format!(
             "?replica={}&previous={}&lines={}",
-            self.replica, self.previous, self.tail
+            self.chosen.replica, self.previous, self.tail
         );
-        if let Some(container) = &self.container {
+        if let Some(container) = &self.chosen.container {
             check_name("container", container)?;
             path += &format!("&container={container}");
         }
@@ -169,5 +218,34 @@ impl Logs {
         })?;
         say(String::from_utf8_lossy(&kept));
         Ok(())
+    }
+
+    /// From the files of an edge on this machine, start after start, until the application is deleted.
+    fn follow(self) -> anyhow::Result<()> {
+        let containers = self.edge.absolute()?.join("containers");
+        let path = paths::deployment(&self.tenant, &self.name);
+        self.edge.ask(false, async |client| {
+            let mut followed: Option<(String, Followed)> = None;
+            loop {
+                let does: DeploymentInfo = client.get(&path).await?;
+                let start = self.chosen.of(&does).ok().and_then(|container| container.start.clone());
+                let known = followed.as_ref().map(|(start, _)| start);
+                if let Some(start) = start.filter(|start| Some(start) != known) {
+                    if let Some((_, followed)) = &mut followed {
+                        say(followed.more()?);
+                    }
+                    let lines = if followed.is_none() { self.tail } else { usize::MAX };
+                    let log = agent::local::log(&containers, &start);
+                    let from = Followed::open(&log, lines).with_context(|| log.display().to_string())?;
+                    followed = Some((start, from));
+                }
+                for _ in 0..LOOKS {
+                    if let Some((_, followed)) = &mut followed {
+                        say(followed.more()?);
+                    }
+                    tokio::time::sleep(LOOK).await;
+                }
+            }
+        })
     }
 }

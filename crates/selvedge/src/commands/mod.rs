@@ -11,6 +11,8 @@ mod credential;
 pub(crate) mod delete;
 pub(crate) mod describe;
 mod edge_manifests;
+pub(crate) mod exec;
+mod follow;
 pub(crate) mod get;
 pub(crate) mod images;
 pub(crate) mod invite;
