@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import signal
@@ -148,3 +149,36 @@ def test_a_command_runs_in_a_container_with_its_end_its_streams_and_a_terminal(o
     assert text == b"a vt220\r\n"
     refused = subprocess.run([BINARY, "exec", "nobody", "--data", str(own.data), "--", "true"], check=False)
     assert refused.returncode == 1
+
+
+@pytest.mark.parametrize("runtime", ["process", "oci"])
+def test_what_containers_take_is_shown_beside_what_they_may(own, runtime):
+    limits = ", resources: {limits: {cpu: 300m, memory: 64Mi, selvedge.dev/pids: 9}}"
+    make = application if runtime == "process" else of_image
+    apply(own, make("busy", "while :; do :; done", limits))
+    runs(own, "busy")
+    time.sleep(0.5)
+    (taken,) = json.loads(own.run("top", "--output", "json").stdout)
+    assert 200 <= taken["cpu_millis"] <= 450
+    assert 0 < taken["memory_bytes"] < 64 << 20
+    assert taken["pids"] == 1
+    shown = own.run("top").stdout.splitlines()[1]
+    assert "m of 300m" in shown
+    assert "MB of 67.1 MB" in shown
+    assert "1 of 9" in shown
+
+
+def test_what_has_happened_to_containers_is_shown_once_with_how_often(own):
+    apply(own, of_image("site", "exit 3"))
+    wait_until(lambda: deployment(own, "site")["restarts"] >= 2, patience_s=20)
+    events = json.loads(own.run("events", "site", "--output", "json").stdout)
+    ended = next(event for event in events if event["what"] == "ended")
+    assert (ended["message"], ended["container"]) == ("exited with 3", "main")
+    assert ended["times"] >= 2
+    assert len(events) == 2
+    apply(own, of_image("other", SLEEPS))
+    runs(own, "other")
+    own.run("delete", "deployment", "other")
+    wait_until(lambda: "it is not wanted so any more" in own.run("events", "other").stdout)
+    whats = [event["what"] for event in json.loads(own.run("events", "other", "--output", "json").stdout)]
+    assert whats == ["started", "stopped"]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::supervise::{Key as Application, Status, Supervisor, start_before};
+use agent::supervise::{Event, Key as Application, Status, Supervisor, start_before};
 use agent::workload;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -19,7 +19,7 @@ use crate::applying::{self, Removal};
 use crate::desk::Desk;
 use crate::edge_manifests::Key;
 use crate::manifests::Workloads;
-use crate::types::{ContainerEnd, ContainerInfo, DeploymentInfo, Page, ValuesInfo};
+use crate::types::{ContainerEnd, ContainerInfo, DeploymentInfo, EventInfo, Page, UsageInfo, ValuesInfo};
 use crate::wrong::{Done, Wrong};
 
 /// Lines of a log that are given where it is not said how many.
@@ -184,6 +184,71 @@ fn container(status: Status) -> ContainerInfo {
         }),
         trouble: doing.trouble,
     }
+}
+
+/// What has happened to containers of a tenant since the edge was started: the last of it, the newest last.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/events", tag = "applications", operation_id = "list_events",
+    responses((status = 200, body = Page<EventInfo>)))]
+pub(crate) async fn events(State(desk): State<Arc<Desk>>, Path(tenant): Path<String>) -> Done<Json<Page<EventInfo>>> {
+    desk.check_tenant(&tenant).await?;
+    let events = desk
+        .supervisor
+        .as_ref()
+        .map(|supervisor| held(supervisor).events(&tenant));
+    let info = |event: Event| EventInfo {
+        deployment: event.pod.application,
+        replica: event.pod.replica,
+        container: event.container,
+        what: event.what.to_string(),
+        message: event.message,
+        at_ms: event.at_ms,
+        times: event.times,
+    };
+    let items = events.into_iter().flatten().map(info).collect();
+    Ok(Json(Page { items, has_more: false }))
+}
+
+/// What the containers of a tenant that run take, of which that is counted.
+#[utoipa::path(get, path = "/v1/tenants/{tenant}/usage", tag = "applications", operation_id = "list_usage",
+    responses((status = 200, body = Page<UsageInfo>)))]
+pub(crate) async fn usage(State(desk): State<Arc<Desk>>, Path(tenant): Path<String>) -> Done<Json<Page<UsageInfo>>> {
+    desk.check_tenant(&tenant).await?;
+    let names = desk.manifests.with_workloads(&tenant, |workloads| {
+        workloads.deployments.keys().cloned().collect::<Vec<_>>()
+    });
+    let mut items = Vec::new();
+    for application in names {
+        let key = Application {
+            tenant: tenant.clone(),
+            application,
+        };
+        let of_edge = desk.supervisor.as_ref().map(|supervisor| {
+            let supervisor = held(supervisor);
+            (Arc::clone(supervisor.runtime()), supervisor.status(&key))
+        });
+        let Some((runtime, status)) = of_edge else { continue };
+        for one in status.into_iter().filter(|one| one.doing.is_running) {
+            let Some(start) = one.doing.start else { continue };
+            // One that has ended meanwhile takes nothing.
+            let Ok(Some(usage)) = runtime.usage(&start).await else {
+                continue;
+            };
+            items.push(UsageInfo {
+                deployment: key.application.clone(),
+                replica: one.replica,
+                container: one.container,
+                start,
+                cpu_us: usage.cpu_us,
+                memory_bytes: usage.memory_bytes,
+                pids: usage.pids,
+                oom_kills: usage.oom_kills,
+                cpu_limit_millis: one.limits.cpu_millis,
+                memory_limit_bytes: one.limits.memory_bytes,
+                pids_limit: one.limits.pids,
+            });
+        }
+    }
+    Ok(Json(Page { items, has_more: false }))
 }
 
 /// Which output is asked for.

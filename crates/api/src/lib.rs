@@ -62,10 +62,10 @@ pub use member::Member;
 pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, ContainerEnd,
-    ContainerInfo, Credential, CredentialInfo, DeploymentInfo, EdgeInfo, EdgeManifest, EdgeState, Give,
+    ContainerInfo, Credential, CredentialInfo, DeploymentInfo, EdgeInfo, EdgeManifest, EdgeState, EventInfo, Give,
     IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo, ManifestState, Page, Patch, QuotaChanges,
     RotateKeys, RouteInfo, SessionInfo, SetPassword, TenantInfo, TenantUse, TokenKeyInfo, TwinConflict, Upstream,
-    UserInfo, UserRole, ValuesInfo,
+    UsageInfo, UserInfo, UserRole, ValuesInfo,
 };
 
 /// Name of the control socket in the data directory.

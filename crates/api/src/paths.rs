@@ -99,6 +99,16 @@ pub fn deployment(tenant: &str, name: &str) -> String {
     format!("{}/{name}", deployments(tenant))
 }
 
+/// What has happened to containers of a tenant.
+pub fn events(tenant: &str) -> String {
+    format!("/v1/tenants/{tenant}/events")
+}
+
+/// What the containers of a tenant take.
+pub fn usage(tenant: &str) -> String {
+    format!("/v1/tenants/{tenant}/usage")
+}
+
 /// What its containers said.
 pub fn deployment_log(tenant: &str, name: &str) -> String {
     format!("{}/log", deployment(tenant, name))

@@ -81,6 +81,8 @@ fn viewing() -> Routes {
         .routes(routes!(applications::list))
         .routes(routes!(applications::show))
         .routes(routes!(applications::log))
+        .routes(routes!(applications::events))
+        .routes(routes!(applications::usage))
         .routes(routes!(applications::config_maps))
         .routes(routes!(applications::secrets))
         .routes(routes!(applications::manifest))

@@ -522,6 +522,52 @@ pub struct ContainerEnd {
     pub at_ms: i64,
 }
 
+/// Something that has happened to a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventInfo {
+    /// Of its application.
+    pub deployment: String,
+    /// Which of several that are the same.
+    pub replica: u32,
+    /// Its name there.
+    pub container: String,
+    /// `started`, `ready`, `ended`, `unhealthy`, `failed` or `stopped`.
+    pub what: String,
+    /// How, or why.
+    pub message: String,
+    /// The last time, in ms since 1970 UTC.
+    pub at_ms: i64,
+    /// How often the very same has happened.
+    pub times: u32,
+}
+
+/// What a container has taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UsageInfo {
+    /// Of its application.
+    pub deployment: String,
+    /// Which of several that are the same.
+    pub replica: u32,
+    /// Its name there.
+    pub container: String,
+    /// The name of its start: what it has taken counts from there on.
+    pub start: String,
+    /// Processor time, µs.
+    pub cpu_us: u64,
+    /// Memory now.
+    pub memory_bytes: u64,
+    /// Processes and threads now.
+    pub pids: u64,
+    /// Processes that were killed because there was no memory left within the limit.
+    pub oom_kills: u64,
+    /// Thousandths of a core that it may take.
+    pub cpu_limit_millis: Option<u32>,
+    /// Memory that it may take.
+    pub memory_limit_bytes: Option<u64>,
+    /// Processes and threads that it may have.
+    pub pids_limit: Option<u32>,
+}
+
 /// A ConfigMap or Secret, without its values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ValuesInfo {

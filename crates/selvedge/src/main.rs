@@ -63,6 +63,10 @@ enum Command {
     Logs(commands::applications::Logs),
     /// Run another command in a container of this machine
     Exec(commands::exec::Exec),
+    /// What the containers of applications take
+    Top(commands::watching::Top),
+    /// What has happened to the containers of applications
+    Events(commands::watching::Events),
     /// Images that containers are made of: list, pull, import, build, remove
     #[command(subcommand)]
     Image(commands::images::Command),
@@ -100,6 +104,8 @@ fn main() -> ExitCode {
         Command::Delete(delete) => delete.run(),
         Command::Logs(logs) => logs.run(),
         Command::Exec(exec) => exec.run(),
+        Command::Top(top) => top.run(),
+        Command::Events(events) => events.run(),
         Command::Image(command) => command.run(),
         Command::Volume(command) => command.run(),
         Command::Check(check) => return check.run(),

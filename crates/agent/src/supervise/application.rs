@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::backoff::Backoff;
 use super::container::{Board, Turn, end, keep};
+use super::events::Events;
 use super::{Container, Key, Status};
 use crate::runtime::{Error, Runtime};
 
@@ -35,13 +36,14 @@ pub(super) struct Application {
 
 impl Application {
     /// Leaves what runs of it alone until it is known what is wanted.
-    pub(super) fn open(runtime: Arc<dyn Runtime>, key: &Key) -> Self {
+    pub(super) fn open(runtime: Arc<dyn Runtime>, key: &Key, events: Events) -> Self {
         let (wanted, wanting) = watch::channel(None);
         let (show, boards) = watch::channel(Vec::new());
         let (tell_over, is_over) = watch::channel(false);
         let following = Following {
             runtime,
             key: key.clone(),
+            events,
             keepers: BTreeMap::new(),
         };
         tokio::spawn(following.run(wanting, show, tell_over));
@@ -73,6 +75,7 @@ impl Application {
             container: plan.container.name.clone(),
             replica: plan.container.replica,
             is_init: plan.container.is_init,
+            limits: plan.container.launch.limits,
             doing: board.look(),
         };
         boards.iter().map(status).collect()
@@ -83,6 +86,7 @@ impl Application {
 struct Following {
     runtime: Arc<dyn Runtime>,
     key: Key,
+    events: Events,
     /// By the names of their containers.
     keepers: BTreeMap<String, Keeper>,
 }
@@ -184,6 +188,7 @@ impl Following {
                 turn,
                 stop.clone(),
                 board.clone(),
+                self.events.clone(),
             );
             Keeper {
                 stop,

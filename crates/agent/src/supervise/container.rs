@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::SEPARATOR;
 use super::application::Plan;
 use super::backoff::Backoff;
+use super::events::{Events, What};
 use crate::instance::{Ended, How};
 use crate::probe::Watch;
 use crate::runtime::{Error, Runtime, State};
@@ -77,7 +78,14 @@ impl Turn {
 
 /// Keeps it running until it is to stop, or to its good end where it is to have one; once it is to stop it has ended, and
 /// its files are gone. One that runs already is kept.
-pub(super) async fn keep(runtime: Arc<dyn Runtime>, plan: Plan, mut turn: Turn, stop: CancellationToken, board: Board) {
+pub(super) async fn keep(
+    runtime: Arc<dyn Runtime>,
+    plan: Plan,
+    mut turn: Turn,
+    stop: CancellationToken,
+    board: Board,
+    events: Events,
+) {
     tokio::select! {
         () = turn.comes() => {}
         () = stop.cancelled() => {}
@@ -87,6 +95,7 @@ pub(super) async fn keep(runtime: Arc<dyn Runtime>, plan: Plan, mut turn: Turn, 
         plan: &plan,
         board: &board,
         stop: &stop,
+        events: &events,
     };
     let mut backoff = Backoff::default();
     while !stop.is_cancelled() {
@@ -113,6 +122,7 @@ pub(super) async fn keep(runtime: Arc<dyn Runtime>, plan: Plan, mut turn: Turn, 
         }
     }
     while let Err(error) = keeper.end_all().await {
+        keeper.tell(What::Failed, error.to_string());
         board.note(|doing| doing.trouble = Some(error.to_string()));
         sleep(backoff.after(Duration::ZERO, rand::random())).await;
     }
@@ -123,9 +133,15 @@ struct Keeper<'a> {
     plan: &'a Plan,
     board: &'a Board,
     stop: &'a CancellationToken,
+    events: &'a Events,
 }
 
 impl Keeper<'_> {
+    fn tell(&self, what: What, message: String) {
+        let container = &self.plan.container;
+        self.events.note(&container.launch.pod, &container.name, what, message);
+    }
+
     /// The name of the start that runs now; `None`: it is to stop, and none was made.
     async fn find_or_start(&self) -> Result<Option<String>, Error> {
         let number = match self.last_start().await? {
@@ -140,7 +156,9 @@ impl Keeper<'_> {
                 if !self.prepare().await? {
                     return Ok(None);
                 }
-                self.start_after(last.map(|(number, _)| number)).await?
+                let number = self.start_after(last.map(|(number, _)| number)).await?;
+                self.tell(What::Started, self.plan.container.launch.image.clone());
+                number
             }
         };
         let name = self.start_name(number);
@@ -171,6 +189,9 @@ impl Keeper<'_> {
             probes: &self.plan.container.probes,
         };
         let ready = |answer: Result<(), String>| {
+            if answer.is_ok() && self.plan.container.probes.readiness.is_some() {
+                self.tell(What::Ready, "its readiness probe is answered".to_owned());
+            }
             self.board.note(|doing| {
                 doing.is_ready = answer.is_ok();
                 doing.not_ready = answer.err();
@@ -180,6 +201,7 @@ impl Keeper<'_> {
             ended = self.wait(name) => return ended,
             why = watch.run(ready) => why,
         };
+        self.tell(What::Unhealthy, why.clone());
         self.board.note(|doing| {
             doing.is_ready = false;
             doing.trouble = Some(why);
@@ -223,6 +245,10 @@ impl Keeper<'_> {
     }
 
     fn note_end(&self, ended: Result<Ended, Error>, is_done: bool) {
+        match &ended {
+            Ok(ended) => self.tell(What::Ended, ended.to_string()),
+            Err(error) => self.tell(What::Failed, error.to_string()),
+        }
         self.board.note(|doing| {
             (doing.is_running, doing.is_ready, doing.is_done) = (false, false, is_done);
             match ended {
@@ -234,10 +260,15 @@ impl Keeper<'_> {
 
     /// Whatever start runs has ended, and all are removed.
     async fn end_all(&self) -> Result<(), Error> {
-        for number in self.starts().await? {
+        let starts = self.starts().await?;
+        let has_any = !starts.is_empty();
+        for number in starts {
             let container = &self.plan.container;
             let name = self.start_name(number);
             end(self.runtime, &name, container.pre_stop.as_deref(), container.grace).await?;
+        }
+        if has_any {
+            self.tell(What::Stopped, "it is not wanted so any more".to_owned());
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod application;
 mod backoff;
 mod container;
+mod events;
 mod revision;
 
 use std::collections::btree_map::Entry;
@@ -12,7 +13,10 @@ use std::time::Duration;
 
 use self::application::{Application, Plan};
 pub use self::container::Doing;
+use self::events::Events;
+pub use self::events::{Event, What};
 pub use self::revision::Salt;
+use crate::cgroup::Limits;
 use crate::probe::Probes;
 use crate::runtime::{Error, Launch, Runtime};
 
@@ -81,6 +85,8 @@ pub struct Status {
     pub replica: u32,
     /// Whether it runs once, before the others.
     pub is_init: bool,
+    /// What it may take.
+    pub limits: Limits,
     /// What is known of it.
     pub doing: Doing,
 }
@@ -90,6 +96,7 @@ pub struct Status {
 pub struct Supervisor {
     runtime: Arc<dyn Runtime>,
     salt: Salt,
+    events: Events,
     applications: BTreeMap<Key, Application>,
 }
 
@@ -103,11 +110,13 @@ impl Supervisor {
         let mut supervisor = Supervisor {
             runtime,
             salt,
+            events: Events::default(),
             applications: BTreeMap::new(),
         };
         for key in found.iter().filter_map(|name| Key::of_container(name)) {
             if let Entry::Vacant(entry) = supervisor.applications.entry(key) {
-                let application = Application::open(Arc::clone(&supervisor.runtime), entry.key());
+                let runtime = Arc::clone(&supervisor.runtime);
+                let application = Application::open(runtime, entry.key(), supervisor.events.clone());
                 entry.insert(application);
             }
         }
@@ -156,16 +165,21 @@ impl Supervisor {
             }
         };
         let plans = containers.iter().map(plan).collect();
-        let runtime = &self.runtime;
+        let (runtime, events) = (&self.runtime, &self.events);
         let application = self.applications.entry(key);
         application
-            .or_insert_with_key(|key| Application::open(Arc::clone(runtime), key))
+            .or_insert_with_key(|key| Application::open(Arc::clone(runtime), key, events.clone()))
             .want(plans);
     }
 
     /// What the containers of an application are doing; none where it is not wanted and has ended.
     pub fn status(&self, key: &Key) -> Vec<Status> {
         self.applications.get(key).map(Application::status).unwrap_or_default()
+    }
+
+    /// What has happened to containers of a tenant since the edge was started, the last of it, the newest last.
+    pub fn events(&self, tenant: &str) -> Vec<Event> {
+        self.events.of_tenant(tenant)
     }
 
     /// What runs the containers.

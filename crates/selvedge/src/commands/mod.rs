@@ -28,6 +28,7 @@ pub(crate) mod tenants;
 pub(crate) mod twin;
 pub(crate) mod users;
 pub(crate) mod volumes;
+pub(crate) mod watching;
 
 use clap::{Args, ValueEnum};
 use identity::{ClientKind, DEFAULT_TENANT, check_name};

@@ -1,0 +1,118 @@
+//! What has happened to containers, the last of it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::runtime::Pod;
+use crate::shim::unix_now_ms;
+
+/// Of an edge; the oldest go.
+const EVENTS_MAX: usize = 1_000;
+
+/// Something that has happened to a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whose it is.
+    pub pod: Pod,
+    /// Its name in its application.
+    pub container: String,
+    /// What happened.
+    pub what: What,
+    /// How, or why.
+    pub message: String,
+    /// The last time, in ms since 1970 UTC.
+    pub at_ms: i64,
+    /// How often the very same has happened.
+    pub times: u32,
+}
+
+/// Kinds of what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It was started, or found to run.
+    Started,
+    /// It is ready.
+    Ready,
+    /// It has ended by itself.
+    Ended,
+    /// It does not live, and is ended.
+    Unhealthy,
+    /// It could not be started, looked at or ended.
+    Failed,
+    /// It was ended, as nobody wants it so any more.
+    Stopped,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            What::Started => "started",
+            What::Ready => "ready",
+            What::Ended => "ended",
+            What::Unhealthy => "unhealthy",
+            What::Failed => "failed",
+            What::Stopped => "stopped",
+        };
+        f.write_str(name)
+    }
+}
+
+/// The last of them, the newest behind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Events(Arc<Mutex<VecDeque<Event>>>);
+
+impl Events {
+    /// The very same once more is counted where it stands, so that what happens again and again pushes nothing else out.
+    pub(super) fn note(&self, pod: &Pod, container: &str, what: What, message: String) {
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |event: &Event| {
+            event.what == what && event.container == container && event.message == message && event.pod == *pod
+        };
+        let known = events.iter().position(is_same).and_then(|at| events.remove(at));
+        if events.len() >= EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(Event {
+            pod: pod.clone(),
+            container: container.to_owned(),
+            what,
+            message,
+            at_ms: unix_now_ms(),
+            times: known.map_or(1, |event| event.times.saturating_add(1)),
+        });
+    }
+
+    pub(super) fn of_tenant(&self, tenant: &str) -> Vec<Event> {
+        let events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        events
+            .iter()
+            .filter(|event| event.pod.tenant == tenant)
+            .cloned()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_are_kept_and_what_happens_again_is_counted() {
+        let pod = |tenant: &str| Pod {
+            tenant: tenant.to_owned(),
+            application: "site".to_owned(),
+            replica: 0,
+        };
+        let events = Events::default();
+        events.note(&pod("a"), "web", What::Started, "first".to_owned());
+        for number in 0..EVENTS_MAX {
+            events.note(&pod("b"), "web", What::Ended, format!("{number}"));
+            events.note(&pod("a"), "web", What::Ended, "again".to_owned());
+        }
+        let of_a = events.of_tenant("a");
+        assert_eq!(of_a.len(), 1, "the first was pushed out");
+        assert_eq!((of_a[0].times, &*of_a[0].message), (EVENTS_MAX as u32, "again"));
+        assert_eq!(events.of_tenant("b").len(), EVENTS_MAX - 1);
+    }
+}
