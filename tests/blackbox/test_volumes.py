@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
+from pathlib import Path
 
 import pytest
 
@@ -154,3 +156,38 @@ def test_what_is_read_only_or_full_is_not_written_to(own):
     assert any("No space left on device" in line for line in said(own, "writer"))
     refused = apply(own, with_volume("more", script, "emptyDir: {sizeLimit: 4Mi}"), check=False)
     assert "emptyDir.sizeLimit: is not kept on disk yet" in refused.stderr
+
+
+def test_a_device_of_the_host_is_given_by_its_name_and_no_other_can_be_used(own):
+    device = Path("/dev/selvedge-test")
+    device.unlink(missing_ok=True)
+    script = (
+        "busybox head -c 3 /dev/selvedge-test | busybox od -An -tx1; ls /dev; id -u; "
+        "cat /dev/selvedge-other; exec sleep 100"
+    )
+    more = ", resources: {limits: {selvedge.dev/selvedge-test: 1}}, securityContext: {runAsUser: 1234}"
+    apply(own, of_image("site", script.replace("id -u", "busybox id -u"), more))
+    wait_until(lambda: "/dev/selvedge-test: No such file" in own.run("get", "deployments").stdout)
+    try:
+        os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # Of zeros.
+        runs(own, "site")
+        wait_until(lambda: "1234" in said(own, "site"))
+    finally:
+        device.unlink()
+    lines = said(own, "site")
+    assert " 00 00 00" in lines
+    assert "selvedge-test" in lines
+    assert "mem" not in lines
+
+
+def test_a_container_has_the_name_and_its_volumes_the_group_that_the_manifest_says(own):
+    text = with_volume("site", "busybox hostname; busybox id -G; echo x > /data/x; exec sleep 100", "emptyDir: {}")
+    text = text.replace(
+        "      containers:",
+        "      hostname: plc-7\n      securityContext: {fsGroup: 4711, runAsUser: 1234}\n      containers:",
+    )
+    apply(own, text)
+    wait_until(lambda: len(said(own, "site")) == 2)
+    assert said(own, "site") == ["plc-7", "0 4711"]
+    about = (own.data / "volumes/scratch/default/site/0/files/x").stat()
+    assert (about.st_uid, about.st_gid) == (1234, 4711)

@@ -86,6 +86,8 @@ pub struct Identity {
     pub gid: Option<u32>,
     /// It is not started as root.
     pub is_never_root: bool,
+    /// A group that it is in, too.
+    pub other_gid: Option<u32>,
 }
 
 /// As whom a program runs.

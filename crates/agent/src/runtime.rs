@@ -81,8 +81,14 @@ pub struct Launch {
     pub gid: Option<u32>,
     /// Whose it is.
     pub pod: Pod,
+    /// Its name for itself; `None`: the host's.
+    pub hostname: Option<String>,
     /// What it sees of volumes, and where.
     pub mounts: Vec<Mount>,
+    /// A group that it is in, and that its own volumes belong to.
+    pub volumes_gid: Option<u32>,
+    /// Devices of the host that it has, by their names in `/dev`.
+    pub devices: Vec<String>,
     /// What it may.
     pub rights: Rights,
     /// What it may take.

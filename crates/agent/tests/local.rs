@@ -111,7 +111,10 @@ impl Host {
                 application: "app".to_owned(),
                 replica: 0,
             },
+            hostname: None,
             mounts: Vec::new(),
+            volumes_gid: None,
+            devices: Vec::new(),
             rights: Rights::default(),
             limits,
             log: LogLimits {

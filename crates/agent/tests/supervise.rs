@@ -130,7 +130,10 @@ fn container(script: &str, grace: Duration) -> Container {
                 application: "app".to_owned(),
                 replica: 0,
             },
+            hostname: None,
             mounts: Vec::new(),
+            volumes_gid: None,
+            devices: Vec::new(),
             rights: Rights::default(),
             limits: Limits::default(),
             log: LogLimits {

@@ -1,15 +1,18 @@
 //! What a container of an image is, as the OCI runtime specification has it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use oci_spec::image;
 use oci_spec::runtime::{
-    Capabilities, Capability, LinuxBuilder, LinuxCapabilities, LinuxCapabilitiesBuilder, LinuxDeviceCgroupBuilder,
-    LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, LinuxResourcesBuilder, Mount, MountBuilder,
-    ProcessBuilder, RootBuilder, SpecBuilder, get_default_maskedpaths, get_default_mounts, get_default_readonly_paths,
+    Capabilities, Capability, LinuxBuilder, LinuxCapabilities, LinuxCapabilitiesBuilder, LinuxDevice,
+    LinuxDeviceBuilder, LinuxDeviceCgroup, LinuxDeviceCgroupBuilder, LinuxDeviceType, LinuxNamespace,
+    LinuxNamespaceBuilder, LinuxNamespaceType, LinuxResourcesBuilder, Mount, MountBuilder, ProcessBuilder, RootBuilder,
+    SpecBuilder, get_default_maskedpaths, get_default_mounts, get_default_readonly_paths,
 };
+use rustix::fs::{major, minor};
 use rustix::process::Signal;
 
 use super::{PATH, seccomp};
@@ -78,19 +81,14 @@ pub(super) fn of(
         .path(ROOT)
         .readonly(launch.rights.is_root_read_only)
         .build();
+    let (devices, allowed) = devices(&launch.devices)?;
     let linux = LinuxBuilder::default()
+        .devices(devices)
         .cgroups_path(group.path_for_runner())
         .namespaces(NAMESPACES.map(namespace).to_vec())
-        // All but those that runners allow by themselves: `/dev/null` and its like, terminals.
         .resources(
             LinuxResourcesBuilder::default()
-                .devices(vec![
-                    LinuxDeviceCgroupBuilder::default()
-                        .allow(false)
-                        .access("rwm")
-                        .build()
-                        .expect("nothing is missing"),
-                ])
+                .devices(allowed)
                 .build()
                 .expect("nothing is missing"),
         )
@@ -103,8 +101,12 @@ pub(super) fn of(
         .root(root.expect("nothing is missing"))
         .mounts(mounts(launch))
         .process(process.expect("nothing is missing"))
-        .linux(linux.expect("nothing is missing"))
-        .build();
+        .linux(linux.expect("nothing is missing"));
+    let config = match &launch.hostname {
+        Some(name) => config.hostname(name),
+        None => config,
+    };
+    let config = config.build();
     Ok(Bundle {
         runner,
         layers,
@@ -115,9 +117,46 @@ pub(super) fn of(
             uid: launch.uid,
             gid: launch.gid,
             is_never_root: launch.rights.is_never_root,
+            other_gid: launch.volumes_gid,
         },
         stop_signal: built.stop_signal().as_deref().map_or(Signal::TERM.as_raw(), signal),
     })
+}
+
+/// Those of the host that it is given, which any user in it may use, and which ones it may: those, and what runners allow by
+/// themselves (`/dev/null` and its like, terminals).
+fn devices(names: &[String]) -> Result<(Vec<LinuxDevice>, Vec<LinuxDeviceCgroup>), String> {
+    let none = LinuxDeviceCgroupBuilder::default().allow(false).access("rwm").build();
+    let (mut devices, mut allowed) = (Vec::new(), vec![none.expect("nothing is missing")]);
+    for name in names {
+        let path = Path::new("/dev").join(name);
+        let about = path
+            .metadata()
+            .map_err(|error| format!("the host's device {}: {error}", path.display()))?;
+        let kind = match about.file_type() {
+            kind if kind.is_char_device() => LinuxDeviceType::C,
+            kind if kind.is_block_device() => LinuxDeviceType::B,
+            _ => return Err(format!("{} is no device of the host", path.display())),
+        };
+        let (major, minor) = (i64::from(major(about.rdev())), i64::from(minor(about.rdev())));
+        let device = LinuxDeviceBuilder::default()
+            .path(path)
+            .typ(kind)
+            .major(major)
+            .minor(minor)
+            .file_mode(0o666_u32)
+            .build();
+        let access = LinuxDeviceCgroupBuilder::default()
+            .allow(true)
+            .typ(kind)
+            .major(major)
+            .minor(minor)
+            .access("rw")
+            .build();
+        devices.push(device.expect("nothing is missing"));
+        allowed.push(access.expect("nothing is missing"));
+    }
+    Ok((devices, allowed))
 }
 
 /// As Kubernetes has it: who gives a command means all of it.

@@ -100,7 +100,10 @@ mod tests {
                 application: "app".to_owned(),
                 replica: 0,
             },
+            hostname: None,
             mounts: Vec::new(),
+            volumes_gid: None,
+            devices: Vec::new(),
             rights: Default::default(),
             limits: Limits::default(),
             log: LogLimits {

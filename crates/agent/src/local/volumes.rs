@@ -19,6 +19,8 @@ const KEPT: &str = "kept";
 const SCRATCH: &str = "scratch";
 /// Of a volume's own directory: any user of its containers may write.
 const OPEN: u32 = 0o777;
+/// Set-group-ID.
+const OF_GROUP: u32 = 0o2000;
 /// Of those that lead there: nobody of the host but who runs the agent.
 const CLOSED: u32 = 0o700;
 
@@ -39,8 +41,8 @@ impl Volumes {
         for (number, mount) in launch.mounts.iter().enumerate() {
             let source = match &mount.volume {
                 Volume::Memory { .. } => continue,
-                Volume::Scratch(name) => made_open(self.scratch(&launch.pod).join(name)),
-                Volume::Kept(name) => made_open(self.kept(&launch.pod.tenant).join(name)),
+                Volume::Scratch(name) => made_open(self.scratch(&launch.pod).join(name), launch.volumes_gid),
+                Volume::Kept(name) => made_open(self.kept(&launch.pod.tenant).join(name), launch.volumes_gid),
                 Volume::Host { path, kind } => there(path, *kind).map(|()| path.clone()),
                 Volume::Files(files) => {
                     let place = directory.join("files").join(number.to_string());
@@ -168,8 +170,8 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> Failed {
     move |error| (path, error)
 }
 
-/// The directory, which is made where it is not there.
-fn made_open(path: PathBuf) -> Result<PathBuf, Failed> {
+/// The directory, which is made where it is not there; what is made in it is of its group.
+fn made_open(path: PathBuf, gid: Option<u32>) -> Result<PathBuf, Failed> {
     if path.is_dir() {
         return Ok(path);
     }
@@ -178,7 +180,9 @@ fn made_open(path: PathBuf) -> Result<PathBuf, Failed> {
     made.map_err(at(parent))?;
     fs::create_dir(&path).map_err(at(&path))?;
     // Whatever the mask of the process is.
-    fs::set_permissions(&path, Permissions::from_mode(OPEN)).map_err(at(&path))?;
+    let mode = if gid.is_some() { OPEN | OF_GROUP } else { OPEN };
+    std::os::unix::fs::chown(&path, None, gid).map_err(at(&path))?;
+    fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(at(&path))?;
     Ok(path)
 }
 

@@ -120,7 +120,7 @@ fn ids(root: &Path, identity: &Identity) -> io::Result<Ids> {
     let ids = Ids {
         uid,
         gid: identity.gid.unwrap_or(of_uid.gid),
-        others: of_uid.others,
+        others: of_uid.others.into_iter().chain(identity.other_gid).collect(),
     };
     match identity.is_never_root && ids.uid == 0 {
         true => Err(io::Error::other(

@@ -130,7 +130,10 @@ fn launch(
             application: deployment.metadata.name.clone(),
             replica: 0,
         },
+        hostname: pod.hostname.clone(),
         mounts: volumes::of(pod, container, given, wrong),
+        volumes_gid: pod.security_context.fs_group,
+        devices: support::devices(limits).map(str::to_owned).collect(),
         rights: rights(pod, container),
         limits: Limits {
             cpu_millis: limits.cpu.map(|cpu| cpu.millis),

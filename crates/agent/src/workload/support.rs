@@ -9,6 +9,18 @@ use crate::runtime::Kind;
 /// The resource that limits processes and threads.
 pub(super) const PIDS: &str = "selvedge.dev/pids";
 
+/// What resources are called that are not Kubernetes' own.
+const OWN: &str = "selvedge.dev/";
+
+/// Devices of the host among resources, by their names in `/dev`. Of each there is one, whatever the number.
+pub(super) fn devices(amounts: &Amounts) -> impl Iterator<Item = &str> {
+    let names = amounts
+        .others
+        .iter()
+        .filter(|(name, number)| *name != PIDS && **number > 0);
+    names.filter_map(|(name, _)| name.strip_prefix(OWN))
+}
+
 /// All that is asked for and not done.
 #[must_use]
 pub fn unsupported(deployment: &Deployment) -> Vec<Finding> {
@@ -48,16 +60,16 @@ impl Found {
         let known =
             format!("is {class}, which is not done yet; write oci for an image, or process for a program of the host");
         self.is_set(kind.is_none(), &format!("{path}.runtimeClassName"), &known);
-        let security = &pod.security_context;
+        let (security, is_program) = (&pod.security_context, kind == Some(Kind::Process));
         for (field, is_set, message) in [
+            ("volumes", is_program && !pod.volumes.is_empty(), OF_CONTAINERS),
+            ("nodeSelector", !pod.node_selector.is_empty(), NOT_YET),
+            ("hostname", is_program && pod.hostname.is_some(), OF_CONTAINERS),
             (
-                "volumes",
-                kind == Some(Kind::Process) && !pod.volumes.is_empty(),
+                "securityContext.fsGroup",
+                is_program && security.fs_group.is_some(),
                 OF_CONTAINERS,
             ),
-            ("nodeSelector", !pod.node_selector.is_empty(), NOT_YET),
-            ("hostname", pod.hostname.is_some(), NOT_YET),
-            ("securityContext.fsGroup", security.fs_group.is_some(), NOT_YET),
             (
                 "hostNetwork",
                 kind == Some(Kind::Oci) && !pod.host_network,
@@ -113,7 +125,7 @@ impl Found {
                     .host_path
                     .as_ref()
                     .is_some_and(|host| matches!(host.kind, HostPathType::CharDevice | HostPathType::BlockDevice)),
-                "is a device, which no container is given yet",
+                "is a device; give it by its name: resources.limits: {selvedge.dev/ttyUSB0: 1}",
             ),
         ] {
             self.is_set(is_set, &format!("{path}.{field}"), message);
@@ -147,6 +159,14 @@ impl Found {
         let program = "names no program of the host; write its whole path, such as /usr/bin/node, or, for an image, \
             runtimeClassName: oci";
         self.is_set(!is_program, &format!("{path}.image"), program);
+        for name in devices(&container.resources.limits) {
+            let path = format!("{path}.resources.limits.{OWN}{name}");
+            self.is_set(
+                true,
+                &path,
+                "is a device, which a program of the host has as the host does; leave it out",
+            );
+        }
         self.non_root(path, pod, container);
     }
 
@@ -173,11 +193,23 @@ impl Found {
             let message = "has the network of the host and listens where it does; no other port or address leads there";
             self.is_set(is_other, &format!("{path}.ports[{index}]"), message);
         }
-        for (field, amounts) in [
-            ("requests", &container.resources.requests),
-            ("limits", &container.resources.limits),
-        ] {
+        let resources = &container.resources;
+        for (field, amounts) in [("requests", &resources.requests), ("limits", &resources.limits)] {
             self.amounts(&format!("{path}.resources.{field}"), amounts);
+        }
+        for name in devices(&resources.requests) {
+            let is_limited = devices(&resources.limits).any(|other| other == name);
+            let message = "is a device, which is given by limits; write it there";
+            let path = format!("{path}.resources.requests.{OWN}{name}");
+            self.is_set(!is_limited, &path, message);
+        }
+        for name in devices(&resources.limits) {
+            let is_name = name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte));
+            let message = "names no device; its name in /dev has letters, digits, . _ : and - alone";
+            let path = format!("{path}.resources.limits.{OWN}{name}");
+            self.is_set(!is_name || name.starts_with('.') || name.is_empty(), &path, message);
         }
     }
 
@@ -196,8 +228,5 @@ impl Found {
     fn amounts(&mut self, path: &str, amounts: &Amounts) {
         let has_storage = amounts.ephemeral_storage.is_some();
         self.is_set(has_storage, &format!("{path}.ephemeral-storage"), NOT_YET);
-        for name in amounts.others.keys().filter(|name| *name != PIDS) {
-            self.is_set(true, &format!("{path}.{name}"), NOT_YET);
-        }
     }
 }

@@ -179,7 +179,19 @@ fn what_no_image_can_have_is_refused_by_name() {
     let pod = &mut of_image.spec.template.spec;
     pod.host_network = true;
     pod.containers[0].security_context.capabilities.add = vec!["NET_ADMIN".to_owned(), "CAP_SYS_TIME".to_owned()];
+    let limits = &mut pod.containers[0].resources.limits.others;
+    limits.insert("selvedge.dev/ttyUSB0".to_owned(), 1);
+    limits.insert("selvedge.dev/gpiochip0".to_owned(), 0);
     assert_eq!(paths(&of_image), [""; 0]);
+    let launch = containers(&of_image, &configuration()).unwrap().remove(0).launch;
+    assert_eq!(launch.devices, ["ttyUSB0"]);
+    let pod = &mut of_image.spec.template.spec;
+    let limits = &mut pod.containers[0].resources.limits.others;
+    limits.insert("selvedge.dev/../sda".to_owned(), 1);
+    assert_eq!(
+        paths(&of_image),
+        [format!("{of_pod}.containers[0].resources.limits.selvedge.dev/../sda")]
+    );
 }
 
 fn paths(deployment: &Deployment) -> Vec<String> {
