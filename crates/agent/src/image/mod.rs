@@ -2,6 +2,7 @@
 
 pub mod archive;
 pub mod build;
+pub(crate) mod name;
 pub mod registry;
 pub mod store;
 pub mod unpack;

@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 
+use super::name;
 use super::unpack::{self, Bounds};
 
 /// Of a manifest, an index or a configuration.
@@ -451,9 +452,9 @@ impl Images {
 
 /// Such as `docker.io/library/nginx:latest` for `nginx`.
 pub(super) fn in_full(name: &str) -> Result<Reference, Error> {
-    Reference::from_str(name).map_err(|error| Error::Wrong {
+    name::parse(name).map_err(|message| Error::Wrong {
         what: format!("image {name:?}"),
-        message: error.to_string(),
+        message,
     })
 }
 

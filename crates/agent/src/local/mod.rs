@@ -8,18 +8,17 @@ pub mod volumes;
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use self::volumes::Volumes;
@@ -34,6 +33,8 @@ use crate::tail;
 /// Programs are looked for there, where neither manifest nor image says where.
 const PATH: (&str, &str) = ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
 
+/// Containers that are started at once: more would be started no sooner, and take memory meanwhile.
+const STARTS_MAX: usize = 4;
 /// Until a shim has started its container.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// From the end of a container until its shim has kept it.
@@ -50,6 +51,8 @@ pub struct Local {
     registries: Arc<Registries>,
     shim: PathBuf,
     hierarchy: Option<Hierarchy>,
+    /// How many more may be started at once.
+    starting: Arc<Semaphore>,
     /// Put before the names of control groups: they are those of the host, and so of other agents on it.
     group_prefix: String,
 }
@@ -65,11 +68,13 @@ impl Local {
             registries,
             shim: shim.to_owned(),
             hierarchy: Hierarchy::of_host(),
+            starting: Arc::new(Semaphore::new(STARTS_MAX)),
             group_prefix: group_prefix.to_owned(),
         }
     }
 
-    fn start(&self, name: &str, launch: &Launch) -> Result<(), Error> {
+    /// Writes down what is to run, with all that it needs.
+    fn describe(&self, name: &str, launch: &Launch) -> Result<Instance, Error> {
         let instance = self.instance(name);
         if instance.directory().exists() {
             return Err(Error::Exists(name.to_owned()));
@@ -79,22 +84,24 @@ impl Local {
         // What cannot be had is known before anything is made.
         let mut what = self.what(name, launch)?;
         let cgroup = self.new_group(name, &launch.limits)?;
-        let started = (|| {
+        let described = (|| {
             instance.make()?;
             if let What::Bundle(bundle) = &mut what {
                 bundle.binds = self.volumes.binds(launch, instance.directory())?;
             }
-            instance.set_spec(&Spec {
+            Ok(instance.set_spec(&Spec {
                 what,
                 cgroup,
                 log: launch.log,
-            })?;
-            self.start_shim(&instance)
+            })?)
         })();
-        if started.is_err() {
-            self.remove(name)?;
+        match described {
+            Ok(()) => Ok(instance),
+            Err(error) => {
+                self.remove(name)?;
+                Err(error)
+            }
         }
-        started
     }
 
     fn what(&self, name: &str, launch: &Launch) -> Result<What, Error> {
@@ -127,9 +134,8 @@ impl Local {
         }
     }
 
-    fn start_shim(&self, instance: &Instance) -> Result<(), Error> {
-        use std::os::unix::process::CommandExt;
-        let mut shim = Command::new(&self.shim)
+    async fn start_shim(&self, instance: &Instance) -> Result<(), Error> {
+        let mut shim = tokio::process::Command::new(&self.shim)
             // As it is listed: the program may be named by a link.
             .arg0("selvedge")
             .arg("shim")
@@ -142,25 +148,15 @@ impl Local {
             .process_group(0)
             .spawn()?;
         let mut said = shim.stdout.take().expect("it is piped");
-        let is_ready = {
-            let wait = Timespec {
-                tv_sec: START_PATIENCE.as_secs() as i64,
-                tv_nsec: 0,
-            };
-            let heard = poll(&mut [PollFd::new(&said, PollFlags::IN)], Some(&wait)).map_err(io::Error::from)?;
-            let mut words = vec![0; READY.len()];
-            heard > 0 && said.read_exact(&mut words).is_ok() && words == READY
-        };
-        if is_ready {
+        let mut words = vec![0; READY.len()];
+        let heard = timeout(START_PATIENCE, said.read_exact(&mut words)).await;
+        if matches!(heard, Ok(Ok(_))) && words == READY {
             // It ends with its container; nobody waits for it here.
-            thread::Builder::new()
-                .name("reaper".to_owned())
-                .stack_size(64 << 10)
-                .spawn(move || drop(shim.wait()))?;
             return Ok(());
         }
-        let _ = shim.kill();
-        let output = shim.wait_with_output()?;
+        // It may have ended by itself.
+        let _ = shim.start_kill();
+        let output = shim.wait_with_output().await?;
         let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Err(Error::Shim(if words.is_empty() {
             output.status.to_string()
@@ -366,7 +362,16 @@ impl Runtime for Local {
     }
 
     fn start(&self, name: &str, launch: Launch) -> Answer<'_, ()> {
-        self.blocking(name, move |local, name| local.start(name, &launch))
+        let name = name.to_owned();
+        Box::pin(async move {
+            let _turn = self.starting.acquire().await.expect("it is never closed");
+            let described = self.blocking(&name, move |local, name| local.describe(name, &launch));
+            let started = self.start_shim(&described.await?).await;
+            if started.is_err() {
+                self.blocking(&name, Local::remove).await?;
+            }
+            started
+        })
     }
 
     fn state(&self, name: &str) -> Answer<'_, State> {

@@ -53,6 +53,7 @@ pub fn run(directory: &Path) -> io::Result<()> {
         Ok(running) => {
             instance.set_started(&started(running.pid)?)?;
             tell_ready()?;
+            give_memory_back();
             let ended = attend(running, &spec, &log)?;
             instance.set_ended(&ended)
         }
@@ -61,6 +62,15 @@ pub fn run(directory: &Path) -> io::Result<()> {
             instance.set_ended(&ended(How::NotStarted { reason }, &spec))?;
             tell_ready()
         }
+    }
+}
+
+/// What a start took is not needed any more for as long as the container runs.
+fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer, and may be called at any time.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

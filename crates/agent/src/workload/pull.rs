@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use base64ct::{Base64, Encoding};
 use manifest::workload::{Container, ImagePullPolicy, PodSpec, Secret};
-use oci_spec::distribution::Reference;
 use serde::Deserialize;
 
 use super::environment::opened;
 use super::{Configuration, Finding};
+use crate::image::name;
 use crate::image::registry::Login;
 use crate::runtime::{Pull, PullPolicy};
 
@@ -65,7 +65,7 @@ fn login_of(secret: &Secret, image: &str) -> Result<Option<Login>, String> {
     let text = text.ok_or_else(|| format!("the Secret {name} has no {LOGINS:?}"))?;
     let wrong = |what: &str| format!("{LOGINS} of the Secret {name} {what}");
     let logins: Logins = serde_json::from_str(&text).map_err(|_| wrong("is not as docker login writes it"))?;
-    let Ok(image) = image.parse::<Reference>() else {
+    let Ok(image) = name::parse(image) else {
         return Ok(None);
     };
     let is_meant = |key: &str| {
