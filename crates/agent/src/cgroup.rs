@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 const PARENT: &str = "selvedge";
 /// A period of processor time; a container that has used its share waits for the next.
 const CPU_PERIOD_US: u64 = 100_000;
+/// The kernel takes no less.
+const CPU_QUOTA_LEAST_US: u64 = 1_000;
 /// Until the kernel has ended what was killed.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// What is limited or measured here, as version 1 names it.
@@ -110,7 +112,7 @@ impl Cgroup {
     fn limit(&self, limits: &Limits) -> io::Result<()> {
         let cpu_us = limits
             .cpu_millis
-            .map(|millis| u64::from(millis) * CPU_PERIOD_US / 1_000);
+            .map(|millis| (u64::from(millis) * CPU_PERIOD_US / 1_000).max(CPU_QUOTA_LEAST_US));
         let pids = limits.pids.map_or("max".to_owned(), |pids| pids.to_string());
         match &self.hierarchy {
             Hierarchy::One(_) => {

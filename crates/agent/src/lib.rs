@@ -12,4 +12,5 @@ pub mod runtime;
 pub mod shim;
 pub mod supervise;
 mod tail;
+mod tree;
 pub mod workload;

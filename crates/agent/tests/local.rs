@@ -11,7 +11,7 @@ use agent::cgroup::Limits;
 use agent::image::build::{self, Start};
 use agent::image::registry::Registries;
 use agent::image::store::Images;
-use agent::instance::{Ended, How, LogLimits};
+use agent::instance::{Ended, How, Instance, LogLimits};
 use agent::local::Local;
 use agent::runtime::{Answer, Error, Kind, Launch, Pod, Pull, Rights, Runtime as _, State};
 use tempfile::TempDir;
@@ -190,7 +190,7 @@ fn busybox(place: &Path) -> PathBuf {
     fs::create_dir_all(folder.join("bin")).unwrap();
     fs::copy("/bin/busybox", folder.join("bin/busybox")).expect("busybox-static is installed");
     for name in [
-        "sh", "sleep", "setsid", "tail", "cat", "id", "ls", "touch", "mount", "grep", "hostname",
+        "sh", "sleep", "setsid", "tail", "cat", "id", "ls", "touch", "mount", "grep", "hostname", "mkdir",
     ] {
         std::os::unix::fs::symlink("busybox", folder.join("bin").join(name)).unwrap();
     }
@@ -666,4 +666,53 @@ fn a_container_that_was_begun_and_not_described_is_ended_and_can_be_removed() {
     assert!(matches!(host.state("begun"), State::Ended(_)));
     host.on(host.local.remove("begun")).unwrap();
     assert_eq!(host.state("begun"), State::Absent);
+}
+
+#[test]
+fn a_container_that_is_being_started_is_waited_for_and_not_taken_for_absent() {
+    let host = Host::new(Kind::Process);
+    let directory = host.place.path().join("containers/slow");
+    fs::create_dir(&directory).unwrap();
+    let hold = Instance::at(&directory).hold().unwrap().unwrap();
+    let began = Instant::now();
+    let starting = std::thread::spawn(move || {
+        let wait = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 300_000_000,
+        };
+        rustix::event::poll(&mut [], Some(&wait)).unwrap();
+        drop(hold);
+    });
+    assert!(matches!(host.state("slow"), State::Ended(_)));
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    starting.join().unwrap();
+}
+
+#[test]
+fn a_container_whose_files_a_power_cut_has_emptied_has_ended_and_can_be_removed() {
+    for &kind in kinds() {
+        let host = Host::new(kind);
+        host.start("cut", "exit 0");
+        host.end("cut");
+        for file in ["spec.json", "started.json", "ended.json"] {
+            fs::write(host.place.path().join("containers/cut").join(file), "").unwrap();
+        }
+        assert_eq!(host.end("cut").how, How::Unseen);
+        host.on(host.local.remove("cut")).unwrap();
+        assert_eq!(host.state("cut"), State::Absent);
+    }
+}
+
+#[test]
+fn a_tree_that_a_container_has_nested_too_deep_for_any_path_goes_with_it() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new(Kind::Oci);
+    let script = "i=0; while [ $i -lt 1900 ]; do mkdir d && cd d || exit 1; i=$((i+1)); done; echo deep";
+    host.start("deep", script);
+    host.end("deep");
+    assert_eq!(host.log("deep"), ["stdout F deep"]);
+    host.on(host.local.remove("deep")).unwrap();
+    assert!(!host.place.path().join("containers/deep").exists());
 }

@@ -18,7 +18,7 @@ use hyper::body::Bytes;
 use oci_spec::distribution::Reference;
 use oci_spec::image::{Arch, Descriptor, Digest, ImageConfiguration, ImageIndex, ImageManifest, Os};
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
 use self::http::Session;
@@ -35,6 +35,8 @@ const LAYERS_MAX: usize = 127;
 const TRIES: u32 = 4;
 /// Before the first of them; each further one twice as long.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Images that are taken in at once: each has a thread that waits for its registry.
+const AT_ONCE: usize = 4;
 /// Chunks of a blob between the network and the disk.
 const CHUNKS: usize = 8;
 
@@ -96,6 +98,8 @@ pub struct Registries {
     dial: Dial,
     /// One image is not taken in twice at once.
     turns: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    /// How many more may be taken in at once.
+    places: Semaphore,
 }
 
 impl fmt::Debug for Registries {
@@ -112,6 +116,7 @@ impl Registries {
             images,
             dial,
             turns: Mutex::default(),
+            places: Semaphore::new(AT_ONCE),
         }
     }
 
@@ -154,6 +159,7 @@ impl Registries {
     }
 
     async fn take_in(&self, name: &str, login: Option<&Login>) -> Result<(), Error> {
+        let _place = self.places.acquire().await.expect("it is never closed");
         let reference = in_full(name)?;
         // Nothing of it is cleared away before it has its name.
         let _using = self.on_disk(|images| images.using()).await?;

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::name;
 use super::unpack::{self, Bounds};
+use crate::tree::remove_tree;
 
 /// Of a manifest, an index or a configuration.
 const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
@@ -395,7 +396,6 @@ impl Images {
     /// # Errors
     /// One of them is not as it has to be, or there is no room.
     pub fn layers(&self, image: &Image) -> Result<Vec<PathBuf>, Error> {
-        let _turn = self.lock("layers.lock", FlockOperation::LockExclusive)?;
         let contents = image.configuration.rootfs().diff_ids();
         let layers = image.layers.iter().zip(contents);
         layers.map(|(layer, content)| self.layer(layer, content)).collect()
@@ -407,6 +407,11 @@ impl Images {
             message: error.to_string(),
         })?;
         let path = self.unpacked().join(sha256(&content)?);
+        if path.exists() {
+            return Ok(path);
+        }
+        let _turn = self.lock("layers.lock", FlockOperation::LockExclusive)?;
+        // Somebody else may have had the turn before.
         if path.exists() {
             return Ok(path);
         }
@@ -562,7 +567,7 @@ fn remove_others(directory: &Path, kept: &HashSet<PathBuf>) -> Result<u64, Error
         if !kept.contains(&path) {
             bytes += bytes_below(&path).map_err(at(&path))?;
             let removed = match path.is_dir() {
-                true => fs::remove_dir_all(&path),
+                true => remove_tree(&path),
                 false => fs::remove_file(&path),
             };
             removed.map_err(at(&path))?;
@@ -571,14 +576,27 @@ fn remove_others(directory: &Path, kept: &HashSet<PathBuf>) -> Result<u64, Error
     Ok(bytes)
 }
 
-/// Of all files, as long as they are.
+/// Of all files, as long as they are. What goes meanwhile, or is too deep to be named, does not count.
 pub(crate) fn bytes_below(path: &Path) -> io::Result<u64> {
-    let about = path.symlink_metadata()?;
-    if !about.is_dir() {
-        return Ok(about.len());
+    let mut bytes = 0;
+    let mut left = vec![path.to_owned()];
+    while let Some(path) = left.pop() {
+        match path.symlink_metadata() {
+            Ok(about) if about.is_dir() => match fs::read_dir(&path) {
+                Ok(entries) => left.extend(entries.filter_map(Result::ok).map(|entry| entry.path())),
+                Err(error) if is_passable(&error) => {}
+                Err(error) => return Err(error),
+            },
+            Ok(about) => bytes += about.len(),
+            Err(error) if is_passable(&error) => {}
+            Err(error) => return Err(error),
+        }
     }
-    let entries = fs::read_dir(path)?;
-    entries.map(|entry| bytes_below(&entry?.path())).sum()
+    Ok(bytes)
+}
+
+fn is_passable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
 }
 
 /// All of it or nothing, also across a power cut.

@@ -193,14 +193,16 @@ pub(crate) fn capabilities(rights: &Rights) -> Result<LinuxCapabilities, String>
         true => BTreeSet::new(),
         false => CAPABILITIES.into(),
     };
-    for dropped in &rights.dropped {
-        names.remove(without_prefix(dropped));
-    }
-    names.extend(rights.added.iter().map(|name| without_prefix(name)));
     let known = |name: &&str| {
         let known = Capability::from_str(name);
         known.map_err(|_| format!("there is no capability {name:?} of Linux; one is NET_BIND_SERVICE"))
     };
+    for dropped in rights.dropped.iter().filter(|name| !name.eq_ignore_ascii_case("ALL")) {
+        let dropped = without_prefix(dropped);
+        known(&dropped)?;
+        names.remove(dropped);
+    }
+    names.extend(rights.added.iter().map(|name| without_prefix(name)));
     let capabilities: Capabilities = names.iter().map(known).collect::<Result<_, String>>()?;
     let built = LinuxCapabilitiesBuilder::default()
         .bounding(capabilities.clone())

@@ -19,7 +19,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use self::volumes::Volumes;
 use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
@@ -29,6 +29,7 @@ use crate::instance::{Bundle, Ended, How, Instance, Spec, Started, What};
 use crate::runtime::{Answer, Done, Error, Kind, Launch, PullPolicy, Runtime, State};
 use crate::shim::{self, READY};
 use crate::tail;
+use crate::tree::remove_tree;
 
 /// Programs are looked for there, where neither manifest nor image says where.
 const PATH: (&str, &str) = ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -53,6 +54,8 @@ pub struct Local {
     hierarchy: Option<Hierarchy>,
     /// How many more may be started at once.
     starting: Arc<Semaphore>,
+    /// One image is unpacked at a time.
+    unpacking: Arc<Semaphore>,
     /// Put before the names of control groups: they are those of the host, and so of other agents on it.
     group_prefix: String,
 }
@@ -69,6 +72,7 @@ impl Local {
             shim: shim.to_owned(),
             hierarchy: Hierarchy::of_host(),
             starting: Arc::new(Semaphore::new(STARTS_MAX)),
+            unpacking: Arc::new(Semaphore::new(1)),
             group_prefix: group_prefix.to_owned(),
         }
     }
@@ -83,7 +87,10 @@ impl Local {
         let _using = self.registries.images().using()?;
         // What cannot be had is known before anything is made.
         let mut what = self.what(name, launch)?;
-        let cgroup = self.new_group(name, &launch.limits)?;
+        let cgroup = self.new_group(name, &launch.limits).inspect_err(|_| {
+            // Of some trees it may be there.
+            let _ = self.group(name).map(|group| group.remove());
+        })?;
         let described = (|| {
             instance.make()?;
             if let What::Bundle(bundle) = &mut what {
@@ -170,52 +177,54 @@ impl Local {
         self.hierarchy.as_ref().map(|hierarchy| hierarchy.group(&name))
     }
 
-    /// Of one whose shim is gone nobody knows how it will end: it is ended, and that kept.
-    fn state(&self, name: &str) -> Result<State, Error> {
+    /// `None`: its shim is starting it. Of one whose shim is gone nobody knows how it will end: it is ended, and that kept.
+    fn look(&self, name: &str) -> Result<Option<State>, Error> {
         let instance = self.instance(name);
         if !instance.directory().exists() {
-            return Ok(State::Absent);
+            return Ok(Some(State::Absent));
         }
-        if let Some(ended) = instance.ended()? {
-            return Ok(State::Ended(ended));
+        if let Some(ended) = readable(instance.ended())? {
+            return Ok(Some(State::Ended(ended)));
         }
         let Some(_hold) = instance.hold()? else {
-            return Ok(match instance.started()? {
-                Some(started) => State::Running(started),
-                None => State::Absent,
-            });
+            return Ok(instance.started()?.map(State::Running));
         };
         // It may have ended between the two looks.
-        if let Some(ended) = instance.ended()? {
-            return Ok(State::Ended(ended));
+        if let Some(ended) = readable(instance.ended())? {
+            return Ok(Some(State::Ended(ended)));
         }
-        self.end_without_shim(&instance)?;
+        self.end_without_shim(&instance, name)?;
         let ended = Ended {
             how: How::Unseen,
             is_out_of_memory: false,
             at_ms: shim::unix_now_ms(),
             boot_id: shim::boot_id()?,
         };
-        instance.set_ended(&ended)?;
-        Ok(State::Ended(ended))
+        if let Err(error) = instance.set_ended(&ended) {
+            tracing::warn!(container = name, %error, "its end cannot be written down");
+        }
+        Ok(Some(State::Ended(ended)))
     }
 
-    fn end_without_shim(&self, instance: &Instance) -> Result<(), Error> {
-        let spec = match instance.spec() {
-            // Whoever would have started it was ended before it was said how.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            spec => spec?,
-        };
-        if let Some(cgroup) = spec.cgroup {
-            cgroup.kill()?;
-        } else if let Some(started) = instance.started()? {
-            signal(&started, Signal::KILL)?;
+    /// Of a container that is not being started.
+    fn settled(&self, name: &str) -> Result<State, Error> {
+        let starting = || Error::Shim(format!("{name} is being started"));
+        self.look(name)?.ok_or_else(starting)
+    }
+
+    /// Its group is the one of its name, whatever its files say.
+    fn end_without_shim(&self, instance: &Instance, name: &str) -> Result<(), Error> {
+        if let Some(group) = self.group(name) {
+            group.kill()?;
         }
-        Ok(())
+        match readable(instance.started())? {
+            Some(started) => Ok(signal(&started, Signal::KILL)?),
+            None => Ok(()),
+        }
     }
 
     fn ask_to_end(&self, name: &str) -> Result<(), Error> {
-        let State::Running(started) = self.state(name)? else {
+        let State::Running(started) = self.settled(name)? else {
             return Ok(());
         };
         let asks = match self.instance(name).spec()?.what {
@@ -226,7 +235,7 @@ impl Local {
     }
 
     fn end_processes(&self, name: &str) -> Result<(), Error> {
-        let State::Running(started) = self.state(name)? else {
+        let State::Running(started) = self.settled(name)? else {
             return Ok(());
         };
         match self.instance(name).spec()?.cgroup {
@@ -240,15 +249,22 @@ impl Local {
         Ok(cgroup.map(|cgroup| cgroup.usage()).transpose()?)
     }
 
+    /// Nothing of it has to be written, as the disk may be full, nor to be understood.
     fn remove(&self, name: &str) -> Result<(), Error> {
-        if let State::Running(_) = self.state(name)? {
-            return Err(Error::Exists(name.to_owned()));
-        }
         let instance = self.instance(name);
+        if instance.directory().exists() {
+            // A shim that is there has its lock, for which there was room.
+            match instance.hold() {
+                Ok(Some(_hold)) => self.end_without_shim(&instance, name)?,
+                Ok(None) => return Err(Error::Exists(name.to_owned())),
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         if let Some(group) = self.group(name) {
             group.remove()?;
         }
-        match fs::remove_dir_all(instance.directory()) {
+        match remove_tree(instance.directory()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
@@ -288,6 +304,14 @@ pub fn command_in(containers: &Path, name: &str, command: Vec<String>, is_termin
 #[must_use]
 pub fn log(containers: &Path, name: &str) -> PathBuf {
     Instance::at(&containers.join(name)).log()
+}
+
+/// What cannot be understood, as after a power cut, says nothing.
+fn readable<T>(file: io::Result<Option<T>>) -> io::Result<Option<T>> {
+    match file {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+        read => read,
+    }
 }
 
 /// Removes of the images what none of them and no container in the directory `containers` needs any more; see
@@ -357,7 +381,18 @@ impl Runtime for Local {
             fetched.map_err(|source| Error::NoImage {
                 image: image.clone(),
                 source,
-            })
+            })?;
+            if *kind == Kind::Oci {
+                let _turn = self.unpacking.acquire().await.expect("it is never closed");
+                self.blocking(image, |local, image| {
+                    let images = local.registries.images();
+                    let _using = images.using()?;
+                    images.layers(&images.find(image)?)?;
+                    Ok(())
+                })
+                .await?;
+            }
+            Ok(())
         })
     }
 
@@ -375,7 +410,18 @@ impl Runtime for Local {
     }
 
     fn state(&self, name: &str) -> Answer<'_, State> {
-        self.blocking(name, Local::state)
+        let name = name.to_owned();
+        Box::pin(async move {
+            let until = Instant::now() + START_PATIENCE;
+            loop {
+                match self.blocking(&name, Local::look).await? {
+                    Some(state) => return Ok(state),
+                    // An agent before this one had it started.
+                    None if Instant::now() < until => sleep(SHIM_POLL).await,
+                    None => return Err(Error::Shim(format!("{name} does not start"))),
+                }
+            }
+        })
     }
 
     fn wait(&self, name: &str) -> Answer<'_, State> {
@@ -399,12 +445,17 @@ impl Runtime for Local {
     }
 
     fn ask_to_end(&self, name: &str) -> Answer<'_, ()> {
-        self.blocking(name, Local::ask_to_end)
+        let name = name.to_owned();
+        Box::pin(async move {
+            Runtime::state(self, &name).await?;
+            self.blocking(&name, Local::ask_to_end).await
+        })
     }
 
     fn kill(&self, name: &str) -> Answer<'_, ()> {
         let name = name.to_owned();
         Box::pin(async move {
+            Runtime::state(self, &name).await?;
             self.blocking(&name, Local::end_processes).await?;
             match timeout(SHIM_PATIENCE, self.wait(&name)).await {
                 Ok(ended) => ended.map(drop),
@@ -414,7 +465,11 @@ impl Runtime for Local {
     }
 
     fn remove(&self, name: &str) -> Answer<'_, ()> {
-        self.blocking(name, Local::remove)
+        let name = name.to_owned();
+        Box::pin(async move {
+            Runtime::state(self, &name).await?;
+            self.blocking(&name, Local::remove).await
+        })
     }
 
     fn exec(&self, name: &str, command: Vec<String>) -> Answer<'_, Done> {

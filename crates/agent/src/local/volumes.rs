@@ -12,6 +12,7 @@ use super::{bundles, names_in};
 use crate::image::store::bytes_below;
 use crate::instance::Bind;
 use crate::runtime::{Error, Launch, Mount, Pod, Volume, VolumeFile};
+use crate::tree::remove_tree;
 
 /// What is there until it is removed by hand, below the directory of all.
 const KEPT: &str = "kept";
@@ -19,6 +20,8 @@ const KEPT: &str = "kept";
 const SCRATCH: &str = "scratch";
 /// Of a volume's own directory: any user of its containers may write.
 const OPEN: u32 = 0o777;
+/// What has not its name yet begins so.
+const NEW: &str = ".new-";
 /// Set-group-ID.
 const OF_GROUP: u32 = 0o2000;
 /// Of those that lead there: nobody of the host but who runs the agent.
@@ -80,7 +83,7 @@ impl Volumes {
             let entry = entry?;
             let replica = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
             if replica.is_none_or(|replica| replica >= from_replica) {
-                fs::remove_dir_all(entry.path())?;
+                remove_tree(&entry.path())?;
             }
         }
         match from_replica {
@@ -125,7 +128,7 @@ pub fn kept(volumes: &Path, containers: &Path) -> io::Result<Vec<Kept>> {
     let mut all = Vec::new();
     for tenant in names_in(&volumes.join(KEPT))? {
         let directory = volumes.join(KEPT).join(&tenant);
-        for name in names_in(&directory)? {
+        for name in names_in(&directory)?.into_iter().filter(|name| !name.starts_with(NEW)) {
             let path = directory.join(&name);
             all.push(Kept {
                 tenant: tenant.clone(),
@@ -148,7 +151,7 @@ pub fn remove(volumes: &Path, containers: &Path, tenant: &str, name: &str) -> io
         let message = "a container has it; delete its application first";
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
     }
-    match fs::remove_dir_all(&path) {
+    match remove_tree(&path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
@@ -178,12 +181,26 @@ fn made_open(path: PathBuf, gid: Option<u32>) -> Result<PathBuf, Failed> {
     let parent = path.parent().expect("it is below the root");
     let made = DirBuilder::new().recursive(true).mode(CLOSED).create(parent);
     made.map_err(at(parent))?;
-    fs::create_dir(&path).map_err(at(&path))?;
-    // Whatever the mask of the process is.
-    let mode = if gid.is_some() { OPEN | OF_GROUP } else { OPEN };
-    std::os::unix::fs::chown(&path, None, gid).map_err(at(&path))?;
-    fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(at(&path))?;
-    Ok(path)
+    // It has its name once it is as it has to be; another container of the pod may make it at the same time.
+    let new = parent.join(format!("{NEW}{:016x}", rand::random::<u64>()));
+    let made = fs::create_dir(&new).and_then(|()| {
+        // Whatever the mask of the process is.
+        let mode = if gid.is_some() { OPEN | OF_GROUP } else { OPEN };
+        std::os::unix::fs::chown(&new, None, gid)?;
+        fs::set_permissions(&new, Permissions::from_mode(mode))?;
+        fs::rename(&new, &path)
+    });
+    match made {
+        Err(error) if !path.is_dir() => {
+            let _ = fs::remove_dir(&new);
+            Err(at(&path)(error))
+        }
+        Err(_) => {
+            let _ = fs::remove_dir(&new);
+            Ok(path)
+        }
+        Ok(()) => Ok(path),
+    }
 }
 
 /// Whether the host has there what is wanted; makes it where it may.

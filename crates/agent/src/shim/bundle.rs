@@ -110,17 +110,15 @@ fn put_together(directory: &Path, layers: &[std::path::PathBuf]) -> io::Result<(
 }
 
 fn ids(root: &Path, identity: &Identity) -> io::Result<Ids> {
-    let of_image = users::of(root, &identity.of_image).map_err(io::Error::other)?;
-    let uid = identity.uid.unwrap_or(of_image.uid);
-    // Another user is not in the groups of the image's.
-    let of_uid = match identity.uid {
-        Some(uid) => users::of(root, &uid.to_string()).map_err(io::Error::other)?,
-        None => of_image,
-    };
+    // Another user is not in the groups of the image's, whom nobody need know then.
+    let user = identity
+        .uid
+        .map_or_else(|| identity.of_image.clone(), |uid| uid.to_string());
+    let of_user = users::of(root, &user).map_err(io::Error::other)?;
     let ids = Ids {
-        uid,
-        gid: identity.gid.unwrap_or(of_uid.gid),
-        others: of_uid.others.into_iter().chain(identity.other_gid).collect(),
+        uid: of_user.uid,
+        gid: identity.gid.unwrap_or(of_user.gid),
+        others: of_user.others.into_iter().chain(identity.other_gid).collect(),
     };
     match identity.is_never_root && ids.uid == 0 {
         true => Err(io::Error::other(

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::SEPARATOR;
 use super::application::Plan;
 use super::backoff::Backoff;
-use super::events::{Events, What};
+use super::events::{Events, What, cut};
 use crate::instance::{Ended, How};
 use crate::probe::Watch;
 use crate::runtime::{Error, Runtime, State};
@@ -122,8 +122,9 @@ pub(super) async fn keep(
         }
     }
     while let Err(error) = keeper.end_all().await {
-        keeper.tell(What::Failed, error.to_string());
-        board.note(|doing| doing.trouble = Some(error.to_string()));
+        let why = cut(&error.to_string());
+        keeper.tell(What::Failed, &why);
+        board.note(|doing| doing.trouble = Some(why));
         sleep(backoff.after(Duration::ZERO, rand::random())).await;
     }
 }
@@ -137,7 +138,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    fn tell(&self, what: What, message: String) {
+    fn tell(&self, what: What, message: &str) {
         let container = &self.plan.container;
         self.events.note(&container.launch.pod, &container.name, what, message);
     }
@@ -157,7 +158,7 @@ impl Keeper<'_> {
                     return Ok(None);
                 }
                 let number = self.start_after(last.map(|(number, _)| number)).await?;
-                self.tell(What::Started, self.plan.container.launch.image.clone());
+                self.tell(What::Started, &self.plan.container.launch.image);
                 number
             }
         };
@@ -190,7 +191,7 @@ impl Keeper<'_> {
         };
         let ready = |answer: Result<(), String>| {
             if answer.is_ok() && self.plan.container.probes.readiness.is_some() {
-                self.tell(What::Ready, "its readiness probe is answered".to_owned());
+                self.tell(What::Ready, "its readiness probe is answered");
             }
             self.board.note(|doing| {
                 doing.is_ready = answer.is_ok();
@@ -201,7 +202,8 @@ impl Keeper<'_> {
             ended = self.wait(name) => return ended,
             why = watch.run(ready) => why,
         };
-        self.tell(What::Unhealthy, why.clone());
+        let why = cut(&why);
+        self.tell(What::Unhealthy, &why);
         self.board.note(|doing| {
             doing.is_ready = false;
             doing.trouble = Some(why);
@@ -245,15 +247,17 @@ impl Keeper<'_> {
     }
 
     fn note_end(&self, ended: Result<Ended, Error>, is_done: bool) {
-        match &ended {
-            Ok(ended) => self.tell(What::Ended, ended.to_string()),
-            Err(error) => self.tell(What::Failed, error.to_string()),
-        }
+        let (what, words) = match &ended {
+            Ok(ended) => (What::Ended, ended.to_string()),
+            Err(error) => (What::Failed, error.to_string()),
+        };
+        let words = cut(&words);
+        self.tell(what, &words);
         self.board.note(|doing| {
             (doing.is_running, doing.is_ready, doing.is_done) = (false, false, is_done);
             match ended {
                 Ok(ended) => doing.last_end = Some(ended),
-                Err(error) => doing.trouble = Some(error.to_string()),
+                Err(_) => doing.trouble = Some(words),
             }
         });
     }
@@ -268,7 +272,7 @@ impl Keeper<'_> {
             end(self.runtime, &name, container.pre_stop.as_deref(), container.grace).await?;
         }
         if has_any {
-            self.tell(What::Stopped, "it is not wanted so any more".to_owned());
+            self.tell(What::Stopped, "it is not wanted so any more");
         }
         Ok(())
     }

@@ -1,14 +1,16 @@
 //! What has happened to containers, the last of it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::runtime::Pod;
 use crate::shim::unix_now_ms;
 
-/// Of an edge; the oldest go.
-const EVENTS_MAX: usize = 1_000;
+/// Of a tenant; the oldest go.
+const EVENTS_MAX: usize = 250;
+/// Of a message: registries and archives may say more.
+const MESSAGE_BYTES_MAX: usize = 1 << 10;
 
 /// Something that has happened to a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,14 +60,16 @@ impl fmt::Display for What {
     }
 }
 
-/// The last of them, the newest behind.
+/// The last of them of each tenant, the newest behind.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Events(Arc<Mutex<VecDeque<Event>>>);
+pub(super) struct Events(Arc<Mutex<BTreeMap<String, VecDeque<Event>>>>);
 
 impl Events {
     /// The very same once more is counted where it stands, so that what happens again and again pushes nothing else out.
-    pub(super) fn note(&self, pod: &Pod, container: &str, what: What, message: String) {
-        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn note(&self, pod: &Pod, container: &str, what: What, message: &str) {
+        let message = cut(message);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = all.entry(pod.tenant.clone()).or_default();
         let is_same = |event: &Event| {
             event.what == what && event.container == container && event.message == message && event.pod == *pod
         };
@@ -84,12 +88,16 @@ impl Events {
     }
 
     pub(super) fn of_tenant(&self, tenant: &str) -> Vec<Event> {
-        let events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        events
-            .iter()
-            .filter(|event| event.pod.tenant == tenant)
-            .cloned()
-            .collect()
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(tenant).into_iter().flatten().cloned().collect()
+    }
+}
+
+/// The beginning of a message that is too long.
+pub(super) fn cut(message: &str) -> String {
+    match message.char_indices().find(|(at, _)| *at >= MESSAGE_BYTES_MAX) {
+        Some((at, _)) => format!("{}…", &message[..at]),
+        None => message.to_owned(),
     }
 }
 
@@ -105,14 +113,16 @@ mod tests {
             replica: 0,
         };
         let events = Events::default();
-        events.note(&pod("a"), "web", What::Started, "first".to_owned());
-        for number in 0..EVENTS_MAX {
-            events.note(&pod("b"), "web", What::Ended, format!("{number}"));
-            events.note(&pod("a"), "web", What::Ended, "again".to_owned());
+        events.note(&pod("a"), "web", What::Started, "first");
+        for number in 0..2 * EVENTS_MAX {
+            events.note(&pod("b"), "web", What::Ended, &format!("{number}{}", "é".repeat(1_000)));
+            events.note(&pod("a"), "web", What::Ended, "again");
         }
         let of_a = events.of_tenant("a");
-        assert_eq!(of_a.len(), 1, "the first was pushed out");
-        assert_eq!((of_a[0].times, &*of_a[0].message), (EVENTS_MAX as u32, "again"));
-        assert_eq!(events.of_tenant("b").len(), EVENTS_MAX - 1);
+        assert_eq!(of_a.len(), 2, "another tenant's push nothing out");
+        assert_eq!((of_a[1].times, &*of_a[1].message), (2 * EVENTS_MAX as u32, "again"));
+        let of_b = events.of_tenant("b");
+        assert_eq!(of_b.len(), EVENTS_MAX);
+        assert!(of_b.iter().all(|event| event.message.len() < MESSAGE_BYTES_MAX + 8));
     }
 }

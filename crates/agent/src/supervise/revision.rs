@@ -60,7 +60,16 @@ impl Salt {
             true => of_replica,
             false => vec![container],
         };
-        let what = |one: &&Container| serde_json::to_vec(&(&one.launch, &one.probes, &one.pre_stop, one.grace));
+        let what = |one: &&Container| {
+            serde_json::to_vec(&(
+                &one.name,
+                one.is_init,
+                &one.launch,
+                &one.probes,
+                &one.pre_stop,
+                one.grace,
+            ))
+        };
         let all: Result<Vec<Vec<u8>>, _> = together.iter().map(what).collect();
         self.digest(&all.expect("what a container is, is JSON").concat())
     }

@@ -64,10 +64,11 @@ pub(super) struct Answer {
 }
 
 /// What a server of tokens gives.
+/// Under one of two names, or under both.
 #[derive(Deserialize)]
 struct Token {
-    #[serde(alias = "access_token")]
-    token: String,
+    token: Option<String>,
+    access_token: Option<String>,
 }
 
 /// What a registry asks for.
@@ -99,9 +100,10 @@ impl<'a> Session<'a> {
         let url = format!("{scheme}://{}/v2/{}/{path}", self.host, self.repository);
         let url = Url::parse(&url).map_err(|error| self.wrong(format!("{url}: {error}")))?;
         let answer = self.follow(&url, from_bytes).await?;
-        if answer.response.status() != StatusCode::UNAUTHORIZED || self.authorization.is_some() {
+        if answer.response.status() != StatusCode::UNAUTHORIZED {
             return self.given(answer).await;
         }
+        // A token that it had may be over by now.
         self.authorization = Some(self.authorize(answer.response.headers()).await?);
         let answer = self.follow(&url, from_bytes).await?;
         self.given(answer).await
@@ -183,7 +185,7 @@ impl<'a> Session<'a> {
             return dialed.map_err(|message| self.unreachable(message));
         }
         let host = url.host_str().unwrap_or_default();
-        if !is_loopback(host) {
+        if !is_loopback(host) || !is_loopback(self.host) {
             return Err(self.wrong(format!(
                 "it sends to {url}, which anybody could read and change; only https will do"
             )));
@@ -221,7 +223,9 @@ impl<'a> Session<'a> {
         let text = self.whole(answer, WORDS_BYTES_MAX).await?;
         let token: Token = serde_json::from_slice(&text)
             .map_err(|error| self.wrong(format!("its token cannot be understood: {error}")))?;
-        Ok(format!("Bearer {}", token.token))
+        let token = token.token.or(token.access_token);
+        let token = token.ok_or_else(|| self.wrong("its answer has no token".to_owned()))?;
+        Ok(format!("Bearer {token}"))
     }
 
     async fn given(&self, answer: Answer) -> Result<Answer, Error> {
