@@ -539,6 +539,11 @@ fn a_container_sees_neither_processes_nor_files_of_the_host_and_may_change_nothi
         launch.rights.added = vec!["NET_BIND_SERVICE".to_owned()];
     });
     assert_eq!(said[0], "CapEff:\t0000000000000400");
+    // A time that no kernel takes: who may ask is told so, and the clock stays as it is.
+    let (_, said) = said_by(&host, "clock", "busybox date -s @9000000000", |launch| {
+        launch.rights.added = vec!["SYS_TIME".to_owned()];
+    });
+    assert!(said.iter().any(|line| line.contains("Invalid argument")), "{said:?}");
 }
 
 #[test]

@@ -68,13 +68,15 @@ pub(super) fn of(
     }
     let of_image = built.working_dir().as_deref().filter(|path| !path.is_empty());
     let working_dir = launch.working_dir.as_deref().or(of_image.map(Path::new));
+    let capabilities = capabilities(&launch.rights)?;
+    let filter = seccomp::filter(capabilities.bounding().as_ref().unwrap_or(&Capabilities::new()));
     let process = ProcessBuilder::default()
         .terminal(false)
         .args(args)
         .env(environment(launch, &built))
         .cwd(working_dir.unwrap_or(Path::new("/")))
         .no_new_privileges(!launch.rights.may_gain)
-        .capabilities(capabilities(&launch.rights)?)
+        .capabilities(capabilities)
         .rlimits(Vec::new())
         .build();
     let root = RootBuilder::default()
@@ -92,7 +94,7 @@ pub(super) fn of(
                 .build()
                 .expect("nothing is missing"),
         )
-        .seccomp(seccomp::filter())
+        .seccomp(filter)
         .masked_paths([get_default_maskedpaths(), MASKED.map(str::to_owned).to_vec()].concat())
         .readonly_paths(get_default_readonly_paths())
         .build();

@@ -4,8 +4,8 @@
 //! What is not known here does not exist for them, so that they do without it, or is refused.
 
 use oci_spec::runtime::{
-    Arch, LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompArgBuilder, LinuxSeccompBuilder,
-    LinuxSeccompOperator, LinuxSyscall, LinuxSyscallBuilder,
+    Arch, Capabilities, Capability, LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompArgBuilder,
+    LinuxSeccompBuilder, LinuxSeccompOperator, LinuxSyscall, LinuxSyscallBuilder,
 };
 
 /// Names of the calls that are allowed whatever they are given, of all kinds of machines.
@@ -26,9 +26,35 @@ const MACHINES: &[Arch] = &[Arch::ScmpArchAarch64, Arch::ScmpArchArm];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const MACHINES: &[Arch] = &[Arch::ScmpArchNative];
 
-/// For all containers.
-pub(super) fn filter() -> LinuxSeccomp {
-    let mut calls = vec![call(ALLOWED.lines(), LinuxSeccompAction::ScmpActAllow).build()];
+/// What is allowed beside them to whoever has a capability, which the kernel asks for these calls.
+const ALLOWED_WITH: [(Capability, &[&str]); 5] = [
+    (
+        Capability::SysTime,
+        &[
+            "clock_adjtime",
+            "clock_adjtime64",
+            "clock_settime",
+            "clock_settime64",
+            "settimeofday",
+            "stime",
+        ],
+    ),
+    (Capability::SysBoot, &["reboot"]),
+    (
+        Capability::SysNice,
+        &["get_mempolicy", "mbind", "set_mempolicy", "set_mempolicy_home_node"],
+    ),
+    (Capability::Syslog, &["syslog"]),
+    (Capability::SysTtyConfig, &["vhangup"]),
+];
+
+/// For a container with these capabilities.
+pub(super) fn filter(capabilities: &Capabilities) -> LinuxSeccomp {
+    let with = ALLOWED_WITH
+        .iter()
+        .filter(|(capability, _)| capabilities.contains(capability));
+    let allowed = ALLOWED.lines().chain(with.flat_map(|(_, calls)| calls.iter().copied()));
+    let mut calls = vec![call(allowed, LinuxSeccompAction::ScmpActAllow).build()];
     calls.push(allowed_if(
         "clone",
         argument(0, LinuxSeccompOperator::ScmpCmpMaskedEq, NAMESPACES),

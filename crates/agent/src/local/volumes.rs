@@ -49,7 +49,7 @@ impl Volumes {
                 Volume::Host { path, kind } => there(path, *kind).map(|()| path.clone()),
                 Volume::Files(files) => {
                     let place = directory.join("files").join(number.to_string());
-                    written(&place, files).map(|()| place)
+                    written(&place, files, launch.volumes_gid).map(|()| place)
                 }
             };
             let source = source.map_err(|(path, error)| Error::Volume {
@@ -234,7 +234,8 @@ fn there(path: &Path, kind: HostPathType) -> Result<(), Failed> {
     }
 }
 
-fn written(place: &Path, files: &[VolumeFile]) -> Result<(), Failed> {
+/// Who is in the group reads them as their owner does, as in Kubernetes.
+fn written(place: &Path, files: &[VolumeFile], gid: Option<u32>) -> Result<(), Failed> {
     let make = |directory: &Path| {
         let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
         made.map_err(at(directory))
@@ -246,7 +247,9 @@ fn written(place: &Path, files: &[VolumeFile]) -> Result<(), Failed> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         file.and_then(|mut file| {
             file.write_all(content)?;
-            file.set_permissions(Permissions::from_mode(*mode))
+            let of_group = gid.map_or(0, |_| (mode & 0o400) >> 3);
+            std::os::unix::fs::fchown(&file, None, gid)?;
+            file.set_permissions(Permissions::from_mode(mode | of_group))
         })
         .map_err(at(&path))?;
     }

@@ -178,7 +178,11 @@ fn a_full_log_never_stays_full_whatever_could_not_be_read_for_a_while() {
             }
             owner.wait_until(|owner| !owner.log.usage().full);
             let used_bytes = disk.used_bytes();
-            assert!(used_bytes <= 8 * SEGMENT_BYTES, "{place}: {used_bytes} bytes, {:?}", segments(&disk));
+            assert!(
+                used_bytes <= 8 * SEGMENT_BYTES,
+                "{place}: {used_bytes} bytes, {:?}",
+                segments(&disk)
+            );
         }
         assert_nothing_is_lost_silently(&mut owner, &disk, &format!("seed {seed}"));
     }
