@@ -192,7 +192,7 @@ def test_a_container_has_the_name_and_its_volumes_the_group_that_the_manifest_sa
     about = (own.data / "volumes/scratch/default/site/0/files/x").stat()
     assert (about.st_uid, about.st_gid) == (1234, 4711)
     keys = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData: {key: for the group}\n---\n"
-    script = "cat /data/key; exec sleep 100"
+    script = "cat /data/key; echo; exec sleep 100"
     text = with_volume("reader", script, "secret: {secretName: keys, defaultMode: 0400}").replace(
         "      containers:", "      securityContext: {fsGroup: 4711, runAsUser: 1234}\n      containers:"
     )
