@@ -97,6 +97,38 @@ pub struct Launch {
     pub log: LogLimits,
 }
 
+/// What is kept of output where nobody says it.
+const LOG: LogLimits = LogLimits {
+    file_bytes: 4 << 20,
+    files: 3,
+};
+
+impl Launch {
+    /// An image or program as it is, of which nothing more is said.
+    #[must_use]
+    pub fn of(kind: Kind, image: &str, pod: Pod) -> Self {
+        Launch {
+            kind,
+            image: image.to_owned(),
+            pull: Pull::default(),
+            command: Vec::new(),
+            args: Vec::new(),
+            env: Vec::new(),
+            working_dir: None,
+            uid: None,
+            gid: None,
+            pod,
+            hostname: None,
+            mounts: Vec::new(),
+            volumes_gid: None,
+            devices: Vec::new(),
+            rights: Rights::default(),
+            limits: Limits::default(),
+            log: LOG,
+        }
+    }
+}
+
 /// Containers that share their scratch: one replica of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pod {

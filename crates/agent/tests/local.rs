@@ -13,7 +13,7 @@ use agent::image::registry::Registries;
 use agent::image::store::Images;
 use agent::instance::{Ended, How, Instance, LogLimits};
 use agent::local::Local;
-use agent::runtime::{Answer, Error, Kind, Launch, Pod, Pull, Rights, Runtime as _, State};
+use agent::runtime::{Answer, Error, Kind, Launch, Pod, Runtime as _, State};
 use tempfile::TempDir;
 use tokio::runtime;
 
@@ -96,31 +96,20 @@ impl Host {
     }
 
     fn launch(&self, command: &[&str], limits: Limits) -> Launch {
+        let pod = Pod {
+            tenant: "default".to_owned(),
+            application: "app".to_owned(),
+            replica: 0,
+        };
         Launch {
-            kind: self.kind,
-            image: IMAGE.to_owned(),
-            pull: Pull::default(),
             command: command.iter().map(|&word| word.to_owned()).collect(),
-            args: Vec::new(),
             env: vec![("GREETING".to_owned(), "good morning".to_owned())],
-            working_dir: None,
-            uid: None,
-            gid: None,
-            pod: Pod {
-                tenant: "default".to_owned(),
-                application: "app".to_owned(),
-                replica: 0,
-            },
-            hostname: None,
-            mounts: Vec::new(),
-            volumes_gid: None,
-            devices: Vec::new(),
-            rights: Rights::default(),
             limits,
             log: LogLimits {
                 file_bytes: 64 << 10,
                 files: 3,
             },
+            ..Launch::of(self.kind, IMAGE, pod)
         }
     }
 

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::cgroup::Limits;
 use agent::image::registry::Registries;
 use agent::image::store::Images;
-use agent::instance::{How, LogLimits};
+use agent::instance::How;
 use agent::local::Local;
 use agent::probe::Probes;
-use agent::runtime::{Kind, Launch, Pod, Pull, Rights, Runtime as _, State};
+use agent::runtime::{Kind, Launch, Pod, Runtime as _, State};
 use agent::supervise::{Container, Key, Salt, Status, Supervisor};
 use tempfile::TempDir;
 use tokio::time::sleep;
@@ -109,6 +108,11 @@ fn wanting(application: &str) -> BTreeMap<String, Option<Vec<Container>>> {
 }
 
 fn container(script: &str, grace: Duration) -> Container {
+    let pod = Pod {
+        tenant: "default".to_owned(),
+        application: "app".to_owned(),
+        replica: 0,
+    };
     Container {
         name: "main".to_owned(),
         replica: 0,
@@ -116,30 +120,8 @@ fn container(script: &str, grace: Duration) -> Container {
         probes: Probes::default(),
         pre_stop: None,
         launch: Launch {
-            kind: Kind::Process,
-            image: "/bin/sh".to_owned(),
-            pull: Pull::default(),
-            command: Vec::new(),
             args: ["-c", script].map(str::to_owned).to_vec(),
-            env: Vec::new(),
-            working_dir: None,
-            uid: None,
-            gid: None,
-            pod: Pod {
-                tenant: "default".to_owned(),
-                application: "app".to_owned(),
-                replica: 0,
-            },
-            hostname: None,
-            mounts: Vec::new(),
-            volumes_gid: None,
-            devices: Vec::new(),
-            rights: Rights::default(),
-            limits: Limits::default(),
-            log: LogLimits {
-                file_bytes: 64 << 10,
-                files: 2,
-            },
+            ..Launch::of(Kind::Process, "/bin/sh", pod)
         },
         grace,
     }

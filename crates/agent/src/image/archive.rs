@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io::{Read, Seek};
 use std::str::FromStr;
 
-use oci_spec::image::{Arch, Descriptor, Digest, ImageConfiguration, ImageIndex, ImageManifest, MediaType, Os};
+use oci_spec::image::{Descriptor, Digest, ImageConfiguration, ImageIndex, ImageManifest, MediaType};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::store::{Error, Images, LAYER, Workplace, at, manifest, plain};
+use super::store::{DOCUMENT_BYTES_MAX, Error, Images, LAYER, Workplace, at, is_for_this_machine, manifest, plain};
 use super::unpack::place::Place;
 use super::unpack::{self, Bounds};
 
@@ -17,8 +17,6 @@ const ARCHIVE: Bounds = Bounds {
     bytes: 64 << 30,
     entries: 100_000,
 };
-/// Of a list of what is in an archive.
-const LIST_BYTES_MAX: u64 = 4 << 20;
 /// Lists within lists.
 const DEPTH_MAX: usize = 4;
 /// Where programs that write archives put an image's name, the fuller one first.
@@ -82,7 +80,7 @@ impl Opened<'_> {
     fn saved(&self, all: &[Saved]) -> Result<Vec<Named>, Error> {
         let mut named = Vec::new();
         for saved in all {
-            let config = self.keep(&saved.config, None, LIST_BYTES_MAX)?;
+            let config = self.keep(&saved.config, None, DOCUMENT_BYTES_MAX)?;
             let configuration: ImageConfiguration = self.images.document(&config.0)?;
             if !is_for_this_machine(configuration.os(), configuration.architecture()) {
                 continue;
@@ -92,7 +90,9 @@ impl Opened<'_> {
                 let (digest, bytes) = self.keep(layer, None, LAYER.bytes)?;
                 layers.push(Descriptor::new(MediaType::ImageLayer, bytes, digest));
             }
-            let (digest, bytes) = self.images.put(&mut &*manifest(config, layers), None, LIST_BYTES_MAX)?;
+            let (digest, bytes) = self
+                .images
+                .put(&mut &*manifest(config, layers), None, DOCUMENT_BYTES_MAX)?;
             let own = saved.repo_tags.iter().flatten().cloned();
             for name in own.chain(self.name.map(str::to_owned)) {
                 named.push((name, digest.clone(), bytes));
@@ -126,14 +126,14 @@ impl Opened<'_> {
                 continue;
             }
             let name = own_name(entry.annotations().as_ref()).or(name);
-            let (digest, bytes) = self.keep_described(entry, LIST_BYTES_MAX)?;
+            let (digest, bytes) = self.keep_described(entry, DOCUMENT_BYTES_MAX)?;
             if *entry.media_type() == MediaType::ImageIndex {
                 let index: ImageIndex = self.images.document(&digest)?;
                 self.of_index(&index, name, depth + 1, named)?;
                 continue;
             }
             let manifest: ImageManifest = self.images.document(&digest)?;
-            self.keep_described(manifest.config(), LIST_BYTES_MAX)?;
+            self.keep_described(manifest.config(), DOCUMENT_BYTES_MAX)?;
             for layer in manifest.layers() {
                 self.keep_described(layer, LAYER.bytes)?;
             }
@@ -164,7 +164,7 @@ impl Opened<'_> {
             return Ok(None);
         };
         let mut text = Vec::new();
-        let read = file.take(LIST_BYTES_MAX).read_to_end(&mut text);
+        let read = file.take(DOCUMENT_BYTES_MAX).read_to_end(&mut text);
         read.map_err(|error| wrong(&format!("{path}: {error}")))?;
         let list = serde_json::from_slice(&text);
         list.map(Some).map_err(|error| wrong(&format!("{path}: {error}")))
@@ -174,10 +174,6 @@ impl Opened<'_> {
 fn own_name(annotations: Option<&HashMap<String, String>>) -> Option<&str> {
     let annotations = annotations?;
     NAMES.iter().find_map(|name| annotations.get(*name)).map(String::as_str)
-}
-
-fn is_for_this_machine(os: &Os, arch: &Arch) -> bool {
-    *os == Os::Linux && *arch == Arch::default()
 }
 
 fn wrong(message: &str) -> Error {

@@ -7,10 +7,7 @@ use std::path::Path;
 use oci_spec::image::{Arch, ConfigBuilder, Descriptor, Digest, ImageConfiguration, MediaType, Os, RootFs};
 use tar::{Builder, EntryType, Header};
 
-use super::store::{Error, Images, LAYER, at, manifest};
-
-/// Of a configuration or manifest.
-const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
+use super::store::{DOCUMENT_BYTES_MAX, Error, Images, LAYER, at, manifest};
 
 /// How the program of an image is started.
 #[derive(Clone, Debug, Default)]

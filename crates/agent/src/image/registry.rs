@@ -16,19 +16,17 @@ use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use oci_spec::distribution::Reference;
-use oci_spec::image::{Arch, Descriptor, Digest, ImageConfiguration, ImageIndex, ImageManifest, Os};
+use oci_spec::image::{Arch, Descriptor, Digest, ImageConfiguration, ImageIndex, ImageManifest};
 use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
 use self::http::Session;
 pub use self::http::{Connection, Dial, Dialing};
-use super::store::{self, Images, LAYER, in_full};
+use super::store::{self, DOCUMENT_BYTES_MAX, Images, LAYER, in_full, is_for_this_machine};
 
 /// A registry that says nothing for so long is given up.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Of a manifest, an index or a configuration.
-const DOCUMENT_BYTES_MAX: usize = 4 << 20;
 /// Of an image; overlayfs has no more.
 const LAYERS_MAX: usize = 127;
 /// Times that a blob is asked for again without a byte of it having come.
@@ -210,7 +208,7 @@ impl Source<'_> {
         let index: ImageIndex = self.understand("the list of manifests", &text)?;
         let here = index.manifests().iter().find(|manifest| {
             let platform = manifest.platform().as_ref();
-            platform.is_some_and(|platform| *platform.os() == Os::Linux && *platform.architecture() == Arch::default())
+            platform.is_some_and(|platform| is_for_this_machine(platform.os(), platform.architecture()))
         });
         let here = here.ok_or_else(|| self.wrong(format!("it has no image for linux/{}", Arch::default())))?;
         let text = self.manifest_bytes(here.digest().as_ref()).await?;
@@ -220,7 +218,7 @@ impl Source<'_> {
     /// By its digest, which it has to have, or by a tag.
     async fn manifest_bytes(&mut self, wanted: &str) -> Result<Bytes, Error> {
         let answer = self.session.get(&format!("manifests/{wanted}"), 0).await?;
-        let text = self.session.whole(answer, DOCUMENT_BYTES_MAX).await?;
+        let text = self.session.whole(answer, DOCUMENT_BYTES_MAX as usize).await?;
         if let Ok(digest) = Digest::from_str(wanted) {
             check(&text, &digest, "the manifest")?;
         }
@@ -239,11 +237,11 @@ impl Source<'_> {
         let config = manifest.config();
         if !self.registries.images.has(config.digest()) {
             let answer = self.session.get(&format!("blobs/{}", config.digest()), 0).await?;
-            let text = self.session.whole(answer, DOCUMENT_BYTES_MAX).await?;
+            let text = self.session.whole(answer, DOCUMENT_BYTES_MAX as usize).await?;
             check(&text, config.digest(), "the configuration")?;
             let configuration: ImageConfiguration = self.understand("the configuration", &text)?;
             let (os, arch) = (configuration.os(), configuration.architecture());
-            if *os != Os::Linux || *arch != Arch::default() {
+            if !is_for_this_machine(os, arch) {
                 return Err(self.wrong(format!("it is for {os}/{arch}; this is linux/{}", Arch::default())));
             }
             self.keep_document(text).await?;
@@ -257,7 +255,7 @@ impl Source<'_> {
     }
 
     async fn keep_document(&self, text: Bytes) -> Result<(Digest, u64), store::Error> {
-        let keep = move |images: &Images| images.put(&mut &*text, None, DOCUMENT_BYTES_MAX as u64);
+        let keep = move |images: &Images| images.put(&mut &*text, None, DOCUMENT_BYTES_MAX);
         self.registries.on_disk(keep).await
     }
 

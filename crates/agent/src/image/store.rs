@@ -20,7 +20,7 @@ use super::unpack::{self, Bounds};
 use crate::tree::remove_tree;
 
 /// Of a manifest, an index or a configuration.
-const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
+pub(super) const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 /// Of a layer, unpacked.
 pub(super) const LAYER: Bounds = Bounds {
     bytes: 16 << 30,
@@ -256,7 +256,7 @@ impl Images {
         let manifest: ImageManifest = self.document(&digest)?;
         let configuration: ImageConfiguration = self.document(manifest.config().digest())?;
         let (os, arch, here) = (configuration.os(), configuration.architecture(), Arch::default());
-        if *os != Os::Linux || *arch != here {
+        if !is_for_this_machine(os, arch) {
             return Err(Error::OtherMachine {
                 name: name.to_owned(),
                 os: os.clone(),
@@ -453,6 +453,10 @@ impl Images {
         let directory = File::open(into).map_err(at(into))?;
         rustix::fs::syncfs(&directory).map_err(|errno| at(into)(errno.into()))
     }
+}
+
+pub(super) fn is_for_this_machine(os: &Os, arch: &Arch) -> bool {
+    *os == Os::Linux && *arch == Arch::default()
 }
 
 /// Such as `docker.io/library/nginx:latest` for `nginx`.

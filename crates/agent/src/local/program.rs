@@ -79,37 +79,20 @@ pub(super) async fn run(mut command: Command) -> Result<Done, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::Limits;
-    use crate::instance::LogLimits;
     use crate::runtime::{Kind, Pod};
 
     fn check(command: &[&str], args: &[&str], expected: &[&str]) {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let pod = Pod {
+            tenant: "default".to_owned(),
+            application: "app".to_owned(),
+            replica: 0,
+        };
         let program = of(&Launch {
-            kind: Kind::Process,
-            image: "/bin/web".to_owned(),
-            pull: Default::default(),
             command: words(command),
             args: words(args),
-            env: Vec::new(),
-            working_dir: None,
             uid: Some(65_534),
-            gid: None,
-            pod: Pod {
-                tenant: "default".to_owned(),
-                application: "app".to_owned(),
-                replica: 0,
-            },
-            hostname: None,
-            mounts: Vec::new(),
-            volumes_gid: None,
-            devices: Vec::new(),
-            rights: Default::default(),
-            limits: Limits::default(),
-            log: LogLimits {
-                file_bytes: 1 << 20,
-                files: 1,
-            },
+            ..Launch::of(Kind::Process, "/bin/web", pod)
         });
         assert_eq!(program.command, expected);
         assert_eq!(program.env, [(PATH.0.to_owned(), PATH.1.to_owned())]);

@@ -7,15 +7,13 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::process::Command;
 
-use super::program;
+use super::{PATH, program};
 use crate::cgroup::Cgroup;
 use crate::instance::Instance;
 use crate::runtime::{Done, Error};
 
 /// Those that are known to work, the better known first.
 const RUNNERS: [&str; 2] = ["runc", "crun"];
-/// Where it is looked for beside `PATH`, which of a service need not have these.
-const DIRECTORIES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The container of a bundle, in the directory of its own that its runner has.
 pub(crate) const CONTAINER: &str = "container";
 
@@ -28,7 +26,8 @@ pub(super) fn find() -> Result<PathBuf, Error> {
         ));
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let directories = env::split_paths(&path).chain(env::split_paths(DIRECTORIES));
+    // That of a service need not have all of them.
+    let directories = env::split_paths(&path).chain(env::split_paths(PATH.1));
     let directories: Vec<PathBuf> = directories.filter(|directory| directory.is_absolute()).collect();
     let places = RUNNERS
         .iter()

@@ -14,19 +14,12 @@ use manifest::workload::{ConfigMap, Container, Deployment, Handler, PodSpec, Por
 use self::environment::Environment;
 pub use self::support::unsupported;
 use crate::cgroup::Limits;
-use crate::instance::LogLimits;
 use crate::probe::{Ask, Probe, Probes};
 use crate::runtime::{Kind, Launch, Pod, Rights};
 use crate::supervise;
 
 /// Containers that one application may have, its replicas counted.
 pub const CONTAINERS_MAX: usize = 100;
-
-/// Of each container's output.
-const LOG: LogLimits = LogLimits {
-    file_bytes: 4 << 20,
-    files: 3,
-};
 
 /// Values that the applications of a tenant are given, by the names of what holds them.
 #[derive(Clone, Debug, Default)]
@@ -115,9 +108,12 @@ fn launch(
     let (command, args) = (expanded(&container.command), expanded(&container.args));
     let (own, shared) = (&container.security_context, &pod.security_context);
     let (limits, promised) = (&container.resources.limits, &container.resources.requests);
+    let of_first = Pod {
+        tenant: deployment.metadata.namespace.clone(),
+        application: deployment.metadata.name.clone(),
+        replica: 0,
+    };
     Launch {
-        kind: kind(pod).unwrap_or(Kind::Oci),
-        image: container.image.clone(),
         pull: pull::of(pod, container, given, wrong),
         command,
         args,
@@ -125,11 +121,6 @@ fn launch(
         working_dir: container.working_dir.as_deref().map(PathBuf::from),
         uid: own.run_as_user.or(shared.run_as_user),
         gid: own.run_as_group.or(shared.run_as_group),
-        pod: Pod {
-            tenant: deployment.metadata.namespace.clone(),
-            application: deployment.metadata.name.clone(),
-            replica: 0,
-        },
         hostname: pod.hostname.clone(),
         mounts: volumes::of(pod, container, given, wrong),
         volumes_gid: pod.security_context.fs_group,
@@ -142,7 +133,7 @@ fn launch(
             promised_cpu_millis: promised.cpu.map(|cpu| cpu.millis),
             promised_memory_bytes: promised.memory.map(|bytes| bytes.0),
         },
-        log: LOG,
+        ..Launch::of(kind(pod).unwrap_or(Kind::Oci), &container.image, of_first)
     }
 }
 

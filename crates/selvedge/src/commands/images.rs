@@ -12,15 +12,15 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::place::Where;
-use crate::output::{Output, note, table};
+use super::{Asked, Where};
+use crate::output::{note, table};
 use crate::registries::registries;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Images that are here
     #[command(visible_alias = "ls")]
-    List(List),
+    List(Asked),
     /// Take in images from a file of `docker save`, `podman save` or `skopeo copy … oci-archive:…`
     #[command(visible_alias = "load")]
     Import(Import),
@@ -36,7 +36,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
-            Command::List(list) => list.run(),
+            Command::List(asked) => list(&asked),
             Command::Import(import) => import.run(),
             Command::Pull(pull) => pull.run(),
             Command::Build(build) => build.run(),
@@ -50,15 +50,6 @@ fn open(edge: &Where) -> anyhow::Result<Images> {
     Ok(Images::open(&edge.absolute()?.join("images"))?)
 }
 
-#[derive(Args)]
-pub(crate) struct List {
-    #[command(flatten)]
-    edge: Where,
-    /// For people or for programs
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: Output,
-}
-
 #[derive(Serialize)]
 struct Listed {
     name: String,
@@ -68,30 +59,28 @@ struct Listed {
     layers: usize,
 }
 
-impl List {
-    fn run(self) -> anyhow::Result<()> {
-        let images = open(&self.edge)?;
-        let mut all = Vec::new();
-        for (name, digest) in images.names()? {
-            // One for another machine is listed, too.
-            let image = images.find(&name).ok();
-            all.push(Listed {
-                name,
-                digest: digest.to_string(),
-                bytes: image.as_ref().map_or(0, |image| images.bytes(image)),
-                layers: image.map_or(0, |image| image.configuration.rootfs().diff_ids().len()),
-            });
-        }
-        all.sort_by(|one, other| one.name.cmp(&other.name));
-        self.output.show(&all, |all| match all.is_empty() {
-            true => "no images; take some in: selvedge image import FILE\n".to_owned(),
-            false => table(
-                ["NAME", "DIGEST", "SIZE", "LAYERS"],
-                &all.iter().map(row).collect::<Vec<_>>(),
-            ),
+fn list(asked: &Asked) -> anyhow::Result<()> {
+    let images = open(&asked.edge)?;
+    let mut all = Vec::new();
+    for (name, digest) in images.names()? {
+        // One for another machine is listed, too.
+        let image = images.find(&name).ok();
+        all.push(Listed {
+            name,
+            digest: digest.to_string(),
+            bytes: image.as_ref().map_or(0, |image| images.bytes(image)),
+            layers: image.map_or(0, |image| image.configuration.rootfs().diff_ids().len()),
         });
-        Ok(())
     }
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    asked.output.show(&all, |all| match all.is_empty() {
+        true => "no images; take some in: selvedge image import FILE\n".to_owned(),
+        false => table(
+            ["NAME", "DIGEST", "SIZE", "LAYERS"],
+            &all.iter().map(row).collect::<Vec<_>>(),
+        ),
+    });
+    Ok(())
 }
 
 fn row(image: &Listed) -> [String; 4] {

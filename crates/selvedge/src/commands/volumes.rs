@@ -7,15 +7,14 @@ use serde::Serialize;
 
 use agent::local::volumes::{self, Kept};
 
-use super::place::Where;
-use super::tenant_name;
-use crate::output::{Output, note, table};
+use super::{Asked, Where, tenant_name};
+use crate::output::{note, table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Volumes that are kept, of all tenants
     #[command(visible_alias = "ls")]
-    List(List),
+    List(Asked),
     /// Remove a volume with all that is in it
     #[command(visible_alias = "rm")]
     Remove(Remove),
@@ -24,19 +23,10 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
-            Command::List(list) => list.run(),
+            Command::List(asked) => list(&asked),
             Command::Remove(remove) => remove.run(),
         }
     }
-}
-
-#[derive(Args)]
-pub(crate) struct List {
-    #[command(flatten)]
-    edge: Where,
-    /// For people or for programs
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    output: Output,
 }
 
 #[derive(Serialize)]
@@ -47,32 +37,30 @@ struct Listed {
     is_in_use: bool,
 }
 
-impl List {
-    fn run(self) -> anyhow::Result<()> {
-        let data = self.edge.absolute()?;
-        let kept = volumes::kept(&data.join("volumes"), &data.join("containers"));
-        let kept = kept.with_context(|| data.join("volumes").display().to_string())?;
-        let listed = |Kept {
-                          tenant,
-                          name,
-                          bytes,
-                          is_in_use,
-                      }| Listed {
-            tenant,
-            name,
-            bytes,
-            is_in_use,
-        };
-        let all: Vec<Listed> = kept.into_iter().map(listed).collect();
-        self.output.show(&all, |all| match all.is_empty() {
-            true => "no volumes; an application has one by persistentVolumeClaim\n".to_owned(),
-            false => table(
-                ["TENANT", "NAME", "SIZE", "IN USE"],
-                &all.iter().map(row).collect::<Vec<_>>(),
-            ),
-        });
-        Ok(())
-    }
+fn list(asked: &Asked) -> anyhow::Result<()> {
+    let data = asked.edge.absolute()?;
+    let kept = volumes::kept(&data.join("volumes"), &data.join("containers"));
+    let kept = kept.with_context(|| data.join("volumes").display().to_string())?;
+    let listed = |Kept {
+                      tenant,
+                      name,
+                      bytes,
+                      is_in_use,
+                  }| Listed {
+        tenant,
+        name,
+        bytes,
+        is_in_use,
+    };
+    let all: Vec<Listed> = kept.into_iter().map(listed).collect();
+    asked.output.show(&all, |all| match all.is_empty() {
+        true => "no volumes; an application has one by persistentVolumeClaim\n".to_owned(),
+        false => table(
+            ["TENANT", "NAME", "SIZE", "IN USE"],
+            &all.iter().map(row).collect::<Vec<_>>(),
+        ),
+    });
+    Ok(())
 }
 
 fn row(volume: &Listed) -> [String; 4] {

@@ -2,6 +2,7 @@ use std::fs::{self, File};
 use std::io::Cursor;
 use std::path::Path;
 
+use oci_spec::image::Arch;
 use serde_json::json;
 use tar::{Builder, Header};
 use tempfile::TempDir;
