@@ -61,7 +61,7 @@ install_system() {
     apt_for mosquitto_pub mosquitto-clients curl curl openssl openssl
     apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
     apt_for ip iproute2 unshare util-linux setpriv util-linux pgrep procps
-    apt_for runc runc busybox busybox-static
+    apt_for runc runc busybox busybox-static nft nftables
     install_postgresql
 }
 

@@ -63,11 +63,11 @@ class Authority:
             files = ["-keyout", str(self.key), "-out", str(self.certificate)]
             openssl("req", "-x509", *curve, *files, "-subj", "/CN=Test authority")
 
-    def issue(self, name: str, subject: str, days: int = 1) -> tuple[Path, Path]:
+    def issue(self, name: str, subject: str, days: int = 1, host: str = "localhost") -> tuple[Path, Path]:
         """A certificate and its key; a negative number of days is one that has expired."""
         certificate, key, request = (self.directory / f"{name}.{end}" for end in ("pem", "key", "csr"))
         extensions = self.directory / f"{name}.ext"
-        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        extensions.write_text(f"subjectAltName=IP:127.0.0.1,DNS:{host}\n")
         curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
         openssl("req", *curve, "-keyout", str(key), "-out", str(request), "-subj", subject)
         signed = ["-CA", str(self.certificate), "-CAkey", str(self.key), "-CAcreateserial", "-out", str(certificate)]

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import http.server
 import json
+import os
 import re
 import socket
 import subprocess
@@ -21,7 +22,8 @@ from pathlib import Path
 import pytest
 
 from applications import Host, apply, deployment, ending, runs
-from brokers import PORTS, Selvedge
+from brokers import BINARY, PORTS, Selvedge
+from credentials import Authority
 from sites import wait_until
 from test_images import SLEEPS, build, images, of_image
 
@@ -93,6 +95,7 @@ class Registry:
 
     def __init__(self, directory: Path, users: Path | None = None, tokens: Tokens | None = None):
         self.directory, self.users, self.tokens, self.port = directory, users, tokens, PORTS.take()
+        self.tls: tuple[Path, Path] | None = None
         self.process: subprocess.Popen | None = None
         directory.mkdir(exist_ok=True)
         self.start()
@@ -114,6 +117,9 @@ class Registry:
             config["auth"] = {"htpasswd": {"realm": "plant", "path": str(self.users)}}
         if self.tokens:
             config["auth"] = {"token": self.tokens.settings()}
+        if self.tls:
+            certificate, key = self.tls
+            config["http"] = {"addr": f":{self.port}", "tls": {"certificate": str(certificate), "key": str(key)}}
         path = self.directory / "config.yml"
         path.write_text(json.dumps(config))
         with (self.directory / "log").open("ab") as log:
@@ -214,6 +220,23 @@ def test_a_registry_that_is_away_is_said_and_asked_again(own, registry):
     wait_until(lambda: "cannot be asked" in own.run("get", "deployments").stdout, patience_s=30)
     registry.start()
     runs(own, "site")
+
+
+def test_a_registry_of_another_machine_is_asked_by_https_and_believed_as_the_system_believes(own, registry, tmp_path):
+    registry.push(own, "box:1", "site", "1")
+    forget(own)
+    registry.stop()
+    host = socket.gethostname()
+    authority = Authority(tmp_path / "authority")
+    registry.tls = authority.issue("registry", f"/CN={host}", host=host)
+    registry.start()
+    name = f"{host}:{registry.port}/site:1"
+    assert "certificate" in pull(own, name)
+    believing = {**os.environ, "SSL_CERT_FILE": str(authority.certificate)}
+    words = [BINARY, "image", "pull", name, "--data", str(own.data)]
+    pulled = subprocess.run(words, env=believing, capture_output=True, text=True, timeout=30)
+    assert pulled.returncode == 0, pulled.stderr
+    assert images(own) == [name]
 
 
 def test_an_image_or_a_tag_that_the_registry_does_not_have_is_said(own, registry):

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -10,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
+use crate::network::Attachment;
 
 /// What a shim is to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +62,9 @@ pub struct Bundle {
     pub identity: Identity,
     /// By which it is asked to end.
     pub stop_signal: i32,
+    /// Its own; none: the host's.
+    #[serde(default)]
+    pub network: Option<Attachment>,
 }
 
 /// Files of the host that a container sees.
@@ -119,6 +124,9 @@ pub struct Started {
     pub boot_id: String,
     /// ms since 1970 UTC.
     pub at_ms: i64,
+    /// Where it is reached; none: where the host is.
+    #[serde(default)]
+    pub address: Option<Ipv4Addr>,
 }
 
 /// How a container ended.

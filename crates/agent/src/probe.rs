@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -15,9 +16,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
 use crate::runtime::Runtime;
-
-/// Programs of the host listen there.
-const ADDRESS: &str = "127.0.0.1";
 
 /// What a container is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -72,6 +70,8 @@ pub enum Ask {
 pub(crate) struct Watch<'a> {
     pub(crate) runtime: &'a dyn Runtime,
     pub(crate) container: &'a str,
+    /// Where it listens.
+    pub(crate) address: Ipv4Addr,
     pub(crate) probes: &'a Probes,
 }
 
@@ -154,9 +154,9 @@ impl Watch<'_> {
                     false => Err(done.words),
                 }
             }
-            Ask::Tcp { port } => connect(*port).await.map(drop),
+            Ask::Tcp { port } => connect(SocketAddrV4::new(self.address, *port)).await.map(drop),
             Ask::Http { port, path, headers } => {
-                let status = status(*port, path, headers).await?;
+                let status = status(SocketAddrV4::new(self.address, *port), path, headers).await?;
                 match (200..400).contains(&status) {
                     true => Ok(()),
                     false => Err(format!("{path} answers with {status}")),
@@ -166,15 +166,15 @@ impl Watch<'_> {
     }
 }
 
-async fn connect(port: u16) -> Result<TcpStream, String> {
-    let connected = TcpStream::connect((ADDRESS, port)).await;
-    connected.map_err(|error| format!("port {port}: {error}"))
+async fn connect(to: SocketAddrV4) -> Result<TcpStream, String> {
+    let connected = TcpStream::connect(to).await;
+    connected.map_err(|error| format!("port {}: {error}", to.port()))
 }
 
 /// The status that a request is answered with; the body is not read.
-async fn status(port: u16, path: &str, headers: &[(String, String)]) -> Result<u16, String> {
-    let wrong = |error: &dyn std::error::Error| format!("port {port}: {error}");
-    let stream = TokioIo::new(connect(port).await?);
+async fn status(to: SocketAddrV4, path: &str, headers: &[(String, String)]) -> Result<u16, String> {
+    let wrong = |error: &dyn std::error::Error| format!("port {}: {error}", to.port());
+    let stream = TokioIo::new(connect(to).await?);
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream)
         .await
         .map_err(|error| wrong(&error))?;
@@ -183,7 +183,7 @@ async fn status(port: u16, path: &str, headers: &[(String, String)]) -> Result<u
         request = request.header(name, value);
     }
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        request = request.header(header::HOST, format!("{ADDRESS}:{port}"));
+        request = request.header(header::HOST, to.to_string());
     }
     let request = request.body(Empty::<Bytes>::new()).map_err(|error| wrong(&error))?;
     let answer = pin!(sender.send_request(request));

@@ -22,7 +22,7 @@ pub trait Runtime: Send + Sync {
     /// Has here what a container is made of. It may take long, and can be given up.
     fn prepare<'a>(&'a self, launch: &'a Launch) -> Answer<'a, ()>;
 
-    /// Starts a container, of what is here. It has begun, or it is kept why not, when this returns: a program that does not exist is an end,
+    /// Starts a container, of what is here, by a name that begins with its pod's. It has begun, or it is kept why not, when this returns: a program that does not exist is an end,
     /// not an error.
     fn start(&self, name: &str, launch: Launch) -> Answer<'_, ()>;
 
@@ -81,6 +81,8 @@ pub struct Launch {
     pub gid: Option<u32>,
     /// Whose it is.
     pub pod: Pod,
+    /// It has a network of its own with others of its pod, and not the host's.
+    pub has_own_network: bool,
     /// Its name for itself; `None`: the host's.
     pub hostname: Option<String>,
     /// What it sees of volumes, and where.
@@ -118,6 +120,7 @@ impl Launch {
             uid: None,
             gid: None,
             pod,
+            has_own_network: false,
             hostname: None,
             mounts: Vec::new(),
             volumes_gid: None,
@@ -129,8 +132,8 @@ impl Launch {
     }
 }
 
-/// Containers that share their scratch: one replica of an application.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Containers that share their scratch and their network: one replica of an application.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Pod {
     /// Whose application it is.
     pub tenant: String,
@@ -138,6 +141,21 @@ pub struct Pod {
     pub application: String,
     /// Which of several that are the same.
     pub replica: u32,
+}
+
+/// Between the parts of a container's name: tenant, application, replica, container, revision, start; in none of them.
+pub(crate) const SEPARATOR: char = '+';
+
+impl Pod {
+    /// What the names of its containers begin with.
+    pub(crate) fn prefix(&self) -> String {
+        let Pod {
+            tenant,
+            application,
+            replica,
+        } = self;
+        format!("{tenant}{SEPARATOR}{application}{SEPARATOR}{replica}{SEPARATOR}")
+    }
 }
 
 /// A volume as a container sees it.
@@ -269,6 +287,9 @@ pub enum Error {
     /// It does not run, so that nothing can be done in it.
     #[error("{0} does not run")]
     NotRunning(String),
+    /// It cannot have a network of its own.
+    #[error("it cannot have a network of its own: {0}; hostNetwork: true gives it that of the host")]
+    NoNetwork(#[source] io::Error),
     /// A volume cannot be had.
     #[error("{}: {message}", path.display())]
     Volume {

@@ -13,6 +13,7 @@ use agent::image::registry::Registries;
 use agent::image::store::Images;
 use agent::instance::{Ended, How, Instance, LogLimits};
 use agent::local::Local;
+use agent::network::Network;
 use agent::runtime::{Answer, Error, Kind, Launch, Pod, Runtime as _, State};
 use tempfile::TempDir;
 use tokio::runtime;
@@ -54,6 +55,7 @@ impl Host {
             local: Local::new(
                 &place.path().join("containers"),
                 &place.path().join("volumes"),
+                Network::new(&place.path().join("network"), Vec::new()),
                 Arc::new(registries),
                 &shim(),
                 &prefix,

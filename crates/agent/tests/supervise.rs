@@ -10,6 +10,7 @@ use agent::image::registry::Registries;
 use agent::image::store::Images;
 use agent::instance::How;
 use agent::local::Local;
+use agent::network::Network;
 use agent::probe::Probes;
 use agent::runtime::{Kind, Launch, Pod, Runtime as _, State};
 use agent::supervise::{Container, Key, Salt, Status, Supervisor};
@@ -40,6 +41,7 @@ impl Host {
             local: Local::new(
                 &containers,
                 &place.path().join("volumes"),
+                Network::new(&place.path().join("network"), Vec::new()),
                 Arc::new(registries),
                 &shim,
                 &format!("test{name}-"),
@@ -104,7 +106,21 @@ fn key(application: &str) -> Key {
 
 /// That a sleeper is all that the tenant wants.
 fn wanting(application: &str) -> BTreeMap<String, Option<Vec<Container>>> {
-    BTreeMap::from([(application.to_owned(), Some(vec![container(SLEEPER, LONG)]))])
+    let sleeper = of(application, &[container(SLEEPER, LONG)]);
+    BTreeMap::from([(application.to_owned(), Some(sleeper))])
+}
+
+/// Has these run of an application.
+fn set(agent: &mut Supervisor, application: &str, containers: &[Container]) {
+    agent.set(key(application), &of(application, containers));
+}
+
+fn of(application: &str, containers: &[Container]) -> Vec<Container> {
+    let mut containers = containers.to_vec();
+    for container in &mut containers {
+        container.launch.pod.application = application.to_owned();
+    }
+    containers
 }
 
 fn container(script: &str, grace: Duration) -> Container {
@@ -156,7 +172,7 @@ async fn what_ends_is_started_again_after_pauses_that_grow_and_its_last_end_is_k
     let mut agent = host.agent().await;
     let starts = host.file("starts");
     let script = format!("echo >> {}; exit 3", starts.display());
-    agent.set(key("crasher"), &[container(&script, LONG)]);
+    set(&mut agent, "crasher", &[container(&script, LONG)]);
     wait_until("three starts", async || lines(&starts) == 3).await;
     // At least half of 1 s and half of 2 s.
     assert!(began.elapsed() >= Duration::from_millis(1_500), "{:?}", began.elapsed());
@@ -178,7 +194,7 @@ async fn what_ends_is_started_again_after_pauses_that_grow_and_its_last_end_is_k
 async fn another_agent_finds_what_runs_and_leaves_it_alone() {
     let host = Host::new();
     let mut agent = host.agent().await;
-    agent.set(key("sleeper"), &[container(SLEEPER, LONG)]);
+    set(&mut agent, "sleeper", &[container(SLEEPER, LONG)]);
     let before = runs(&agent, "sleeper").await;
     let pids = host.running().await;
     drop(agent);
@@ -194,12 +210,12 @@ async fn another_agent_finds_what_runs_and_leaves_it_alone() {
 async fn what_ended_while_there_was_no_agent_is_started_again_by_the_next_one() {
     let host = Host::new();
     let mut agent = host.agent().await;
-    agent.set(key("sleeper"), &[container(SLEEPER, LONG)]);
+    set(&mut agent, "sleeper", &[container(SLEEPER, LONG)]);
     let before = runs(&agent, "sleeper").await.doing.start.unwrap();
     drop(agent);
     host.local.kill(&before).await.unwrap();
     let mut agent = host.agent().await;
-    agent.set(key("sleeper"), &[container(SLEEPER, LONG)]);
+    set(&mut agent, "sleeper", &[container(SLEEPER, LONG)]);
     let after = runs(&agent, "sleeper").await.doing.start.unwrap();
     assert_ne!(after, before);
     assert_eq!(host.running().await.len(), 1);
@@ -217,9 +233,9 @@ async fn a_changed_one_has_ended_before_its_successor_starts() {
              while :; do sleep 0.05; done"
         )
     };
-    agent.set(key("site"), &[container(&saying("old"), LONG)]);
+    set(&mut agent, "site", &[container(&saying("old"), LONG)]);
     wait_until("the old one begins", async || lines(&order) == 1).await;
-    agent.set(key("site"), &[container(&saying("new"), LONG)]);
+    set(&mut agent, "site", &[container(&saying("new"), LONG)]);
     wait_until("the new one begins", async || lines(&order) == 3).await;
     // Nobody starts the old one again, as is done with what ends by itself.
     sleep(Duration::from_millis(1_500)).await;
@@ -236,7 +252,7 @@ async fn what_is_wanted_as_it_was_runs_on() {
         name: "other".to_owned(),
         ..container(SLEEPER, LONG)
     };
-    agent.set(key("pair"), &[container(SLEEPER, LONG), other()]);
+    set(&mut agent, "pair", &[container(SLEEPER, LONG), other()]);
     let running = |agent: &Supervisor| {
         let status = agent.status(&key("pair"));
         let are_running = status.len() == 2 && status.iter().all(|status| status.doing.is_running);
@@ -244,7 +260,7 @@ async fn what_is_wanted_as_it_was_runs_on() {
     };
     wait_until("both run", async || running(&agent).is_some()).await;
     let before = running(&agent).unwrap();
-    agent.set(key("pair"), &[container("exec sleep 100", LONG), other()]);
+    set(&mut agent, "pair", &[container("exec sleep 100", LONG), other()]);
     wait_until("the new one runs", async || {
         running(&agent).is_some_and(|now| now[0].doing.start != before[0].doing.start)
     })
@@ -257,7 +273,7 @@ async fn who_ignores_that_it_is_asked_to_end_is_made_to_after_its_grace() {
     let host = Host::new();
     let mut agent = host.agent().await;
     let deaf = container("trap '' TERM; while :; do sleep 0.05; done", Duration::from_millis(500));
-    agent.set(key("deaf"), &[deaf]);
+    set(&mut agent, "deaf", &[deaf]);
     runs(&agent, "deaf").await;
     // Until it is deaf.
     sleep(Duration::from_millis(200)).await;
@@ -271,8 +287,8 @@ async fn who_ignores_that_it_is_asked_to_end_is_made_to_after_its_grace() {
 async fn what_nobody_wants_any_more_ends_though_another_agent_started_it() {
     let host = Host::new();
     let mut agent = host.agent().await;
-    agent.set(key("old"), &[container(SLEEPER, LONG)]);
-    agent.set(key("kept"), &[container(SLEEPER, LONG)]);
+    set(&mut agent, "old", &[container(SLEEPER, LONG)]);
+    set(&mut agent, "kept", &[container(SLEEPER, LONG)]);
     let kept = runs(&agent, "kept").await;
     runs(&agent, "old").await;
     drop(agent);
@@ -292,7 +308,7 @@ async fn a_container_that_cannot_be_started_is_tried_again_and_says_why() {
     let mut agent = host.agent().await;
     let mut wrong = container("", LONG);
     wrong.launch.command = vec!["/no/such/program".to_owned()];
-    agent.set(key("wrong"), &[wrong]);
+    set(&mut agent, "wrong", &[wrong]);
     wait_until("a second try", async || {
         agent
             .status(&key("wrong"))
@@ -306,6 +322,6 @@ async fn a_container_that_cannot_be_started_is_tried_again_and_says_why() {
     };
     assert!(reason.starts_with("/no/such/program: "), "{reason}");
     // It can be replaced all the same.
-    agent.set(key("wrong"), &[container(SLEEPER, LONG)]);
+    set(&mut agent, "wrong", &[container(SLEEPER, LONG)]);
     wait_until("the right one runs", async || host.running().await.len() == 1).await;
 }

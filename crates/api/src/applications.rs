@@ -175,6 +175,7 @@ fn container(status: Status) -> ContainerInfo {
         start: doing.start,
         is_preparing: doing.is_preparing,
         is_running: doing.is_running,
+        address: doing.address,
         is_ready: doing.is_ready,
         not_ready: doing.not_ready,
         restarts: doing.restarts,

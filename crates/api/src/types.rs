@@ -1,6 +1,7 @@
 //! What goes over the control socket and the port, as JSON.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use identity::Quotas;
 use serde::{Deserialize, Serialize};
@@ -501,6 +502,9 @@ pub struct ContainerInfo {
     pub is_preparing: bool,
     /// Whether it runs.
     pub is_running: bool,
+    /// Where it is reached while it runs, if it has a network of its own.
+    #[schema(value_type = Option<String>)]
+    pub address: Option<Ipv4Addr>,
     /// Whether it runs and is ready, if there is a probe for that.
     pub is_ready: bool,
     /// Why it is not ready, in the words of the probe.

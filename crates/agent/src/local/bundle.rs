@@ -1,6 +1,8 @@
 //! What a container of an image is, as the OCI runtime specification has it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,7 +20,8 @@ use rustix::process::Signal;
 use super::{PATH, seccomp};
 use crate::cgroup::Cgroup;
 use crate::image::store::Image;
-use crate::instance::{Bundle, Identity};
+use crate::instance::{Bind, Bundle, Identity};
+use crate::network::Attachment;
 use crate::runtime::{Launch, Rights, Volume};
 
 /// What all have that it is not taken from: what programs need that start as root and go on as somebody else.
@@ -32,7 +35,7 @@ const CAPABILITIES: [&str; 8] = [
     "SETGID",
     "SETUID",
 ];
-/// Its own: processes, host name, files, messages, groups. The network is the host's.
+/// Its own: processes, host name, files, messages, groups. Its network is the host's, or is made by its shim.
 const NAMESPACES: [LinuxNamespaceType; 5] = [
     LinuxNamespaceType::Pid,
     LinuxNamespaceType::Ipc,
@@ -40,10 +43,14 @@ const NAMESPACES: [LinuxNamespaceType; 5] = [
     LinuxNamespaceType::Mount,
     LinuxNamespaceType::Cgroup,
 ];
-/// How names of hosts become addresses: as the host has it.
+/// How names of hosts become addresses: as the host has it, or as its own network does.
 const NAMES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 /// Of what the kernel shows, beyond what others hide: how warm the machine is tells what others on it compute.
 const MASKED: [&str; 2] = ["/sys/devices/virtual/powercap", "/proc/interrupts"];
+/// Of Linux (`HOST_NAME_MAX`), as far as a label of a name has room (RFC 1035, 2.3.4).
+const HOSTNAME_BYTES_MAX: usize = 63;
+/// What names of services end with.
+const DOMAIN: &str = "selvedge.local";
 /// Below its bundle.
 pub(crate) const ROOT: &str = "rootfs";
 
@@ -57,6 +64,7 @@ pub(super) fn of(
     layers: Vec<PathBuf>,
     runner: PathBuf,
     group: &Cgroup,
+    network: Option<Attachment>,
 ) -> Result<Bundle, String> {
     let built = image.configuration.config().clone().unwrap_or_default();
     let args = command(launch, &built);
@@ -104,7 +112,7 @@ pub(super) fn of(
         .mounts(mounts(launch))
         .process(process.expect("nothing is missing"))
         .linux(linux.expect("nothing is missing"));
-    let config = match &launch.hostname {
+    let config = match hostname(launch) {
         Some(name) => config.hostname(name),
         None => config,
     };
@@ -121,8 +129,43 @@ pub(super) fn of(
             is_never_root: launch.rights.is_never_root,
             other_gid: launch.volumes_gid,
         },
+        network,
         stop_signal: built.stop_signal().as_deref().map_or(Signal::TERM.as_raw(), signal),
     })
+}
+
+/// What it calls itself; `None`: as the host does.
+fn hostname(launch: &Launch) -> Option<String> {
+    let own = || {
+        launch
+            .has_own_network
+            .then(|| format!("{}-{}", launch.pod.application, launch.pod.replica))
+    };
+    let mut name = launch.hostname.clone().or_else(own)?;
+    name.truncate(HOSTNAME_BYTES_MAX);
+    Some(name)
+}
+
+/// Files by which a container with a network of its own makes addresses of names; they are written to `directory`.
+pub(super) fn names(launch: &Launch, network: &Attachment, directory: &Path) -> io::Result<Vec<Bind>> {
+    let Attachment { address, gateway, .. } = network;
+    let (tenant, hostname) = (&launch.pod.tenant, hostname(launch).unwrap_or_default());
+    let texts = [
+        format!("nameserver {gateway}\nsearch {tenant}.svc.{DOMAIN} svc.{DOMAIN}\noptions ndots:5\n"),
+        format!("127.0.0.1 localhost\n::1 localhost\n{address} {hostname}\n"),
+    ];
+    let mut binds = Vec::new();
+    for (target, text) in NAMES.iter().map(Path::new).zip(texts) {
+        let source = directory.join(target.file_name().unwrap_or_default());
+        fs::write(&source, text)?;
+        binds.push(Bind {
+            source,
+            sub_path: None,
+            target: target.to_owned(),
+            is_read_only: true,
+        });
+    }
+    Ok(binds)
 }
 
 /// Those of the host that it is given, which any user in it may use, and which ones it may: those, and what runners allow by
@@ -226,8 +269,8 @@ fn namespace(kind: LinuxNamespaceType) -> LinuxNamespace {
 }
 
 fn mounts(launch: &Launch) -> Vec<Mount> {
-    let names = NAMES.iter().map(Path::new).filter(|file| file.is_file());
-    let names = names.map(|file| bind(file, file, true));
+    let of_host = NAMES.iter().filter(|_| !launch.has_own_network).map(Path::new);
+    let names = of_host.filter(|file| file.is_file()).map(|file| bind(file, file, true));
     let in_memory = launch.mounts.iter().filter_map(|mount| match mount.volume {
         Volume::Memory { bytes_max } => Some(memory(&mount.path, bytes_max)),
         _ => None,

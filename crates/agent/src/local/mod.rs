@@ -6,19 +6,19 @@ pub(crate) mod runner;
 mod seccomp;
 pub mod volumes;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, Interest};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::volumes::Volumes;
@@ -26,13 +26,15 @@ use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
 use crate::image::registry::{self, Registries};
 use crate::image::store::Images;
 use crate::instance::{Bundle, Ended, How, Instance, Spec, Started, What};
-use crate::runtime::{Answer, Done, Error, Kind, Launch, PullPolicy, Runtime, State};
+use crate::network::{Attachment, Network};
+use crate::runtime::{Answer, Done, Error, Kind, Launch, Pod, PullPolicy, Runtime, State};
 use crate::shim::{self, READY};
 use crate::tail;
+use crate::tools;
 use crate::tree::remove_tree;
 
 /// Programs are looked for there, where neither manifest nor image says where.
-const PATH: (&str, &str) = ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+const PATH: (&str, &str) = ("PATH", tools::DIRECTORIES);
 
 /// Containers that are started at once: more would be started no sooner, and take memory meanwhile.
 const STARTS_MAX: usize = 4;
@@ -49,6 +51,9 @@ const NO_GROUPS: &str = "this kernel has no control groups at /sys/fs/cgroup";
 pub struct Local {
     directory: PathBuf,
     volumes: Volumes,
+    network: Network,
+    /// Of pods that something is started of.
+    pods: Pods,
     registries: Arc<Registries>,
     shim: PathBuf,
     hierarchy: Option<Hierarchy>,
@@ -61,13 +66,23 @@ pub struct Local {
 }
 
 impl Local {
-    /// Keeps the files of containers in `directory`, their volumes in `volumes`, and makes them of the images that come by `registries`. `shim` is the program that runs [`shim::run`] where it is called
-    /// with `shim` and the container's directory. No other agent of the host has the same `group_prefix`.
+    /// Keeps the files of containers in `directory`, their volumes in `volumes`, and makes them of the images that come by
+    /// `registries`, in the `network` where they have not the host's. `shim` is the program that runs [`shim::run`] where
+    /// it is called with `shim` and the container's directory. No other agent of the host has the same `group_prefix`.
     #[must_use]
-    pub fn new(directory: &Path, volumes: &Path, registries: Arc<Registries>, shim: &Path, group_prefix: &str) -> Self {
+    pub fn new(
+        directory: &Path,
+        volumes: &Path,
+        network: Network,
+        registries: Arc<Registries>,
+        shim: &Path,
+        group_prefix: &str,
+    ) -> Self {
         Local {
             directory: directory.to_owned(),
             volumes: Volumes::at(volumes),
+            network,
+            pods: Pods::default(),
             registries,
             shim: shim.to_owned(),
             hierarchy: Hierarchy::of_host(),
@@ -95,6 +110,10 @@ impl Local {
             instance.make()?;
             if let What::Bundle(bundle) = &mut what {
                 bundle.binds = self.volumes.binds(launch, instance.directory())?;
+                if let Some(network) = &bundle.network {
+                    let names = bundle::names(launch, network, instance.directory())?;
+                    bundle.binds.extend(names);
+                }
             }
             Ok(instance.set_spec(&Spec {
                 what,
@@ -120,10 +139,42 @@ impl Local {
                 let images = self.registries.images();
                 let image = images.find(&launch.image)?;
                 let layers = images.layers(&image)?;
-                let bundle = bundle::of(launch, &image, layers, runner, &group).map_err(Error::NoRuntime)?;
+                let network = self.network(launch)?;
+                let bundle = bundle::of(launch, &image, layers, runner, &group, network).map_err(Error::NoRuntime)?;
                 What::Bundle(Box::new(bundle))
             }
         })
+    }
+
+    /// That of its pod, where something of it runs. Nothing else of it is started meanwhile.
+    fn network(&self, launch: &Launch) -> Result<Option<Attachment>, Error> {
+        if !launch.has_own_network {
+            return Ok(None);
+        }
+        let prefix = launch.pod.prefix();
+        for name in names_in(&self.directory)?
+            .iter()
+            .filter(|name| name.starts_with(&prefix))
+        {
+            let instance = self.instance(name);
+            let Some(started) = readable(instance.started())? else {
+                continue;
+            };
+            if let Spec {
+                what: What::Bundle(bundle),
+                ..
+            } = instance.spec()?
+                && let Some(network) = bundle.network
+                && open(&started)?.is_some()
+            {
+                return Ok(Some(Attachment {
+                    shared_with: Some(started.pid),
+                    ..network
+                }));
+            }
+        }
+        let attached = self.network.attach(&launch.pod.tenant);
+        attached.map(Some).map_err(Error::NoNetwork)
     }
 
     fn new_group(&self, name: &str, limits: &Limits) -> Result<Option<Cgroup>, Error> {
@@ -285,6 +336,24 @@ impl Local {
     }
 }
 
+/// Lets one container of a pod be started at a time: the first makes what those after it share.
+#[derive(Clone, Debug, Default)]
+struct Pods(Arc<Mutex<HashMap<Pod, Arc<Turn>>>>);
+
+type Turn = tokio::sync::Mutex<()>;
+
+impl Pods {
+    async fn alone(&self, pod: &Pod) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those that nobody has or waits for are not kept.
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(turns.entry(pod.clone()).or_default())
+        };
+        turn.lock_owned().await
+    }
+}
+
 /// What runs another command in the container `name` of the directory `containers`: with the standard streams of whoever
 /// runs it, as a terminal where they are one.
 ///
@@ -400,6 +469,7 @@ impl Runtime for Local {
         let name = name.to_owned();
         Box::pin(async move {
             let _turn = self.starting.acquire().await.expect("it is never closed");
+            let _alone = self.pods.alone(&launch.pod).await;
             let described = self.blocking(&name, move |local, name| local.describe(name, &launch));
             let started = self.start_shim(&described.await?).await;
             if started.is_err() {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::process::Command;
 
-use super::{PATH, program};
+use super::program;
 use crate::cgroup::Cgroup;
 use crate::instance::Instance;
 use crate::runtime::{Done, Error};
+use crate::tools;
 
 /// Those that are known to work, the better known first.
 const RUNNERS: [&str; 2] = ["runc", "crun"];
@@ -25,16 +26,8 @@ pub(super) fn find() -> Result<PathBuf, Error> {
                 .to_owned(),
         ));
     }
-    let path = env::var_os("PATH").unwrap_or_default();
-    // That of a service need not have all of them.
-    let directories = env::split_paths(&path).chain(env::split_paths(PATH.1));
-    let directories: Vec<PathBuf> = directories.filter(|directory| directory.is_absolute()).collect();
-    let places = RUNNERS
-        .iter()
-        .flat_map(|name| directories.iter().map(move |place| place.join(name)));
-    places
-        .into_iter()
-        .find(|program| program.is_file())
+    let found = RUNNERS.iter().find_map(|name| tools::find(name));
+    found
         .ok_or_else(|| Error::NoRuntime("neither runc nor crun is here; install one (apt-get install runc)".to_owned()))
 }
 

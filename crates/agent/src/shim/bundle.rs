@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use oci_spec::runtime::Mount;
+use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -22,6 +22,7 @@ use crate::image::users::{self, Ids};
 use crate::instance::{Bind, Bundle, Identity};
 use crate::local::bundle::{ROOT, bind};
 use crate::local::runner::{CONTAINER, state_dir};
+use crate::network::attach;
 
 /// Of what a runner complains about.
 const WORDS_BYTES: u64 = 4 << 10;
@@ -33,6 +34,9 @@ const PREAMBLES: [&str; 3] = [
 ];
 
 pub(super) fn start(directory: &Path, bundle: &Bundle) -> io::Result<Running> {
+    if let Some(attachment) = &bundle.network {
+        attach::enter(attachment).map_err(|error| io::Error::new(error.kind(), format!("its network: {error}")))?;
+    }
     put_together(directory, &bundle.layers)?;
     let ids = ids(&directory.join(ROOT), &bundle.identity)?;
     let binds = binds(directory, &bundle.binds)?;
@@ -75,7 +79,12 @@ pub(super) fn start(directory: &Path, bundle: &Bundle) -> io::Result<Running> {
     let text = fs::read_to_string(&pid_file).map_err(naming(&pid_file))?;
     let pid = text.trim().parse().ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| io::Error::other(format!("{}: {text:?} is no process", pid_file.display())))?;
-    Ok(Running { pid, output, errors })
+    Ok(Running {
+        pid,
+        address: bundle.network.as_ref().map(|attachment| attachment.address),
+        output,
+        errors,
+    })
 }
 
 fn put_together(directory: &Path, layers: &[std::path::PathBuf]) -> io::Result<()> {
@@ -167,10 +176,26 @@ fn write_config(directory: &Path, bundle: &Bundle, ids: &Ids, binds: Vec<Mount>)
         user.set_gid(ids.gid);
         user.set_additional_gids(Some(ids.others.clone()));
     }
+    if bundle.network.is_some()
+        && let Some(linux) = config.linux_mut()
+        && let Some(namespaces) = linux.namespaces_mut()
+    {
+        // Whoever runs a command in it later is led there by this, too.
+        namespaces.push(own_network()?);
+    }
     let path = directory.join("config.json");
     let mut file = BufWriter::new(File::create(&path).map_err(naming(&path))?);
     serde_json::to_writer(&mut file, &config)?;
     file.flush().map_err(naming(&path))
+}
+
+/// The one that the shim is in, for as long as it is there.
+fn own_network() -> io::Result<LinuxNamespace> {
+    let namespace = LinuxNamespaceBuilder::default()
+        .typ(LinuxNamespaceType::Network)
+        .path(format!("/proc/{}/ns/net", std::process::id()))
+        .build();
+    namespace.map_err(io::Error::other)
 }
 
 /// Its last words, without what says no more than that it failed.

@@ -8,6 +8,7 @@ pub(crate) mod program;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::net::Ipv4Addr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ChildStderr, ChildStdout, ExitStatus};
@@ -51,7 +52,7 @@ pub fn run(directory: &Path) -> io::Result<()> {
     };
     match running {
         Ok(running) => {
-            instance.set_started(&started(running.pid)?)?;
+            instance.set_started(&started(&running)?)?;
             tell_ready()?;
             give_memory_back();
             let ended = attend(running, &spec, &log)?;
@@ -87,23 +88,28 @@ fn tell_ready() -> io::Result<()> {
 /// A container's first process, which is a child of the shim, and what comes of it.
 struct Running {
     pid: Pid,
+    /// Where it is reached; none: where the host is.
+    address: Option<Ipv4Addr>,
     output: ChildStdout,
     errors: ChildStderr,
 }
 
-fn started(pid: Pid) -> io::Result<Started> {
-    let pid = pid.as_raw_nonzero().get();
+fn started(running: &Running) -> io::Result<Started> {
+    let pid = running.pid.as_raw_nonzero().get();
     Ok(Started {
         pid,
         pid_start_ticks: start_ticks(pid)?,
         boot_id: boot_id()?,
         at_ms: unix_now_ms(),
+        address: running.address,
     })
 }
 
 /// Keeps its output until it ends, and then ends what it left behind.
 fn attend(running: Running, spec: &Spec, log: &Arc<Log>) -> io::Result<Ended> {
-    let Running { pid, output, errors } = running;
+    let Running {
+        pid, output, errors, ..
+    } = running;
     let (closing, closed) = mpsc::sync_channel(1);
     let (of_output, of_errors) = (Arc::clone(log), Arc::clone(log));
     keep(move || of_output.keep("stdout", output), closing.clone())?;

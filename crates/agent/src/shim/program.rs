@@ -22,6 +22,7 @@ pub(super) fn start(program: &Program, cgroup: Option<&Cgroup>) -> io::Result<Ru
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.command[0])))?;
     Ok(Running {
         pid: Pid::from_child(&child),
+        address: None,
         output: child.stdout.take().expect("it is piped"),
         errors: child.stderr.take().expect("it is piped"),
     })

@@ -13,7 +13,7 @@ use super::backoff::Backoff;
 use super::container::{Board, Turn, end, keep};
 use super::events::Events;
 use super::{Container, Key, Status};
-use crate::runtime::{Error, Runtime};
+use crate::runtime::{Error, Runtime, SEPARATOR};
 
 /// From the request to end until it is made to, for a container that nobody wants any more.
 const GRACE: Duration = Duration::from_secs(10);
@@ -208,6 +208,6 @@ fn is_planned(plans: &[Plan], name: &str) -> bool {
 /// Whether that is a start of one of them.
 fn is_of_plan(plans: &[Plan], start: &str) -> bool {
     start
-        .rsplit_once(super::SEPARATOR)
+        .rsplit_once(SEPARATOR)
         .is_some_and(|(name, _)| is_planned(plans, name))
 }

@@ -1,6 +1,7 @@
 //! Keeps one container running: starts it, waits for its end, pauses, starts it again.
 
 use std::future::pending;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,13 +9,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::SEPARATOR;
 use super::application::Plan;
 use super::backoff::Backoff;
 use super::events::{Events, What, cut};
 use crate::instance::{Ended, How};
 use crate::probe::Watch;
-use crate::runtime::{Error, Runtime, State};
+use crate::runtime::{Error, Runtime, SEPARATOR, State};
 use crate::shim::{boot_id, unix_now_ms};
 
 /// From the request to end until it is made to, whatever was done before; as in Kubernetes.
@@ -33,6 +33,8 @@ pub struct Doing {
     pub is_preparing: bool,
     /// Whether it runs, for all that is known.
     pub is_running: bool,
+    /// Where it is reached while it runs; `None`: where the host is.
+    pub address: Option<Ipv4Addr>,
     /// Whether it runs and is ready, if there is a probe for that.
     pub is_ready: bool,
     /// Whether it has come to its good end, where it is to.
@@ -163,7 +165,12 @@ impl Keeper<'_> {
             }
         };
         let name = self.start_name(number);
+        let address = match self.runtime.state(&name).await? {
+            State::Running(started) => started.address,
+            State::Absent | State::Ended(_) => None,
+        };
         self.board.note(|doing| {
+            doing.address = address;
             doing.restarts += u32::from(doing.start.is_some());
             (doing.start, doing.is_running, doing.trouble) = (Some(name.clone()), true, None);
             (doing.is_ready, doing.not_ready) = (false, None);
@@ -187,6 +194,7 @@ impl Keeper<'_> {
         let watch = Watch {
             runtime: self.runtime,
             container: name,
+            address: self.board.look().address.unwrap_or(Ipv4Addr::LOCALHOST),
             probes: &self.plan.container.probes,
         };
         let ready = |answer: Result<(), String>| {

@@ -18,10 +18,7 @@ pub use self::events::{Event, What};
 pub use self::revision::Salt;
 use crate::cgroup::Limits;
 use crate::probe::Probes;
-use crate::runtime::{Error, Launch, Runtime};
-
-/// Between the parts of a container's name: tenant, application, replica, container, revision, start; in none of them.
-const SEPARATOR: char = '+';
+use crate::runtime::{Error, Launch, Runtime, SEPARATOR};
 
 /// An application, known by both names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,13 +149,9 @@ impl Supervisor {
     /// Wants these containers of an application, in their order; none: its end.
     pub fn set(&mut self, key: Key, containers: &[Container]) {
         let plan = |container: &Container| {
-            let name = format!(
-                "{}{}{SEPARATOR}{}{SEPARATOR}{}",
-                key.prefix(),
-                container.replica,
-                container.name,
-                self.salt.revision(container, containers),
-            );
+            let pod = container.launch.pod.prefix();
+            let revision = self.salt.revision(container, containers);
+            let name = format!("{pod}{}{SEPARATOR}{revision}", container.name);
             Plan {
                 name,
                 container: container.clone(),

@@ -121,6 +121,7 @@ fn launch(
         working_dir: container.working_dir.as_deref().map(PathBuf::from),
         uid: own.run_as_user.or(shared.run_as_user),
         gid: own.run_as_group.or(shared.run_as_group),
+        has_own_network: kind(pod) == Some(Kind::Oci) && !pod.host_network,
         hostname: pod.hostname.clone(),
         mounts: volumes::of(pod, container, given, wrong),
         volumes_gid: pod.security_context.fs_group,

@@ -70,11 +70,6 @@ impl Found {
                 is_program && security.fs_group.is_some(),
                 OF_CONTAINERS,
             ),
-            (
-                "hostNetwork",
-                kind == Some(Kind::Oci) && !pod.host_network,
-                "is not true; no container has a network of its own yet: write hostNetwork: true",
-            ),
         ] {
             self.is_set(is_set, &format!("{path}.{field}"), message);
         }

@@ -131,10 +131,12 @@ fn text(described: &Description) -> String {
             name,
             replica,
             restarts,
+            address,
             ..
         } = container;
+        let at = address.map_or(String::new(), |address| format!(" at {address}"));
         text += &format!(
-            "# {name} of replica {replica}: {}; {restarts} restarts\n",
+            "# {name} of replica {replica}{at}: {}; {restarts} restarts\n",
             doing(container)
         );
     }

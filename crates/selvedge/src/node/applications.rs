@@ -1,12 +1,14 @@
 //! What runs an edge's applications.
 
 use std::fs::DirBuilder;
+use std::net::SocketAddrV4;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use agent::image::store::Images;
 use agent::local::Local;
+use agent::network::Network;
 use agent::supervise::{Salt, Supervisor};
 use anyhow::Context;
 
@@ -15,8 +17,8 @@ use crate::registries::registries;
 /// This very program, though its file may have been replaced since it started.
 const SHIM: &str = "/proc/self/exe";
 
-/// Over the containers of the data directory `data`, whoever started them.
-pub(super) async fn supervisor(data: &Path) -> anyhow::Result<Supervisor> {
+/// Over the containers of the data directory `data`, whoever started them; they reach the edge's `doors`.
+pub(super) async fn supervisor(data: &Path, doors: Vec<SocketAddrV4>) -> anyhow::Result<Supervisor> {
     // A shim is in no directory but the root.
     let data = std::path::absolute(data).with_context(|| data.display().to_string())?;
     let containers = data.join("containers");
@@ -30,6 +32,7 @@ pub(super) async fn supervisor(data: &Path) -> anyhow::Result<Supervisor> {
     let local = Local::new(
         &containers,
         &data.join("volumes"),
+        Network::new(&data.join("containers.network"), doors),
         registries(images),
         Path::new(SHIM),
         &prefix,

@@ -1,6 +1,7 @@
 //! An edge from its start to its stop.
 
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use anyhow::{Context, anyhow};
 use api::{
     About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, ManifestsForEdges, Parts, control_router, public_router, serve,
 };
-use hub::{EdgeCalls, Hub};
+use hub::{Address, EdgeCalls, Hub};
 use identity::{Audit, EdgeLock, Identity, IdentityOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -100,7 +101,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         history: telemetry.history(),
         feed: Some(telemetry.feed.clone()),
         supervisor: match role {
-            Role::Edge => Some(supervisor(&config.data).await?),
+            Role::Edge => Some(supervisor(&config.data, ipv4_doors(&opened, &http)).await?),
             Role::Cloud => None,
         },
     }));
@@ -251,6 +252,23 @@ fn serve_http(control: Door, http: Vec<Door>, desk: &Arc<Desk>) -> JoinSet<()> {
 fn addresses(opened: &[Opened], http: &[Door]) -> Vec<String> {
     let mqtt = opened.iter().map(|opened| opened.url.clone());
     mqtt.chain(http.iter().filter_map(Door::url)).collect()
+}
+
+/// Where containers with a network of their own find what listens here.
+fn ipv4_doors(opened: &[Opened], http: &[Door]) -> Vec<SocketAddrV4> {
+    let mqtt = opened.iter().filter_map(|opened| match opened.door.local_address() {
+        Address::Tcp(address) => Some(address),
+        Address::Unix(_) => None,
+    });
+    let doors = mqtt.chain(http.iter().filter_map(Door::local_address));
+    let over_ipv4 = |door: SocketAddr| match door {
+        SocketAddr::V4(door) => Some(door),
+        SocketAddr::V6(door) if door.ip().is_unspecified() => {
+            Some(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, door.port()))
+        }
+        SocketAddr::V6(_) => None,
+    };
+    doors.filter_map(over_ipv4).collect()
 }
 
 fn about(config: &Config, addresses: &[String], log: &Logging) -> About {

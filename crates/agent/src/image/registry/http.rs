@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
 
     async fn connect(&self, url: &Url) -> Result<Box<dyn Connection>, Error> {
         if url.scheme() == "https" {
-            let dialed = (self.dial)(url.as_str(), CONNECT).await;
+            let dialed = (self.dial)(&url.origin().ascii_serialization(), CONNECT).await;
             return dialed.map_err(|message| self.unreachable(message));
         }
         let host = url.host_str().unwrap_or_default();

@@ -1,0 +1,172 @@
+//! Networks of containers: each pod has an address of the edge's, and reaches those of its tenant (decision 28).
+
+pub(crate) mod attach;
+mod netlink;
+mod range;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::attach::Attachment;
+use self::attach::{link_of, set};
+use self::netlink::{LOOPBACK, Netlink, Way};
+use self::range::Range;
+use self::rules::Rules;
+
+/// Tenants whose containers have had a network; each has links of its own group.
+const TENANTS_MAX: u32 = 4_000;
+
+/// The network of one edge's containers. Nothing is made of it before it is needed.
+#[derive(Clone, Debug)]
+pub struct Network {
+    kept: PathBuf,
+    doors: Vec<SocketAddrV4>,
+    state: Arc<Mutex<Option<State>>>,
+}
+
+#[derive(Debug)]
+struct State {
+    plan: Plan,
+    /// The next address that is tried.
+    next: u32,
+}
+
+/// What has to be the same for whoever runs the edge anew, as containers run on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Plan {
+    range: Range,
+    /// Each tenant's number, from 1 on.
+    tenants: BTreeMap<String, u32>,
+}
+
+impl Network {
+    /// Keeps what it is in the file `kept`; its containers reach the edge's `doors`.
+    #[must_use]
+    pub fn new(kept: &Path, doors: Vec<SocketAddrV4>) -> Self {
+        Network {
+            kept: kept.to_owned(),
+            doors,
+            state: Arc::default(),
+        }
+    }
+
+    /// A place in it for a container of a tenant's, with an address that no other has.
+    ///
+    /// # Errors
+    /// The kernel allows none, `nft` is not here, or there is no address left.
+    pub fn attach(&self, tenant: &str) -> io::Result<Attachment> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = match &mut *state {
+            Some(state) => state,
+            none => none.insert(self.set_up()?),
+        };
+        let number = match state.plan.tenants.get(tenant) {
+            Some(number) => *number,
+            None => self.add_tenant(&mut state.plan, tenant)?,
+        };
+        Ok(Attachment {
+            address: state.free_address()?,
+            gateway: state.plan.range.gateway(),
+            group: state.plan.range.group(number),
+            shared_with: None,
+        })
+    }
+
+    fn set_up(&self) -> io::Result<State> {
+        let mut netlink = Netlink::open()?;
+        let networks = netlink.networks()?;
+        let mut plan = self.kept()?;
+        let is_there = networks.contains(&(plan.range.base(), plan.range.prefix_len()));
+        if !is_there {
+            // No container of before runs: whatever was kept of addresses may change.
+            plan.range = free_range(plan.range, &networks)?;
+            self.keep(&plan)?;
+        }
+        set("ipv4", "ip_forward=1")?;
+        let range = plan.range;
+        // What is for nobody is refused at once, and does not go to the next router.
+        netlink.add_route(range.base(), range.prefix_len(), &Way::Nowhere)?;
+        netlink.add_address(LOOPBACK, range.gateway(), 32)?;
+        self.rules(&plan)?;
+        Ok(State {
+            plan,
+            next: rand::random(),
+        })
+    }
+
+    /// What was decided before this.
+    fn kept(&self) -> io::Result<Plan> {
+        match fs::read(&self.kept) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map_err(|error| io::Error::other(format!("{}: {error}", self.kept.display()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Plan {
+                range: Range::any(rand::random()),
+                tenants: BTreeMap::new(),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn add_tenant(&self, plan: &mut Plan, tenant: &str) -> io::Result<u32> {
+        let number = plan.tenants.values().max().map_or(1, |last| last + 1);
+        if number > TENANTS_MAX {
+            return Err(io::Error::other(format!(
+                "{TENANTS_MAX} tenants have had a network here, and there are no more"
+            )));
+        }
+        let mut with = plan.clone();
+        with.tenants.insert(tenant.to_owned(), number);
+        self.rules(&with)?;
+        self.keep(&with)?;
+        *plan = with;
+        Ok(number)
+    }
+
+    fn rules(&self, plan: &Plan) -> io::Result<()> {
+        let groups: Vec<u32> = plan.tenants.values().map(|number| plan.range.group(*number)).collect();
+        let rules = Rules {
+            range: plan.range,
+            groups: &groups,
+            doors: &self.doors,
+        };
+        rules.apply()
+    }
+
+    fn keep(&self, plan: &Plan) -> io::Result<()> {
+        let new = self.kept.with_extension("new");
+        fs::write(&new, serde_json::to_vec(plan).expect("it is JSON"))?;
+        fs::rename(&new, &self.kept)
+    }
+}
+
+impl State {
+    /// One that no link of the host is there for.
+    fn free_address(&mut self) -> io::Result<Ipv4Addr> {
+        let range = self.plan.range;
+        for _ in 0..range.pod_count() {
+            self.next = self.next.wrapping_add(1);
+            let address = range.pod(self.next);
+            if netlink::index(&link_of(address)).is_err() {
+                return Ok(address);
+            }
+        }
+        Err(io::Error::other(format!("all addresses of {range} are in use")))
+    }
+}
+
+/// One that this machine knows no way into yet, `wished` first.
+fn free_range(wished: Range, networks: &[(Ipv4Addr, u8)]) -> io::Result<Range> {
+    let is_taken = |range: &Range| {
+        let mut others = networks.iter().filter(|(_, prefix_len)| *prefix_len > 0);
+        others.any(|&(network, prefix_len)| range.overlaps(network, prefix_len))
+    };
+    let free = wished.and_all_others().find(|range| !is_taken(range));
+    free.ok_or_else(|| io::Error::other("this machine has a route to every range that containers could have"))
+}

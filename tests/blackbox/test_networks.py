@@ -1,0 +1,155 @@
+"""Containers with a network of their own: whom they reach, and who reaches them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from applications import Host, apply, deployment, ending, runs
+from brokers import BINARY, Selvedge
+from sites import wait_until
+from test_images import build
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
+
+SERVES = "mkdir -p /www; echo it is $(hostname) > /www/index.html; exec httpd -f -p 8080 -h /www"
+
+
+# Asks as HTTP/1.0 has it, and says what comes behind the head.
+FETCH = """\
+#!/bin/bash
+exec 3<>"/dev/tcp/$1/$2" && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 || exit 1
+while read -r line; do [ "$line" = $'\\r' ] && break; done <&3
+cat <&3
+"""
+
+
+@pytest.fixture
+def own(start):
+    """An edge of the test's own, with an image that has a shell."""
+    with ending(start()) as edge:
+        build(edge, "box:1", files=with_bash())
+        yield edge
+
+
+def with_bash() -> dict[str, bytes]:
+    """A shell that connects, by names too, which the static busybox of Debian cannot."""
+    needs = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout
+    files = [Path("/bin/bash"), *(Path(word) for word in needs.split() if word.startswith("/"))]
+    return {"bin/fetch": FETCH.encode(), **{str(file).lstrip("/"): file.read_bytes() for file in files}}
+
+
+def pod(name: str, script: str, more: str = "", replicas: int = 1, second: str = "", tenant: str = "default") -> str:
+    """A shell that runs a script, in a network of its own; `second` is the script of another container in it."""
+    other = f"\n        - {{name: other, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(second)}]}}"
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: {tenant}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+        - {{name: main, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(script)}]{more}}}{other if second else ""}
+"""
+
+
+def addresses(edge: Selvedge, name: str) -> list[str]:
+    """Where the containers of an application are reached."""
+    return [container["address"] for container in deployment(edge, name)["containers"]]
+
+
+def within(edge: Selvedge, name: str, script: str, *words: str) -> subprocess.CompletedProcess:
+    """A script in a container."""
+    command = [BINARY, "exec", name, *words, "--data", str(edge.data), "--", "/bin/sh", "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30)
+
+
+def fetch(edge: Selvedge, name: str, host: str, *words: str, port: int = 8080) -> str:
+    """What a container is answered; nothing where it is not."""
+    return within(edge, name, f"timeout 5 fetch {host} {port}", *words).stdout.strip()
+
+
+def test_containers_of_a_tenant_reach_each_other_and_the_host_reaches_them(own):
+    apply(own, pod("site", SERVES, replicas=2))
+    apply(own, pod("caller", "exec sleep 1000"))
+    runs(own, "site")
+    runs(own, "caller")
+    one, other = addresses(own, "site")
+    assert one != other
+    for address, name in ((one, "site-0"), (other, "site-1")):
+        wait_until(lambda a=address, n=name: fetch(own, "caller", a) == f"it is {n}")
+        wget = subprocess.run(["wget", "-qO-", "-T3", f"http://{address}:8080"], capture_output=True, text=True)
+        assert wget.stdout.strip() == f"it is {name}", wget.stderr
+    assert fetch(own, "site", "127.0.0.1", "--replica", "1") == "it is site-1"
+
+
+def test_containers_of_another_tenant_are_not_reached(own):
+    own.run("tenant", "add", "acme")
+    apply(own, pod("site", SERVES))
+    apply(own, pod("site", SERVES, tenant="acme"))
+    runs(own, "site")
+    (address,) = addresses(own, "site")
+    wait_until(lambda: fetch(own, "site", address) == "it is site-0")
+    refused = within(own, "site", f"timeout 5 fetch {address} 8080", "--tenant", "acme")
+    assert "Connection refused" in refused.stderr, refused
+    assert fetch(own, "site", "127.0.0.1", "--tenant", "acme") == "it is site-0"
+
+
+def test_containers_of_a_pod_share_its_network_and_one_that_is_started_anew_finds_it(own):
+    apply(own, pod("site", SERVES, second="exec sleep 1000"))
+    runs(own, "site")
+    one, other = addresses(own, "site")
+    assert one == other
+    wait_until(lambda: fetch(own, "site", "localhost", "--container", "other") == "it is site-0")
+    (main,) = (pid for pid in Host(own).pids() if "httpd" in Path(f"/proc/{pid}/cmdline").read_text())
+    os.kill(main, signal.SIGKILL)
+    wait_until(lambda: sum(container["restarts"] for container in deployment(own, "site")["containers"]) == 1)
+    runs(own, "site")
+    assert addresses(own, "site") == [one, one]
+    wait_until(lambda: fetch(own, "site", "localhost", "--container", "other") == "it is site-0")
+
+
+def test_a_container_reaches_the_edge_and_nothing_else_of_the_host(own):
+    apply(own, pod("caller", "exec sleep 1000"))
+    runs(own, "caller")
+    gateway = within(own, "caller", "cat /etc/resolv.conf").stdout.split()[1]
+    connects = "timeout 5 bash -c 'exec 3<>/dev/tcp/{}/{} && echo connected'"
+    done = within(own, "caller", connects.format(gateway, own.port))
+    assert done.stdout == "connected\n", done
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        refused = within(own, "caller", connects.format(gateway, listener.getsockname()[1]))
+        assert refused.stdout == "" and "Connection refused" in refused.stderr, refused
+
+
+def test_what_a_container_had_of_the_network_goes_with_it(own):
+    apply(own, pod("site", SERVES))
+    runs(own, "site")
+    (address,) = addresses(own, "site")
+    route = lambda: subprocess.run(["ip", "route", "get", address], capture_output=True, text=True).stdout  # noqa: E731
+    link = "sv" + "".join(f"{int(part):02x}" for part in address.split("."))
+    assert f"dev {link}" in route()
+    own.stop()
+    assert f"dev {link}" in route()
+    own.start()
+    runs(own, "site")
+    assert addresses(own, "site") == [address]
+    own.run("delete", "deployment", "site")
+    wait_until(lambda: not list(Host(own).containers.iterdir()))
+    wait_until(lambda: f"dev {link}" not in route())
+
+
+def test_probes_ask_a_container_where_it_is(own):
+    asked = ", readinessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}"
+    apply(own, pod("site", SERVES, asked))
+    runs(own, "site")
