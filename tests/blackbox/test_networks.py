@@ -7,12 +7,13 @@ import os
 import signal
 import socket
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from applications import Host, apply, deployment, ending, runs
-from brokers import BINARY, Selvedge
+from brokers import BINARY, PORTS, Selvedge
 from sites import wait_until
 from test_images import build
 
@@ -47,7 +48,7 @@ def with_bash() -> dict[str, bytes]:
 
 def pod(name: str, script: str, more: str = "", replicas: int = 1, second: str = "", tenant: str = "default") -> str:
     """A shell that runs a script, in a network of its own; `second` is the script of another container in it."""
-    other = f"\n        - {{name: other, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(second)}]}}"
+    other = f"        - {{name: other, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(second)}]}}"
     return f"""\
 apiVersion: apps/v1
 kind: Deployment
@@ -60,7 +61,8 @@ spec:
     spec:
       terminationGracePeriodSeconds: 0
       containers:
-        - {{name: main, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(script)}]{more}}}{other if second else ""}
+        - {{name: main, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(script)}]{more}}}
+{other if second else ""}
 """
 
 
@@ -153,3 +155,82 @@ def test_probes_ask_a_container_where_it_is(own):
     asked = ", readinessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}"
     apply(own, pod("site", SERVES, asked))
     runs(own, "site")
+
+
+def service(name: str, application: str, port: int = 80, target: int | str = 8080, tenant: str = "default") -> str:
+    """A name for an application."""
+    return f"""\
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}, namespace: {tenant}}}
+spec:
+  selector: {{app: {application}}}
+  ports: [{{port: {port}, targetPort: {target}}}]
+"""
+
+
+def services(edge: Selvedge) -> dict[str, str]:
+    """Their addresses."""
+    return {one["name"]: one["address"] for one in json.loads(edge.run("get", "services", "--output", "json").stdout)}
+
+
+def ask(address: str, port: int) -> str:
+    """What the host is answered; nothing where it is not."""
+    try:
+        with urllib.request.urlopen(f"http://{address}:{port}", timeout=5) as answer:
+            return answer.read().decode().strip()
+    except OSError:
+        return ""
+
+
+def test_a_service_is_found_by_its_name_and_leads_to_each_that_is_ready(own):
+    apply(own, pod("site", SERVES, replicas=2) + "---\n" + service("web", "site"))
+    apply(own, pod("caller", "exec sleep 1000"))
+    runs(own, "site")
+    runs(own, "caller")
+    address = services(own)["web"]
+    wait_until(lambda: ask(address, 80) != "")
+    assert {ask(address, 80) for _ in range(4)} == {"it is site-0", "it is site-1"}
+    for name in ("web", "web.default", "web.default.svc.selvedge.local", "web.default.svc.cluster.local"):
+        assert fetch(own, "caller", name, port=80).startswith("it is site-"), name
+    assert fetch(own, "caller", "none.default.svc.selvedge.local", port=80) == ""
+    assert fetch(own, "site", "web", port=80).startswith("it is site-")
+    own.stop()
+    own.start()
+    wait_until(lambda: ask(address, 80) != "")
+    assert fetch(own, "caller", "web", port=80).startswith("it is site-")
+    own.run("delete", "service", "web")
+    wait_until(lambda: ask(address, 80) == "")
+    assert fetch(own, "caller", "web", port=80) == ""
+
+
+def test_a_service_of_another_tenant_is_neither_found_nor_reached(own):
+    own.run("tenant", "add", "acme")
+    apply(own, pod("site", SERVES) + "---\n" + service("web", "site"))
+    apply(own, pod("caller", "exec sleep 1000", tenant="acme") + "---\n" + service("own", "caller", tenant="acme"))
+    runs(own, "site")
+    address = services(own)["web"]
+    wait_until(lambda: fetch(own, "site", "web", port=80) == "it is site-0")
+    for name in ("web", "web.default", "web.default.svc.selvedge.local", address):
+        tried = within(own, "caller", f"timeout 5 fetch {name} 80", "--tenant", "acme")
+        assert tried.returncode == 1 and tried.stdout == "", (name, tried)
+
+
+def test_a_port_of_the_edge_leads_to_a_container(own):
+    port = PORTS.take()
+    apply(own, pod("site", SERVES, f", ports: [{{containerPort: 8080, hostPort: {port}}}]"))
+    runs(own, "site")
+    wait_until(lambda: ask("127.0.0.1", port) == "it is site-0")
+    own.run("delete", "deployment", "site")
+    wait_until(lambda: ask("127.0.0.1", port) == "")
+
+
+def test_a_port_that_another_program_has_is_said_and_taken_once_it_is_free(own):
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        port = listener.getsockname()[1]
+        apply(own, pod("site", SERVES, f", ports: [{{containerPort: 8080, hostPort: {port}}}]"))
+        said = f"port {port} is in use by another program of this machine"
+        wait_until(lambda: said in own.run("get", "deployments").stdout)
+        assert said in own.run("describe", "deployment", "site").stdout
+    wait_until(lambda: ask("127.0.0.1", port) == "it is site-0")
+    assert said not in own.run("get", "deployments").stdout

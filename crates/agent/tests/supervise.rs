@@ -13,7 +13,7 @@ use agent::local::Local;
 use agent::network::Network;
 use agent::probe::Probes;
 use agent::runtime::{Kind, Launch, Pod, Runtime as _, State};
-use agent::supervise::{Container, Key, Salt, Status, Supervisor};
+use agent::supervise::{Container, Key, Salt, Status, Supervisor, Wanted};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -105,7 +105,7 @@ fn key(application: &str) -> Key {
 }
 
 /// That a sleeper is all that the tenant wants.
-fn wanting(application: &str) -> BTreeMap<String, Option<Vec<Container>>> {
+fn wanting(application: &str) -> BTreeMap<String, Option<Wanted>> {
     let sleeper = of(application, &[container(SLEEPER, LONG)]);
     BTreeMap::from([(application.to_owned(), Some(sleeper))])
 }
@@ -115,12 +115,15 @@ fn set(agent: &mut Supervisor, application: &str, containers: &[Container]) {
     agent.set(key(application), &of(application, containers));
 }
 
-fn of(application: &str, containers: &[Container]) -> Vec<Container> {
+fn of(application: &str, containers: &[Container]) -> Wanted {
     let mut containers = containers.to_vec();
     for container in &mut containers {
         container.launch.pod.application = application.to_owned();
     }
-    containers
+    Wanted {
+        containers,
+        is_on_demand: false,
+    }
 }
 
 fn container(script: &str, grace: Duration) -> Container {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::supervise::{Event, Key as Application, Status, Supervisor, start_before};
+use agent::supervise::{Event, Key as Application, Status, Supervisor, Wanted, start_before};
 use agent::workload;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -32,13 +32,26 @@ pub(crate) const PER_KIND_MAX: usize = 250;
 pub(crate) fn follow(desk: &Desk, tenant: &str) {
     let Some(supervisor) = &desk.supervisor else { return };
     let wanted = desk.manifests.with_workloads(tenant, |workloads| {
-        let containers = |deployment: &Deployment| workload::containers(deployment, &workloads.configuration).ok();
-        let wanted = workloads.deployments.iter();
-        let wanted = wanted.map(|(name, deployment)| (name.clone(), containers(deployment)));
+        let wanted = |deployment: &Deployment| {
+            let containers = workload::containers(deployment, &workloads.configuration).ok()?;
+            Some(Wanted {
+                containers,
+                is_on_demand: mesh::activation(deployment).is_some(),
+            })
+        };
+        let all = workloads.deployments.iter();
+        let wanted = all.map(|(name, deployment)| (name.clone(), wanted(deployment)));
         let unknown = workloads.unreadable.iter().map(|name| (name.clone(), None));
         wanted.chain(unknown).collect()
     });
     held(supervisor).set_tenant(tenant, wanted);
+    if let Some(mesh) = &desk.mesh {
+        let wanted = desk.manifests.with_workloads(tenant, |workloads| mesh::Wanted {
+            services: workloads.services.clone(),
+            deployments: workloads.deployments.clone(),
+        });
+        mesh.set_tenant(tenant, wanted);
+    }
 }
 
 fn held(supervisor: &Mutex<Supervisor>) -> MutexGuard<'_, Supervisor> {
@@ -68,13 +81,13 @@ pub(crate) fn check(document: &Document) -> Vec<Error> {
     match &document.resource {
         Resource::Deployment(deployment) => {
             let found = workload::unsupported(deployment).into_iter();
-            found
-                .map(|finding| document.error(&finding.path, 0, finding.message))
-                .collect()
+            let found = found.map(|finding| (finding.path, finding.message));
+            let found = found.chain(mesh::unsupported(deployment));
+            found.map(|(path, message)| document.error(&path, 0, message)).collect()
         }
-        Resource::Service(_) => {
-            let message = "a Service is read, but nobody is led anywhere by it yet; leave it out".to_owned();
-            vec![document.error("kind", 0, message)]
+        Resource::Service(service) => {
+            let found = mesh::unsupported_of_service(service).into_iter();
+            found.map(|(path, message)| document.error(&path, 0, message)).collect()
         }
         Resource::ConfigMap(_) | Resource::Secret(_) | Resource::Device(_) | Resource::Route(_) => Vec::new(),
     }
@@ -130,13 +143,14 @@ fn absent<'a>(kind: &str, tenant: &str, name: &str, known: impl Iterator<Item = 
 
 fn info(desk: &Desk, deployment: &Deployment, workloads: &Workloads) -> DeploymentInfo {
     let metadata = &deployment.metadata;
-    let status = desk.supervisor.as_ref().map(|supervisor| {
-        held(supervisor).status(&Application {
-            tenant: metadata.namespace.clone(),
-            application: metadata.name.clone(),
-        })
-    });
+    let key = Application {
+        tenant: metadata.namespace.clone(),
+        application: metadata.name.clone(),
+    };
+    let supervisor = desk.supervisor.as_ref().map(|supervisor| held(supervisor));
+    let mesh = desk.mesh.as_ref();
     let is_missing = workload::containers(deployment, &workloads.configuration).err();
+    let status = supervisor.as_ref().map(|supervisor| supervisor.status(&key));
     let per_replica = deployment.spec.template.spec.containers.len();
     DeploymentInfo {
         tenant: metadata.namespace.clone(),
@@ -149,6 +163,8 @@ fn info(desk: &Desk, deployment: &Deployment, workloads: &Workloads) -> Deployme
             .flatten()
             .map(|finding| format!("{}: {}", finding.path, finding.message))
             .collect(),
+        sleeps: supervisor.is_some_and(|supervisor| supervisor.sleeps(&key)),
+        closed_doors: mesh.map_or(Vec::new(), |mesh| mesh.troubles(&key.tenant, &key.application)),
         containers: status.into_iter().flatten().map(container).collect(),
     }
 }
@@ -373,7 +389,7 @@ fn values<'a>(tenant: &str, name: &str, keys: impl Iterator<Item = &'a String>) 
 pub(crate) struct ManifestPath {
     /// Its tenant.
     tenant: String,
-    /// `Deployment`, `ConfigMap` or `Secret`.
+    /// `Deployment`, `Service`, `ConfigMap` or `Secret`.
     kind: String,
     /// Its name.
     name: String,

@@ -118,6 +118,7 @@ impl Client {
             history: None,
             feed: None,
             supervisor: None,
+            mesh: None,
         }));
         let router = control_router(Arc::clone(&desk));
         Ok(Client::Stopped { desk, router, lock })

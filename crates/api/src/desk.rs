@@ -13,6 +13,7 @@ use identity::{Action, Audit, Change, ClientName, Event, Identity, Registry, Reg
 use link::cloud::Connected;
 use link::edge::LinkStatus;
 use manifest::WhenFull;
+use mesh::Mesh;
 use tokio::sync::{Mutex, OnceCell};
 use tracing_appender::non_blocking::ErrorCounter;
 
@@ -57,7 +58,9 @@ pub struct Desk {
     /// What goes in, as it does; `None`: nothing runs here.
     pub(crate) feed: Option<Feed>,
     /// What runs of applications; `None`: no edge runs here, or this is a cloud.
-    pub(crate) supervisor: Option<std::sync::Mutex<Supervisor>>,
+    pub(crate) supervisor: Option<Arc<std::sync::Mutex<Supervisor>>>,
+    /// How requests come to them; `None`: as above.
+    pub(crate) mesh: Option<Mesh>,
     pub(crate) logins: Logins,
     audit: Arc<Audit>,
     /// Where no edge runs, it is started without doors by the first request that needs it.
@@ -98,7 +101,9 @@ pub struct Parts {
     /// Where its telemetry is told as it comes in; `None` where nothing runs.
     pub feed: Option<Feed>,
     /// Runs the applications of an edge; `None`: none runs here, or this is a cloud.
-    pub supervisor: Option<Supervisor>,
+    pub supervisor: Option<Arc<std::sync::Mutex<Supervisor>>>,
+    /// Leads requests to them; `None`: as above.
+    pub mesh: Option<Mesh>,
 }
 
 /// What can be said about an edge.
@@ -133,7 +138,8 @@ impl Desk {
             questions: parts.database.map(Questions::new),
             history: parts.history,
             feed: parts.feed,
-            supervisor: parts.supervisor.map(std::sync::Mutex::new),
+            supervisor: parts.supervisor,
+            mesh: parts.mesh,
             logins: Logins::default(),
             audit: parts.audit,
             hub: OnceCell::new_with(parts.hub),

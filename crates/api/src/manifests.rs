@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::workload::Configuration;
-use manifest::workload::Deployment;
+use manifest::workload::{Deployment, Service};
 use manifest::{Resource, Route};
 use route::CompiledRoute;
 
@@ -52,11 +52,12 @@ pub(crate) struct Workloads {
     /// Names of deployments whose files cannot be read, as by an older version.
     pub(crate) unreadable: BTreeSet<String>,
     pub(crate) configuration: Configuration,
+    pub(crate) services: BTreeMap<String, Service>,
 }
 
 impl Workloads {
     /// Their kinds.
-    pub(crate) const KINDS: [&str; 3] = ["Deployment", "ConfigMap", "Secret"];
+    pub(crate) const KINDS: [&str; 4] = ["Deployment", "ConfigMap", "Secret", "Service"];
 
     /// Of a kind.
     pub(crate) fn names(&self, kind: &str) -> Vec<&String> {
@@ -64,6 +65,7 @@ impl Workloads {
             "Deployment" => self.deployments.keys().chain(&self.unreadable).collect(),
             "ConfigMap" => self.configuration.config_maps.keys().collect(),
             "Secret" => self.configuration.secrets.keys().collect(),
+            "Service" => self.services.keys().collect(),
             _ => Vec::new(),
         }
     }
@@ -77,7 +79,8 @@ impl Workloads {
             Resource::Deployment(deployment) => drop(self.deployments.insert(name, *deployment)),
             Resource::ConfigMap(map) => drop(self.configuration.config_maps.insert(name, map)),
             Resource::Secret(secret) => drop(self.configuration.secrets.insert(name, secret)),
-            Resource::Device(_) | Resource::Route(_) | Resource::Service(_) => {}
+            Resource::Service(service) => drop(self.services.insert(name, service)),
+            Resource::Device(_) | Resource::Route(_) => {}
         }
     }
 
@@ -88,6 +91,7 @@ impl Workloads {
                 self.unreadable.remove(name);
             }
             "ConfigMap" => drop(self.configuration.config_maps.remove(name)),
+            "Service" => drop(self.services.remove(name)),
             _ => drop(self.configuration.secrets.remove(name)),
         }
     }

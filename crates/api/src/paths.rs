@@ -114,6 +114,11 @@ pub fn deployment_log(tenant: &str, name: &str) -> String {
     format!("{}/log", deployment(tenant, name))
 }
 
+/// The Services of a tenant.
+pub fn services(tenant: &str) -> String {
+    format!("/v1/tenants/{tenant}/services")
+}
+
 /// The ConfigMaps of a tenant.
 pub fn config_maps(tenant: &str) -> String {
     format!("/v1/tenants/{tenant}/configmaps")

@@ -19,8 +19,8 @@ use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
     applications, applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links,
-    live, locating, logins, methods, metrics, posting, routes as flows, sessions, telemetry, tenants, token_keys,
-    twins, users,
+    live, locating, logins, methods, metrics, posting, routes as flows, services, sessions, telemetry, tenants,
+    token_keys, twins, users,
 };
 
 /// Bytes of a request's body on the control socket: a manifest of the longest kind, as a JSON string.
@@ -83,6 +83,7 @@ fn viewing() -> Routes {
         .routes(routes!(applications::log))
         .routes(routes!(applications::events))
         .routes(routes!(applications::usage))
+        .routes(routes!(services::list))
         .routes(routes!(applications::config_maps))
         .routes(routes!(applications::secrets))
         .routes(routes!(applications::manifest))

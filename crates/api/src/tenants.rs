@@ -76,6 +76,7 @@ pub(crate) async fn remove(State(desk): State<Arc<Desk>>, Path(name): Path<Strin
         ("Deployment", "applications"),
         ("ConfigMap", "ConfigMaps"),
         ("Secret", "Secrets"),
+        ("Service", "Services"),
     ] {
         if let Some(one) = desk.manifests.names(&name, kind).first() {
             let message = format!("tenant \"{name}\" still has {what}, such as \"{one}\"; delete them first");

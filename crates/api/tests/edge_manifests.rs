@@ -50,6 +50,7 @@ fn desk(data: &Path) -> Arc<Desk> {
         history: None,
         feed: None,
         supervisor: None,
+        mesh: None,
     }))
 }
 

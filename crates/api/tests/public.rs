@@ -53,6 +53,7 @@ impl Cloud {
             history: None,
             feed: Some(cloud::Feed::default()),
             supervisor: None,
+            mesh: None,
         });
         Self {
             _directory: directory,

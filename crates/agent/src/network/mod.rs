@@ -5,7 +5,7 @@ mod netlink;
 mod range;
 mod rules;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -18,7 +18,7 @@ pub use self::attach::Attachment;
 use self::attach::{link_of, set};
 use self::netlink::{LOOPBACK, Netlink, Way};
 use self::range::Range;
-use self::rules::Rules;
+use self::rules::{Rules, Tenant};
 
 /// Tenants whose containers have had a network; each has links of its own group.
 const TENANTS_MAX: u32 = 4_000;
@@ -39,11 +39,14 @@ struct State {
 }
 
 /// What has to be the same for whoever runs the edge anew, as containers run on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Plan {
     range: Range,
     /// Each tenant's number, from 1 on.
     tenants: BTreeMap<String, u32>,
+    /// Each tenant's services, and their numbers from 1 on.
+    #[serde(default)]
+    services: BTreeMap<String, BTreeMap<String, u32>>,
 }
 
 impl Network {
@@ -63,20 +66,65 @@ impl Network {
     /// The kernel allows none, `nft` is not here, or there is no address left.
     pub fn attach(&self, tenant: &str) -> io::Result<Attachment> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = match &mut *state {
-            Some(state) => state,
-            none => none.insert(self.set_up()?),
-        };
-        let number = match state.plan.tenants.get(tenant) {
-            Some(number) => *number,
-            None => self.add_tenant(&mut state.plan, tenant)?,
-        };
+        let state = self.there(&mut state)?;
+        let mut with = state.plan.clone();
+        let number = with.number(tenant)?;
+        if with != state.plan {
+            self.change(&mut state.plan, with)?;
+        }
         Ok(Attachment {
             address: state.free_address()?,
             gateway: state.plan.range.gateway(),
             group: state.plan.range.group(number),
             shared_with: None,
         })
+    }
+
+    /// Goes on with what an edge before this one made, if any did.
+    ///
+    /// # Errors
+    /// As of [`Network::attach`].
+    pub fn resume(&self) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.kept.exists() {
+            true => self.there(&mut state).map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// The host as its containers see it; `None`: none has had a network yet.
+    #[must_use]
+    pub fn gateway(&self) -> Option<Ipv4Addr> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.as_ref().map(|state| state.plan.range.gateway())
+    }
+
+    /// The addresses of these services of a tenant, each its own for as long as it is among them. They are this machine's.
+    ///
+    /// # Errors
+    /// As of [`Network::attach`].
+    pub fn services(&self, tenant: &str, names: &BTreeSet<&str>) -> io::Result<BTreeMap<String, Ipv4Addr>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.is_empty() && state.is_none() && !self.kept.exists() {
+            return Ok(BTreeMap::new());
+        }
+        let plan = &mut self.there(&mut state)?.plan;
+        let mut with = plan.clone();
+        with.set_services(tenant, names)?;
+        if with != *plan {
+            self.change(plan, with)?;
+        }
+        Ok(plan
+            .addresses(tenant)
+            .map(|(name, address)| (name.to_owned(), address))
+            .collect())
+    }
+
+    fn there<'a>(&self, state: &'a mut Option<State>) -> io::Result<&'a mut State> {
+        match state {
+            Some(state) => Ok(state),
+            none => Ok(none.insert(self.set_up()?)),
+        }
     }
 
     fn set_up(&self) -> io::Result<State> {
@@ -94,6 +142,8 @@ impl Network {
         // What is for nobody is refused at once, and does not go to the next router.
         netlink.add_route(range.base(), range.prefix_len(), &Way::Nowhere)?;
         netlink.add_address(LOOPBACK, range.gateway(), 32)?;
+        let (services, prefix_len) = range.services();
+        netlink.add_route(services, prefix_len, &Way::Here)?;
         self.rules(&plan)?;
         Ok(State {
             plan,
@@ -109,40 +159,78 @@ impl Network {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Plan {
                 range: Range::any(rand::random()),
                 tenants: BTreeMap::new(),
+                services: BTreeMap::new(),
             }),
             Err(error) => Err(error),
         }
     }
 
-    fn add_tenant(&self, plan: &mut Plan, tenant: &str) -> io::Result<u32> {
-        let number = plan.tenants.values().max().map_or(1, |last| last + 1);
-        if number > TENANTS_MAX {
-            return Err(io::Error::other(format!(
-                "{TENANTS_MAX} tenants have had a network here, and there are no more"
-            )));
-        }
-        let mut with = plan.clone();
-        with.tenants.insert(tenant.to_owned(), number);
-        self.rules(&with)?;
-        self.keep(&with)?;
-        *plan = with;
-        Ok(number)
-    }
-
     fn rules(&self, plan: &Plan) -> io::Result<()> {
-        let groups: Vec<u32> = plan.tenants.values().map(|number| plan.range.group(*number)).collect();
+        let tenant = |(name, number): (&String, &u32)| Tenant {
+            group: plan.range.group(*number),
+            services: plan.addresses(name).map(|(_, address)| address).collect(),
+        };
         let rules = Rules {
             range: plan.range,
-            groups: &groups,
+            tenants: plan.tenants.iter().map(tenant).collect(),
             doors: &self.doors,
         };
         rules.apply()
+    }
+
+    /// Has the kernel keep to another plan, too, and keeps it.
+    fn change(&self, plan: &mut Plan, with: Plan) -> io::Result<()> {
+        self.rules(&with)?;
+        self.keep(&with)?;
+        *plan = with;
+        Ok(())
     }
 
     fn keep(&self, plan: &Plan) -> io::Result<()> {
         let new = self.kept.with_extension("new");
         fs::write(&new, serde_json::to_vec(plan).expect("it is JSON"))?;
         fs::rename(&new, &self.kept)
+    }
+}
+
+impl Plan {
+    fn number(&mut self, tenant: &str) -> io::Result<u32> {
+        if let Some(number) = self.tenants.get(tenant) {
+            return Ok(*number);
+        }
+        let number = self.tenants.values().max().map_or(1, |last| last + 1);
+        if number > TENANTS_MAX {
+            return Err(io::Error::other(format!(
+                "{TENANTS_MAX} tenants have had a network here, and there are no more"
+            )));
+        }
+        self.tenants.insert(tenant.to_owned(), number);
+        Ok(number)
+    }
+
+    fn addresses(&self, tenant: &str) -> impl Iterator<Item = (&str, Ipv4Addr)> {
+        let services = self.services.get(tenant).into_iter().flatten();
+        services.map(|(name, number)| (name.as_str(), self.range.service(*number)))
+    }
+
+    fn set_services(&mut self, tenant: &str, names: &BTreeSet<&str>) -> io::Result<()> {
+        let mut of_tenant = self.services.remove(tenant).unwrap_or_default();
+        of_tenant.retain(|name, _| names.contains(&**name));
+        let others = self.services.values().flat_map(BTreeMap::values);
+        let mut taken: BTreeSet<u32> = others.chain(of_tenant.values()).copied().collect();
+        for name in names {
+            if of_tenant.contains_key(*name) {
+                continue;
+            }
+            let free = (1..=self.range.service_count()).find(|number| taken.insert(*number));
+            let free = free.ok_or_else(|| io::Error::other(format!("all addresses of {} are in use", self.range)))?;
+            of_tenant.insert((*name).to_owned(), free);
+        }
+        if !of_tenant.is_empty() {
+            self.number(tenant)?;
+            self.services.insert(tenant.to_owned(), of_tenant);
+        }
+        Ok(())
     }
 }
 

@@ -50,6 +50,21 @@ impl Range {
         format!("{}/{HALF_LEN}", self.0)
     }
 
+    /// Those of services.
+    pub(super) fn services(self) -> (Ipv4Addr, u8) {
+        (self.at(size(HALF_LEN)), HALF_LEN)
+    }
+
+    /// How many services may have one.
+    pub(super) fn service_count(self) -> u32 {
+        size(HALF_LEN) - 2
+    }
+
+    /// Of a service, by its number from 1 on.
+    pub(super) fn service(self, number: u32) -> Ipv4Addr {
+        self.at(size(HALF_LEN) + number)
+    }
+
     /// How many containers may have one.
     pub(super) fn pod_count(self) -> u32 {
         size(HALF_LEN) - 2

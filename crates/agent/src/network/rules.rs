@@ -1,8 +1,7 @@
 //! Who may reach whom: rules of the kernel's packet filter, by the program `nft`.
 
-use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::net::SocketAddrV4;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, Stdio};
 
 use super::TENANTS_MAX;
@@ -14,79 +13,77 @@ use crate::tools;
 pub(super) struct Rules<'a> {
     /// Of the edge, in which its containers and services have their addresses.
     pub(super) range: Range,
-    /// Of the tenants' links.
-    pub(super) groups: &'a [u32],
+    pub(super) tenants: Vec<Tenant>,
     /// Where the edge itself listens, for all containers.
     pub(super) doors: &'a [SocketAddrV4],
 }
 
+/// Who reaches each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tenant {
+    /// Of its links.
+    pub(super) group: u32,
+    /// The addresses of its services.
+    pub(super) services: Vec<Ipv4Addr>,
+}
+
 impl Rules<'_> {
     /// All rules of the edge, in place of those it had. What is let through is what is said: containers reach those of
-    /// their tenant, the doors of the edge, names, and the world; the world reaches none of them.
+    /// their tenant, its services, the doors of the edge, names, and the world; the world reaches none of them.
     fn script(&self) -> String {
-        let Rules { range, groups, doors } = self;
+        let range = self.range;
         let (gateway, pods) = (range.gateway(), range.pods());
-        let links = format!("{}-{}", range.group(1), range.group(TENANTS_MAX));
         let table = format!("inet selvedge-{:08x}", u32::from(range.base()));
-        let mut text = format!("add table {table}\ndelete table {table}\ntable {table} {{\n");
-        let mut chain = |head: &str, rules: &[String]| {
-            let (name, hook) = head.split_once(": ").expect("it is written so");
-            writeln!(text, "chain {name} {{\n{hook}").expect("a String takes all");
-            for rule in rules {
-                writeln!(text, "{rule}").expect("a String takes all");
-            }
-            text.push_str("}\n");
-        };
-        let of_tenants = groups
-            .iter()
-            .map(|group| format!("iifgroup {group} oifgroup {group} accept"));
-        let mut forward = vec!["ct state established,related accept".to_owned()];
-        forward.extend(of_tenants);
-        forward.push("ct status dnat accept".to_owned());
-        forward.push(format!("ip daddr {range} {REFUSE_TCP}"));
-        forward.push(format!("ip daddr {range} {REFUSE}"));
-        chain(
-            "forward: type filter hook forward priority filter; policy accept;",
-            &forward,
-        );
-        let mut input = vec![
-            format!("iifgroup != {links} accept"),
-            "ct state established,related accept".to_owned(),
-            format!("ip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 accept"),
-            format!("ip daddr {gateway} icmp type echo-request accept"),
-        ];
-        let at_loopback = |door: &&SocketAddrV4| door.ip().is_loopback();
-        for door in doors.iter() {
-            let port = door.port();
-            input.push(format!(
-                "ip saddr {pods} tcp dport {port} ct original ip daddr {gateway} accept"
-            ));
-        }
-        input.extend([REFUSE_TCP.to_owned(), REFUSE.to_owned()]);
-        chain("input: type filter hook input priority filter; policy accept;", &input);
-        let led = doors.iter().filter(at_loopback);
-        let led: Vec<String> = led
-            .map(|door| {
-                format!(
-                    "iifgroup {links} ip daddr {gateway} tcp dport {} dnat ip to {door}",
-                    door.port()
-                )
-            })
-            .collect();
-        chain(
-            "prerouting: type nat hook prerouting priority dstnat; policy accept;",
-            &led,
-        );
-        let masked = [
-            format!("ip saddr {pods} ip daddr != {range} masquerade"),
-            format!("ip saddr 127.0.0.0/8 oifgroup {links} masquerade"),
-        ];
-        chain(
-            "postrouting: type nat hook postrouting priority srcnat; policy accept;",
-            &masked,
-        );
-        text.push_str("}\n");
-        text
+        let links = format!("{}-{}", range.group(1), range.group(TENANTS_MAX));
+        let tenants = || self.tenants.iter();
+        let same_tenant =
+            lines(tenants().map(|Tenant { group, .. }| format!("iifgroup {group} oifgroup {group} accept")));
+        let services = lines(tenants().filter(|tenant| !tenant.services.is_empty()).map(|tenant| {
+            let services: Vec<String> = tenant.services.iter().map(Ipv4Addr::to_string).collect();
+            let services = services.join(", ");
+            format!("iifgroup {} ip daddr {{ {services} }} accept", tenant.group)
+        }));
+        let doors = || self.doors.iter();
+        let to_doors =
+            lines(doors().map(|door| format!("ct original ip daddr {gateway} tcp dport {} accept", door.port())));
+        let at_loopback = doors().filter(|door| door.ip().is_loopback());
+        let led_to_doors = lines(at_loopback.map(|door| {
+            format!(
+                "iifgroup {links} ip daddr {gateway} tcp dport {} dnat ip to {door}",
+                door.port()
+            )
+        }));
+        format!(
+            "add table {table}
+delete table {table}
+table {table} {{
+chain forward {{
+type filter hook forward priority filter; policy accept;
+ct state established,related accept
+{same_tenant}ct status dnat accept
+ip daddr {range} {REFUSE_TCP}
+ip daddr {range} {REFUSE}
+}}
+chain input {{
+type filter hook input priority filter; policy accept;
+iifgroup != {links} accept
+ct state established,related accept
+ip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 accept
+ip daddr {gateway} icmp type echo-request accept
+{to_doors}{services}{REFUSE_TCP}
+{REFUSE}
+}}
+chain prerouting {{
+type nat hook prerouting priority dstnat; policy accept;
+{led_to_doors}}}
+chain postrouting {{
+type nat hook postrouting priority srcnat; policy accept;
+ip saddr {pods} ip daddr != {range} masquerade
+ip saddr 127.0.0.0/8 oifgroup {links} masquerade
+}}
+}}
+"
+        )
     }
 
     /// Has the kernel keep to them, all at once.
@@ -115,3 +112,7 @@ impl Rules<'_> {
 /// Who is refused learns it at once.
 const REFUSE_TCP: &str = "meta l4proto tcp reject with tcp reset";
 const REFUSE: &str = "reject with icmpx admin-prohibited";
+
+fn lines(rules: impl Iterator<Item = String>) -> String {
+    rules.map(|rule| rule + "\n").collect()
+}

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::Changes;
 use super::application::Plan;
 use super::backoff::Backoff;
 use super::events::{Events, What, cut};
@@ -21,8 +22,11 @@ use crate::shim::{boot_id, unix_now_ms};
 const GRACE_LEAST: Duration = Duration::from_secs(2);
 
 /// What is known of a container, for whoever asks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Board(Arc<Mutex<Doing>>);
+#[derive(Clone, Debug)]
+pub(super) struct Board {
+    doing: Arc<Mutex<Doing>>,
+    changes: Changes,
+}
 
 /// What a container is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,12 +54,29 @@ pub struct Doing {
 }
 
 impl Board {
+    pub(super) fn new(changes: Changes) -> Self {
+        Board {
+            doing: Arc::default(),
+            changes,
+        }
+    }
+
     pub(super) fn look(&self) -> Doing {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.doing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// It is to end: nobody is to be sent there.
+    pub(super) fn withdraw(&self) {
+        self.note(|doing| doing.is_ready = false);
     }
 
     fn note(&self, change: impl FnOnce(&mut Doing)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = (doing.is_ready, doing.address);
+        change(&mut doing);
+        if before != (doing.is_ready, doing.address) {
+            self.changes.tell();
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use self::application::{Application, Plan};
 pub use self::container::Doing;
 use self::events::Events;
@@ -21,7 +23,7 @@ use crate::probe::Probes;
 use crate::runtime::{Error, Launch, Runtime, SEPARATOR};
 
 /// An application, known by both names.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// Whose it is.
     pub tenant: String,
@@ -73,6 +75,15 @@ pub struct Container {
     pub grace: Duration,
 }
 
+/// What is wanted of an application.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// In their order; none: its end.
+    pub containers: Vec<Container>,
+    /// They run only from [`Supervisor::wake`] to [`Supervisor::let_sleep`].
+    pub is_on_demand: bool,
+}
+
 /// What a container of an application is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -94,7 +105,18 @@ pub struct Supervisor {
     runtime: Arc<dyn Runtime>,
     salt: Salt,
     events: Events,
+    changes: Changes,
     applications: BTreeMap<Key, Application>,
+}
+
+/// Told whenever something is ready that was not, or is not any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Changes(Arc<watch::Sender<()>>);
+
+impl Changes {
+    fn tell(&self) {
+        self.0.send_replace(());
+    }
 }
 
 impl Supervisor {
@@ -108,12 +130,14 @@ impl Supervisor {
             runtime,
             salt,
             events: Events::default(),
+            changes: Changes(Arc::new(watch::channel(()).0)),
             applications: BTreeMap::new(),
         };
         for key in found.iter().filter_map(|name| Key::of_container(name)) {
             if let Entry::Vacant(entry) = supervisor.applications.entry(key) {
                 let runtime = Arc::clone(&supervisor.runtime);
-                let application = Application::open(runtime, entry.key(), supervisor.events.clone());
+                let (events, changes) = (supervisor.events.clone(), supervisor.changes.clone());
+                let application = Application::open(runtime, entry.key(), events, changes, true);
                 entry.insert(application);
             }
         }
@@ -127,27 +151,28 @@ impl Supervisor {
 
     /// Wants these applications of a tenant and no others; those without containers, of which it is not known, stay as
     /// they are.
-    pub fn set_tenant(&mut self, tenant: &str, wanted: BTreeMap<String, Option<Vec<Container>>>) {
+    pub fn set_tenant(&mut self, tenant: &str, wanted: BTreeMap<String, Option<Wanted>>) {
         let of_tenant = |key: &Key| key.tenant == tenant;
         for (key, application) in self.applications.iter().filter(|(key, _)| of_tenant(key)) {
             if !wanted.contains_key(&key.application) {
-                application.want(Arc::default());
+                application.want(Arc::default(), false);
             }
         }
-        for (application, containers) in wanted {
+        for (application, wanted) in wanted {
             let key = Key {
                 tenant: tenant.to_owned(),
                 application,
             };
-            if let Some(containers) = containers {
-                self.set(key, &containers);
+            if let Some(wanted) = wanted {
+                self.set(key, &wanted);
             }
         }
         self.applications.retain(|_, application| !application.is_over());
     }
 
-    /// Wants these containers of an application, in their order; none: its end.
-    pub fn set(&mut self, key: Key, containers: &[Container]) {
+    /// Wants this of an application.
+    pub fn set(&mut self, key: Key, wanted: &Wanted) {
+        let containers = &wanted.containers[..];
         let plan = |container: &Container| {
             let pod = container.launch.pod.prefix();
             let revision = self.salt.revision(container, containers);
@@ -158,11 +183,43 @@ impl Supervisor {
             }
         };
         let plans = containers.iter().map(plan).collect();
-        let (runtime, events) = (&self.runtime, &self.events);
+        let (runtime, events, changes) = (&self.runtime, &self.events, &self.changes);
         let application = self.applications.entry(key);
         application
-            .or_insert_with_key(|key| Application::open(Arc::clone(runtime), key, events.clone()))
-            .want(plans);
+            .or_insert_with_key(|key| {
+                Application::open(Arc::clone(runtime), key, events.clone(), changes.clone(), false)
+            })
+            .want(plans, wanted.is_on_demand);
+    }
+
+    /// Has an application run that runs on demand, if it does not.
+    pub fn wake(&self, key: &Key) {
+        if let Some(application) = self.applications.get(key) {
+            application.wake();
+        }
+    }
+
+    /// Ends an application that runs on demand, until it is woken. Nothing of it is ready once this returns, and what will
+    /// be is started anew.
+    pub fn let_sleep(&self, key: &Key) {
+        if let Some(application) = self.applications.get(key) {
+            application.let_sleep();
+        }
+    }
+
+    /// Whether anything of an application is ready.
+    pub fn is_ready(&self, key: &Key) -> bool {
+        self.applications.get(key).is_some_and(Application::is_ready)
+    }
+
+    /// Whether it runs on demand, and there is none.
+    pub fn sleeps(&self, key: &Key) -> bool {
+        self.applications.get(key).is_some_and(Application::sleeps)
+    }
+
+    /// Changes whenever something is ready that was not, or is not any more.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.0.subscribe()
     }
 
     /// What the containers of an application are doing; none where it is not wanted and has ended.

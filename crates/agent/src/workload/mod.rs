@@ -121,7 +121,7 @@ fn launch(
         working_dir: container.working_dir.as_deref().map(PathBuf::from),
         uid: own.run_as_user.or(shared.run_as_user),
         gid: own.run_as_group.or(shared.run_as_group),
-        has_own_network: kind(pod) == Some(Kind::Oci) && !pod.host_network,
+        has_own_network: !is_on_host(deployment),
         hostname: pod.hostname.clone(),
         mounts: volumes::of(pod, container, given, wrong),
         volumes_gid: pod.security_context.fs_group,
@@ -136,6 +136,13 @@ fn launch(
         },
         ..Launch::of(kind(pod).unwrap_or(Kind::Oci), &container.image, of_first)
     }
+}
+
+/// Whether the containers of a deployment are in the network of the host.
+#[must_use]
+pub fn is_on_host(deployment: &Deployment) -> bool {
+    let pod = &deployment.spec.template.spec;
+    kind(pod) != Some(Kind::Oci) || pod.host_network
 }
 
 fn rights(pod: &PodSpec, container: &Container) -> Rights {

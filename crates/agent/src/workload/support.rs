@@ -183,11 +183,6 @@ impl Found {
             let message = "is not done yet; ask by HTTP, or whether the port takes a connection (tcpSocket)";
             self.is_set(is_https, &format!("{path}.{field}.httpGet.scheme"), message);
         }
-        for (index, port) in container.ports.iter().enumerate() {
-            let is_other = port.host_port.is_some_and(|host| host != port.container_port) || port.host_ip.is_some();
-            let message = "has the network of the host and listens where it does; no other port or address leads there";
-            self.is_set(is_other, &format!("{path}.ports[{index}]"), message);
-        }
         let resources = &container.resources;
         for (field, amounts) in [("requests", &resources.requests), ("limits", &resources.limits)] {
             self.amounts(&format!("{path}.resources.{field}"), amounts);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::{Client, ContainerInfo, DeploymentInfo, Page, ValuesInfo, paths};
+use api::{Client, ContainerInfo, DeploymentInfo, Page, ServiceInfo, ValuesInfo, paths};
 use clap::Args;
 use hyper::Method;
 use identity::check_name;
@@ -50,6 +50,12 @@ fn state(one: &DeploymentInfo) -> String {
     if let Some(missing) = one.waits_for.first() {
         return format!("waits: {missing}");
     }
+    if let Some(why) = one.closed_doors.first() {
+        return why.clone();
+    }
+    if one.sleeps {
+        return "sleeps until somebody asks".to_owned();
+    }
     let is_right = |container: &&ContainerInfo| container.is_ready || container.is_done;
     let not_ready = one.containers.iter().find(|container| !is_right(container));
     match (one.ready, not_ready) {
@@ -82,6 +88,37 @@ fn doing(container: &ContainerInfo) -> String {
         (false, _, None, Some(end)) => format!("{end}, and is started again"),
         (false, _, None, None) => "starts".to_owned(),
     }
+}
+
+pub(super) fn services(target: &Target) -> anyhow::Result<()> {
+    let path = paths::services(&target.tenant);
+    let all: Page<ServiceInfo> = target.edge.ask(false, async |client| Ok(client.get(&path).await?))?;
+    target.output.show(&all.items, |all| match all.is_empty() {
+        true => format!(
+            "no services in tenant {}; apply one: selvedge apply -f FILE\n",
+            target.tenant
+        ),
+        false => table(
+            ["NAME", "ADDRESS", "PORTS", "LEADS TO"],
+            &all.iter().map(service_row).collect::<Vec<_>>(),
+        ),
+    });
+    Ok(())
+}
+
+fn service_row(one: &ServiceInfo) -> [String; 4] {
+    let ports: Vec<String> = one.ports.iter().map(u16::to_string).collect();
+    let leads_to = match (one.closed_doors.first(), one.deployments.is_empty()) {
+        (Some(why), _) => why.clone(),
+        (None, true) => "nothing that is applied has its labels".to_owned(),
+        (None, false) => one.deployments.join(" "),
+    };
+    [
+        one.name.clone(),
+        one.address.map_or("none".to_owned(), |address| address.to_string()),
+        ports.join(" "),
+        leads_to,
+    ]
 }
 
 /// ConfigMaps or Secrets, by the path of their list.
@@ -125,6 +162,12 @@ fn text(described: &Description) -> String {
     }
     for missing in &does.waits_for {
         text += &format!("# waits: {missing}\n");
+    }
+    for why in &does.closed_doors {
+        text += &format!("# closed: {why}\n");
+    }
+    if does.sleeps {
+        text += "# sleeps until somebody asks\n";
     }
     for container in &does.containers {
         let ContainerInfo {

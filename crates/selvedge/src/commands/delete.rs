@@ -34,7 +34,7 @@ impl Delete {
         check_name("name", &self.name)?;
         let path = match (&self.for_edge.edge_name, self.kind, self.kind.of_client()) {
             (Some(_), Kind::App, _) => bail!(
-                "an app has no manifest; those of deployments, configmaps, secrets, routes and devices are deleted"
+                "an app has no manifest; those of deployments, services, configmaps, secrets, routes and devices are deleted"
             ),
             (Some(edge), kind, _) => paths::edge_manifest(edge, &self.tenant, &format!("{kind:?}"), &self.name),
             (None, _, Some(kind)) => paths::client(&ClientName::new(&self.tenant, &self.name)?, kind),

@@ -1,4 +1,4 @@
-//! `selvedge get routes|deployments|configmaps|secrets|devices|apps|edges|sessions|link|manifests`.
+//! `selvedge get routes|deployments|services|configmaps|secrets|devices|apps|edges|sessions|link|manifests`.
 
 use anyhow::bail;
 use api::{Page, RouteInfo, SessionInfo, paths};
@@ -28,6 +28,9 @@ enum Listed {
     /// Applications, and what each does
     #[value(aliases = ["deployment", "deploy"])]
     Deployments,
+    /// Names and addresses of applications
+    #[value(aliases = ["service", "svc"])]
+    Services,
     #[value(name = "configmaps", aliases = ["configmap", "cm"])]
     ConfigMaps,
     #[value(alias = "secret")]
@@ -58,6 +61,7 @@ impl Get {
             (_, Some(edge)) => bail!("of an edge only manifests are listed: selvedge get manifests --edge {edge}"),
             (Listed::Routes, None) => routes(&self.target),
             (Listed::Deployments, None) => applications::list(&self.target),
+            (Listed::Services, None) => applications::services(&self.target),
             (Listed::ConfigMaps, None) => {
                 applications::values(&self.target, &paths::config_maps(&self.target.tenant), "ConfigMaps")
             }

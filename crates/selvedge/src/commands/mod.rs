@@ -75,6 +75,9 @@ pub(crate) enum Kind {
     /// An application, as it is run
     #[value(alias = "deploy")]
     Deployment,
+    /// A name and an address for applications
+    #[value(alias = "svc")]
+    Service,
     /// Values that applications are given
     #[value(name = "configmap", alias = "cm")]
     ConfigMap,
@@ -86,7 +89,7 @@ impl Kind {
     /// The kind of a client; `None` for what connects to nothing.
     fn of_client(self) -> Option<ClientKind> {
         match self {
-            Kind::Route | Kind::Deployment | Kind::ConfigMap | Kind::Secret => None,
+            Kind::Route | Kind::Deployment | Kind::Service | Kind::ConfigMap | Kind::Secret => None,
             Kind::Device => Some(ClientKind::Device),
             Kind::App => Some(ClientKind::App),
         }

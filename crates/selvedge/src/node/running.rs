@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::applications::supervisor;
+use super::applications::applications;
 use super::certificates::Certificates;
 use super::config::Config;
 use super::database::Telemetry;
@@ -86,6 +86,13 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         ..config.hub_options(role, has_cloud)
     };
     let hub = Arc::new(Hub::start(&hub_options, Arc::clone(&identity), Arc::clone(&audit))?);
+    let (supervisor, mesh) = match role {
+        Role::Edge => {
+            let applications = applications(&config.data, ipv4_doors(&opened, &http)).await?;
+            (Some(applications.supervisor), Some(applications.mesh))
+        }
+        Role::Cloud => (None, None),
+    };
     let desk = Arc::new(Desk::new(Parts {
         data: config.data.clone(),
         identity: Arc::clone(&identity),
@@ -100,10 +107,8 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         database: telemetry.url(),
         history: telemetry.history(),
         feed: Some(telemetry.feed.clone()),
-        supervisor: match role {
-            Role::Edge => Some(supervisor(&config.data, ipv4_doors(&opened, &http)).await?),
-            Role::Cloud => None,
-        },
+        supervisor,
+        mesh,
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;

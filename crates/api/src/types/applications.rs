@@ -1,0 +1,145 @@
+//! Applications, as the API shows them.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// An application, and what it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeploymentInfo {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// Replicas that are wanted.
+    pub replicas: u32,
+    /// Those of which all containers are ready; `None`: no edge runs here, and nothing is known of it.
+    pub ready: Option<u32>,
+    /// Starts of its containers beyond the first of each, since it was applied so or the edge started.
+    pub restarts: u32,
+    /// What it refers to and is not there, such as a ConfigMap: until then what ran before runs on.
+    pub waits_for: Vec<String>,
+    /// Whether it runs on demand, and nobody has asked for it.
+    pub sleeps: bool,
+    /// Why ports of the edge do not lead to it.
+    pub closed_doors: Vec<String>,
+    /// Its containers, of each replica.
+    pub containers: Vec<ContainerInfo>,
+}
+
+/// A container of an application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ContainerInfo {
+    /// Its name in its application.
+    pub name: String,
+    /// Which of several that are the same, from 0 on.
+    pub replica: u32,
+    /// Whether it runs once, before the others of its replica.
+    pub is_init: bool,
+    /// Whether it has come to its good end, where it is to.
+    pub is_done: bool,
+    /// The name of its start, which its files in the edge's data directory have; none before the first.
+    pub start: Option<String>,
+    /// Whether its image is being brought here.
+    pub is_preparing: bool,
+    /// Whether it runs.
+    pub is_running: bool,
+    /// Where it is reached while it runs, if it has a network of its own.
+    #[schema(value_type = Option<String>)]
+    pub address: Option<Ipv4Addr>,
+    /// Whether it runs and is ready, if there is a probe for that.
+    pub is_ready: bool,
+    /// Why it is not ready, in the words of the probe.
+    pub not_ready: Option<String>,
+    /// Starts beyond the first, since it was applied so or the edge started.
+    pub restarts: u32,
+    /// How it ended the last time.
+    pub last_end: Option<ContainerEnd>,
+    /// Why it cannot be started, stopped or looked at, or why it was ended: it did not live.
+    pub trouble: Option<String>,
+}
+
+/// The end of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ContainerEnd {
+    /// In words, such as `exited with 1`.
+    pub how: String,
+    /// ms since 1970 UTC.
+    pub at_ms: i64,
+}
+
+/// Something that has happened to a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventInfo {
+    /// Of its application.
+    pub deployment: String,
+    /// Which of several that are the same.
+    pub replica: u32,
+    /// Its name there.
+    pub container: String,
+    /// `started`, `ready`, `ended`, `unhealthy`, `failed` or `stopped`.
+    pub what: String,
+    /// How, or why.
+    pub message: String,
+    /// The last time, in ms since 1970 UTC.
+    pub at_ms: i64,
+    /// How often the very same has happened.
+    pub times: u32,
+}
+
+/// What a container has taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UsageInfo {
+    /// Of its application.
+    pub deployment: String,
+    /// Which of several that are the same.
+    pub replica: u32,
+    /// Its name there.
+    pub container: String,
+    /// The name of its start: what it has taken counts from there on.
+    pub start: String,
+    /// Processor time, µs.
+    pub cpu_us: u64,
+    /// Memory now.
+    pub memory_bytes: u64,
+    /// Processes and threads now.
+    pub pids: u64,
+    /// Processes that were killed because there was no memory left within the limit.
+    pub oom_kills: u64,
+    /// Thousandths of a core that it may take.
+    pub cpu_limit_millis: Option<u32>,
+    /// Memory that it may take.
+    pub memory_limit_bytes: Option<u64>,
+    /// Processes and threads that it may have.
+    pub pids_limit: Option<u32>,
+}
+
+/// A ConfigMap or Secret, without its values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ValuesInfo {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// Names of its values.
+    pub keys: Vec<String>,
+}
+
+/// A service: a name and an address for applications.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceInfo {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name, by which containers of the tenant find it.
+    pub name: String,
+    /// Where containers and the edge itself reach it; none: it has none, or no edge runs here.
+    #[schema(value_type = Option<String>)]
+    pub address: Option<Ipv4Addr>,
+    /// Where it listens there.
+    pub ports: Vec<u16>,
+    /// Applications that it leads to.
+    pub deployments: Vec<String>,
+    /// Why it does not listen.
+    pub closed_doors: Vec<String>,
+}

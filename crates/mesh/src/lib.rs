@@ -1,0 +1,227 @@
+//! Requests to applications: where they come in, who answers them, and who is woken for that.
+//!
+//! It knows services, doors of the edge and which containers are ready, and not how those are started.
+
+mod door;
+mod idle;
+mod names;
+mod table;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use agent::network::Network;
+use agent::supervise::{Key, Supervisor};
+use manifest::workload::{Deployment, Service};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use self::door::Opened;
+use self::idle::{Activity, Watcher};
+use self::names::Names;
+pub use self::table::{Activation, activation, selected, unsupported, unsupported_of_service};
+use self::table::{Door, Place};
+
+/// What a tenant has for requests to come in by.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// By their names.
+    pub services: BTreeMap<String, Service>,
+    /// By theirs.
+    pub deployments: BTreeMap<String, Deployment>,
+}
+
+/// Leads requests to the applications of an edge.
+pub struct Mesh {
+    wanted: watch::Sender<BTreeMap<String, Wanted>>,
+    doors: Arc<Mutex<Doors>>,
+    _leading: AbortOnDropHandle<()>,
+}
+
+impl Mesh {
+    /// Over the applications that `supervisor` runs, in the `network` that it gives them.
+    #[must_use]
+    pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network) -> Self {
+        let (wanted, wanting) = watch::channel(BTreeMap::new());
+        let doors = Arc::default();
+        let leading = Leading {
+            supervisor,
+            network,
+            doors: Arc::clone(&doors),
+            names: Arc::default(),
+            resolver: None,
+            watchers: HashMap::new(),
+        };
+        Mesh {
+            wanted,
+            doors,
+            _leading: AbortOnDropHandle::new(tokio::spawn(leading.run(wanting))),
+        }
+    }
+
+    /// Has requests to a tenant's applications come in so, and no other way.
+    pub fn set_tenant(&self, tenant: &str, wanted: Wanted) {
+        self.wanted.send_modify(|all| {
+            let is_any = !wanted.services.is_empty() || !wanted.deployments.is_empty();
+            match is_any {
+                true => all.insert(tenant.to_owned(), wanted),
+                false => all.remove(tenant),
+            };
+        });
+    }
+
+    /// The address of a service, once it has one.
+    #[must_use]
+    pub fn address(&self, tenant: &str, service: &str) -> Option<Ipv4Addr> {
+        held(&self.doors).services.get(tenant)?.get(service).copied()
+    }
+
+    /// Why doors of a tenant's application or service are not open, in words.
+    #[must_use]
+    pub fn troubles(&self, tenant: &str, of: &str) -> Vec<String> {
+        let doors = held(&self.doors);
+        let own = doors
+            .opened
+            .iter()
+            .filter(|(place, _)| place.tenant == tenant && place.of == of);
+        let mut troubles: Vec<String> = own.filter_map(|(_, opened)| opened.trouble()).collect();
+        troubles.extend(doors.no_addresses.get(tenant).cloned());
+        troubles
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is open now.
+#[derive(Default)]
+struct Doors {
+    opened: HashMap<Place, Opened>,
+    /// Of each tenant.
+    services: BTreeMap<String, BTreeMap<String, Ipv4Addr>>,
+    /// Why the services of a tenant have none.
+    no_addresses: BTreeMap<String, String>,
+}
+
+/// Keeps doors open, and says to each who is ready.
+struct Leading {
+    supervisor: Arc<Mutex<Supervisor>>,
+    network: Network,
+    doors: Arc<Mutex<Doors>>,
+    names: Arc<RwLock<Names>>,
+    resolver: Option<AbortOnDropHandle<()>>,
+    /// Of applications that run on demand.
+    watchers: HashMap<Key, Watcher>,
+}
+
+impl Leading {
+    async fn run(mut self, mut wanting: watch::Receiver<BTreeMap<String, Wanted>>) {
+        let mut changes = held(&self.supervisor).changes();
+        loop {
+            let wanted = wanting.borrow_and_update().clone();
+            changes.borrow_and_update();
+            self.follow(&wanted);
+            tokio::select! {
+                more = wanting.changed() => if more.is_err() { return },
+                more = changes.changed() => if more.is_err() { return },
+            }
+        }
+    }
+
+    fn follow(&mut self, wanted: &BTreeMap<String, Wanted>) {
+        self.follow_services(wanted);
+        self.watch_sleepers(wanted);
+        let mut table: HashMap<Place, Door> = HashMap::new();
+        let mut names = Names::default();
+        {
+            let (supervisor, doors) = (held(&self.supervisor), held(&self.doors));
+            for (tenant, wanted) in wanted {
+                let addresses = doors.services.get(tenant).cloned().unwrap_or_default();
+                let status = |application: &str| {
+                    supervisor.status(&Key {
+                        tenant: tenant.clone(),
+                        application: application.to_owned(),
+                    })
+                };
+                let pods = table::pods(wanted, &status);
+                names.add(tenant, &pods, &addresses);
+                for (place, door) in table::doors(tenant, wanted, &addresses, &pods) {
+                    // Of two that want the same, the first has it.
+                    table.entry(place).or_insert(door);
+                }
+            }
+        }
+        *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
+        self.open(table);
+        self.serve_names();
+    }
+
+    fn follow_services(&self, wanted: &BTreeMap<String, Wanted>) {
+        let mut doors = held(&self.doors);
+        let known: Vec<String> = doors.services.keys().cloned().collect();
+        let none = Wanted::default();
+        for tenant in wanted.keys().chain(&known) {
+            let names = wanted.get(tenant).unwrap_or(&none).services.keys();
+            doors.no_addresses.remove(tenant);
+            match self.network.services(tenant, &names.map(String::as_str).collect()) {
+                Ok(addresses) if addresses.is_empty() => drop(doors.services.remove(tenant)),
+                Ok(addresses) => drop(doors.services.insert(tenant.clone(), addresses)),
+                Err(error) => {
+                    let why = format!("services have no addresses here: {error}");
+                    tracing::warn!(%tenant, "{why}");
+                    doors.no_addresses.insert(tenant.clone(), why);
+                }
+            }
+        }
+    }
+
+    fn watch_sleepers(&mut self, wanted: &BTreeMap<String, Wanted>) {
+        let mut sleepers = HashMap::new();
+        for (tenant, wanted) in wanted {
+            for (application, deployment) in &wanted.deployments {
+                let Some(Activation { idle_timeout }) = activation(deployment) else {
+                    continue;
+                };
+                let key = Key {
+                    tenant: tenant.clone(),
+                    application: application.clone(),
+                };
+                sleepers.insert(key, idle_timeout);
+            }
+        }
+        self.watchers
+            .retain(|key, watcher| sleepers.get(key) == Some(&watcher.idle_timeout()));
+        for (key, idle_timeout) in sleepers {
+            let supervisor = &self.supervisor;
+            let watcher = self.watchers.entry(key);
+            watcher.or_insert_with_key(|key| Watcher::new(Arc::clone(supervisor), key.clone(), idle_timeout));
+        }
+    }
+
+    fn open(&self, table: HashMap<Place, Door>) {
+        let mut doors = held(&self.doors);
+        doors.opened.retain(|place, _| table.contains_key(place));
+        for (place, door) in table {
+            let sleepers = door.sleepers.iter().filter_map(|key| self.watchers.get(key));
+            let sleepers: Vec<Activity> = sleepers.map(Watcher::activity).collect();
+            match doors.opened.get(&place) {
+                Some(opened) => opened.lead_to(door.backends, sleepers),
+                None => {
+                    let opened = Opened::new(place.at, door.backends, sleepers);
+                    doors.opened.insert(place, opened);
+                }
+            }
+        }
+    }
+
+    /// From when containers have a network on.
+    fn serve_names(&mut self) {
+        let is_served = self.resolver.as_ref().is_some_and(|resolver| !resolver.is_finished());
+        if let (Some(gateway), false) = (self.network.gateway(), is_served) {
+            let serving = names::serve(gateway, Arc::clone(&self.names));
+            self.resolver = Some(AbortOnDropHandle::new(tokio::spawn(serving)));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+"""Applications that run only while somebody asks for them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from applications import Host, apply, deployment, ending
+from brokers import PORTS, Selvedge
+from sites import wait_until
+from test_images import build
+from test_networks import SERVES, ask, fetch, pod, runs, service, services, with_bash
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
+
+
+@pytest.fixture
+def own(start):
+    """An edge of the test's own, with an image that has a shell."""
+    with ending(start()) as edge:
+        build(edge, "box:1", files=with_bash())
+        yield edge
+
+
+def sleeper(name: str, script: str, port: int, idle: str = "1s", more: str = "", replicas: int = 1) -> str:
+    """As `pod`, on demand, at a port of the edge."""
+    ports = f", ports: [{{containerPort: 8080, hostPort: {port}}}]{more}"
+    annotations = f"annotations: {{selvedge.dev/activation: on-demand, selvedge.dev/idle-timeout: {idle}}}"
+    return pod(name, script, ports, replicas).replace("namespace: default}", f"namespace: default, {annotations}}}", 1)
+
+
+def sleeps(edge: Selvedge, name: str) -> bool:
+    """Whether nothing of it runs."""
+    one = deployment(edge, name)
+    return one["sleeps"] and not one["containers"] and not Host(edge).pids()
+
+
+def starts(edge: Selvedge) -> int:
+    """How often something was started."""
+    events = json.loads(edge.run("events", "--output", "json").stdout)
+    return sum(one["times"] for one in events if one["what"] == "started")
+
+
+def test_the_first_request_starts_it_and_it_sleeps_again_when_nobody_asks(own):
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port))
+    wait_until(lambda: sleeps(own, "site"))
+    assert "sleeps until somebody asks" in own.run("get", "deployments").stdout
+    for round_number in (1, 2):
+        assert ask("127.0.0.1", port) == "it is site-0"
+        assert starts(own) == round_number
+        assert not deployment(own, "site")["sleeps"]
+        wait_until(lambda: sleeps(own, "site"))
+
+
+def test_many_first_requests_start_it_once_and_all_are_answered(own):
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port, idle="60s"))
+    wait_until(lambda: sleeps(own, "site"))
+    with ThreadPoolExecutor(200) as threads:
+        answers = list(threads.map(lambda _: ask("127.0.0.1", port), range(200)))
+    assert answers == ["it is site-0"] * 200
+    assert starts(own) == 1
+
+
+def test_it_does_not_sleep_under_a_request(own):
+    port = PORTS.take()
+    slow = "mkdir -p /www/cgi-bin; printf '#!/bin/sh\\nsleep 4; echo; echo done\\n' > /www/cgi-bin/slow; "
+    slow += "chmod 755 /www/cgi-bin/slow; exec httpd -f -p 8080 -h /www"
+    apply(own, sleeper("site", slow, port))
+    wait_until(lambda: sleeps(own, "site"))
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/cgi-bin/slow", timeout=20) as answer:
+        assert answer.read() == b"done\n"
+    assert starts(own) == 1
+    wait_until(lambda: sleeps(own, "site"))
+
+
+def test_bytes_that_come_before_it_is_ready_are_not_lost(own):
+    port = PORTS.take()
+    apply(own, sleeper("echo", "sleep 1; exec nc -l -p 8080 -e cat", port))
+    wait_until(lambda: sleeps(own, "echo"))
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as stream:
+        for number in range(50):
+            stream.sendall(b"%06d\n" % number)
+            time.sleep(0.01)
+        got = b""
+        while len(got) < 350:
+            got += stream.recv(4096)
+    assert got == b"".join(b"%06d\n" % number for number in range(50))
+
+
+def test_a_readiness_probe_is_waited_for(own):
+    port = PORTS.take()
+    late = "sleep 2; touch /ready; exec httpd -f -p 8080 -h /www"
+    probe = ", readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}"
+    apply(own, sleeper("site", "mkdir -p /www; echo here > /www/index.html; " + late, port, more=probe))
+    wait_until(lambda: sleeps(own, "site"))
+    assert ask("127.0.0.1", port) == "here" or ask("127.0.0.1", port) == "here"
+
+
+def test_a_start_that_fails_is_answered_in_time_with_why(own):
+    port = PORTS.take()
+    apply(own, sleeper("site", "echo no such thing >&2; exit 3", port))
+    wait_until(lambda: sleeps(own, "site"))
+    began = time.monotonic()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=60)
+    assert refused.value.code == 503
+    assert "exited with 3" in refused.value.read().decode()
+    assert time.monotonic() - began < 20
+
+
+def test_another_application_wakes_it_by_its_name(own):
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port) + "---\n" + service("web", "site"))
+    apply(own, pod("caller", "exec sleep 1000"))
+    runs(own, "caller")
+    wait_until(lambda: deployment(own, "site")["sleeps"])
+    wait_until(lambda: fetch(own, "caller", "web", port=80) == "it is site-0")
+    wait_until(lambda: deployment(own, "site")["sleeps"])
+    assert ask(services(own)["web"], 80) == "it is site-0"
+
+
+def test_requests_while_it_falls_asleep_are_all_answered(own):
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port, idle="50ms"))
+    wait_until(lambda: sleeps(own, "site"))
+    wrong = []
+
+    def asks(pause_s: float) -> None:
+        for _ in range(30):
+            if ask("127.0.0.1", port) != "it is site-0":
+                wrong.append(pause_s)
+            time.sleep(pause_s)
+
+    threads = [threading.Thread(target=asks, args=(pause_s,)) for pause_s in (0.05, 0.07, 0.11)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert starts(own) > 1
+
+
+def test_an_edge_that_is_killed_finds_it_awake_and_lets_it_sleep(own):
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port, idle="3s"))
+    wait_until(lambda: sleeps(own, "site"))
+    assert ask("127.0.0.1", port) == "it is site-0"
+    before = Host(own).pids()
+    own.kill()
+    own.start()
+    assert ask("127.0.0.1", port) == "it is site-0"
+    assert Host(own).pids() == before
+    wait_until(lambda: sleeps(own, "site"))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        ("selvedge.dev/activation: sometimes", '"sometimes" is neither always nor on-demand'),
+        ("selvedge.dev/idle-timeout: soon", '"soon" is no time; one is 90s, 5m or 1h'),
+        ("selvedge.dev/idle: 5m", "there is no annotation selvedge.dev/idle"),
+    ],
+)
+def test_annotations_that_are_wrong_are_refused(own, annotation, said):
+    text = pod("site", SERVES).replace("namespace: default}", f"namespace: default, annotations: {{{annotation}}}}}", 1)
+    assert said in apply(own, text, check=False).stderr
