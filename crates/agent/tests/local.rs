@@ -2,6 +2,7 @@
 //! need root, as CI has it; without it those tests say so.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -577,6 +578,43 @@ fn a_container_runs_as_whom_its_image_or_its_manifest_says() {
         matches!(&how, How::NotStarted { reason } if reason.contains("runAsNonRoot")),
         "{how:?}"
     );
+}
+
+/// A whole program of 32 bits that ends with 7: `mov eax, 1; mov ebx, 7; int 0x80`.
+#[cfg(target_arch = "x86_64")]
+const OF_32_BITS: [u8; 96] = {
+    let mut file = *b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0\x01\0\0\0\x54\x80\x04\x08\x34\0\0\0\0\0\0\0\
+        \0\0\0\0\x34\0\x20\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\x80\x04\x08\0\x80\x04\x08\x60\0\0\0\x60\0\0\0\
+        \x05\0\0\0\0\x10\0\0\xb8\x01\0\0\0\xbb\x07\0\0\0\xcd\x80";
+    file[95] = 0x80;
+    file
+};
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn programs_of_32_bits_run_where_their_image_has_them() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new(Kind::Oci);
+    let folder = busybox(&host.place.path().join("old"));
+    fs::write(folder.join("bin/old"), OF_32_BITS).unwrap();
+    fs::set_permissions(folder.join("bin/old"), fs::Permissions::from_mode(0o755)).unwrap();
+    build::build(&host.images(), "old", &folder, &Start::default()).unwrap();
+    let of_old = |launch: &mut Launch| launch.image = "old".to_owned();
+    let (how, _) = said_by(&host, "itself", "", |launch| {
+        of_old(launch);
+        launch.command = vec!["/bin/old".to_owned()];
+    });
+    assert_eq!(how, How::Exited { code: 7 });
+    // 128 and SIGSYS.
+    let (_, said) = said_by(&host, "unseen", "old; echo $?", of_old);
+    assert!(said.iter().any(|line| line == "159"), "{said:?}");
+    fs::create_dir(folder.join("lib")).unwrap();
+    fs::write(folder.join("lib/ld-linux.so.2"), "").unwrap();
+    build::build(&host.images(), "old", &folder, &Start::default()).unwrap();
+    let (_, said) = said_by(&host, "known", "old; echo $?", of_old);
+    assert_eq!(said, ["7"]);
 }
 
 #[test]

@@ -29,8 +29,9 @@ const FAILURE_POLL: Duration = Duration::from_millis(500);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// For one attempt. Who has too many waiting drops the first packet of more, which the kernel sends again after 1, 3 and 7 s.
 const ATTEMPT: Duration = Duration::from_millis(250);
-/// Between two attempts where what is said to be ready does not answer.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Between two attempts where what is said to be ready does not take connections yet; longer each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// Between two attempts to open a door that is somebody else's.
 const BIND_PAUSE: Duration = Duration::from_secs(2);
 /// For the first bytes of who is told that nobody answers.
@@ -109,7 +110,7 @@ async fn serve(at: SocketAddrV4, leading: watch::Receiver<Way>, trouble: Arc<Mut
             // No descriptor is left, or who called has gone.
             Err(error) => {
                 tracing::warn!(%at, %error, "a connection cannot be taken");
-                sleep(PAUSE).await;
+                sleep(LONGEST_PAUSE).await;
             }
         }
     }
@@ -134,6 +135,7 @@ async fn lead(mut stream: TcpStream, mut leading: watch::Receiver<Way>, turn: &A
 async fn connect(leading: &mut watch::Receiver<Way>, turn: &AtomicUsize) -> Result<TcpStream, String> {
     let began = Instant::now();
     let until = began + READY_PATIENCE;
+    let mut pause = FIRST_PAUSE;
     let mut last = "nobody is ready to answer".to_owned();
     loop {
         let Way { backends, sleepers } = leading.borrow_and_update().clone();
@@ -157,11 +159,14 @@ async fn connect(leading: &mut watch::Receiver<Way>, turn: &AtomicUsize) -> Resu
             return Err(last);
         }
         sleepers.iter().for_each(Activity::wake);
-        let pause = match backends.is_empty() {
+        let patience = match backends.is_empty() {
             true => FAILURE_POLL,
-            false => PAUSE,
+            false => pause,
         };
-        if let Ok(Err(_)) = timeout(pause, leading.changed()).await {
+        if !backends.is_empty() {
+            pause = LONGEST_PAUSE.min(2 * pause);
+        }
+        if let Ok(Err(_)) = timeout(patience, leading.changed()).await {
             return Err("it is not wanted any more".to_owned());
         }
         let failure = || sleepers.iter().find_map(Activity::failure);

@@ -77,7 +77,9 @@ pub(super) fn of(
     let of_image = built.working_dir().as_deref().filter(|path| !path.is_empty());
     let working_dir = launch.working_dir.as_deref().or(of_image.map(Path::new));
     let capabilities = capabilities(&launch.rights)?;
-    let filter = seccomp::filter(capabilities.bounding().as_ref().unwrap_or(&Capabilities::new()));
+    let has_32_bits = seccomp::has_32_bits(&layers, &args[0]);
+    let none = Capabilities::new();
+    let filter = seccomp::filter(capabilities.bounding().as_ref().unwrap_or(&none), has_32_bits);
     let process = ProcessBuilder::default()
         .terminal(false)
         .args(args)

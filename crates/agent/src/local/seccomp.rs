@@ -3,6 +3,10 @@
 //!
 //! What is not known here does not exist for them, so that they do without it, or is refused.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
 use oci_spec::runtime::{
     Arch, Capabilities, Capability, LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompArgBuilder,
     LinuxSeccompBuilder, LinuxSeccompOperator, LinuxSyscall, LinuxSyscallBuilder,
@@ -19,12 +23,21 @@ const AF_VSOCK: u64 = 40;
 /// "No such call."
 const ENOSYS: u32 = 38;
 
+/// This machine, and the one of 32 bits that it can be.
 #[cfg(target_arch = "x86_64")]
-const MACHINES: &[Arch] = &[Arch::ScmpArchX86_64, Arch::ScmpArchX86, Arch::ScmpArchX32];
+const MACHINES: [Arch; 2] = [Arch::ScmpArchX86_64, Arch::ScmpArchX86];
 #[cfg(target_arch = "aarch64")]
-const MACHINES: &[Arch] = &[Arch::ScmpArchAarch64, Arch::ScmpArchArm];
+const MACHINES: [Arch; 2] = [Arch::ScmpArchAarch64, Arch::ScmpArchArm];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const MACHINES: &[Arch] = &[Arch::ScmpArchNative];
+const MACHINES: [Arch; 1] = [Arch::ScmpArchNative];
+/// What starts programs of 32 bits that are linked dynamically, where an image has it.
+const LOADERS: [&str; 5] = [
+    "lib/ld-linux.so.2",
+    "lib/ld-linux-armhf.so.3",
+    "lib/ld-linux.so.3",
+    "lib/ld-musl-i386.so.1",
+    "lib/ld-musl-armhf.so.1",
+];
 
 /// What is allowed beside them to whoever has a capability, which the kernel asks for these calls.
 const ALLOWED_WITH: [(Capability, &[&str]); 5] = [
@@ -48,8 +61,32 @@ const ALLOWED_WITH: [(Capability, &[&str]); 5] = [
     (Capability::SysTtyConfig, &["vhangup"]),
 ];
 
-/// For a container with these capabilities.
-pub(super) fn filter(capabilities: &Capabilities) -> LinuxSeccomp {
+/// Whether an image of these layers has programs of 32 bits, for all that is seen without following them: `program` is what
+/// it is started with.
+pub(super) fn has_32_bits(layers: &[PathBuf], program: &str) -> bool {
+    let has = |layer: &PathBuf, path: &str| layer.join(path).symlink_metadata().is_ok();
+    let has_loader = |layer: &PathBuf| {
+        let usr = LOADERS.iter().any(|loader| has(layer, &format!("usr/{loader}")));
+        usr || LOADERS.iter().any(|loader| has(layer, loader))
+    };
+    let program = layers
+        .iter()
+        .rev()
+        .map(|layer| layer.join(program.trim_start_matches('/')));
+    let mut files = program.filter(|path| path.symlink_metadata().is_ok_and(|about| about.is_file()));
+    layers.iter().any(has_loader) || files.next().is_some_and(|path| is_of_32_bits(&path))
+}
+
+/// By its head (`elf(5)`: `EI_CLASS`).
+fn is_of_32_bits(program: &Path) -> bool {
+    let mut head = [0; 5];
+    let read = File::open(program).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head == *b"\x7fELF\x01"
+}
+
+/// For a container with these capabilities. Without programs of 32 bits one that runs all the same is ended by the first
+/// call it makes: their numbers of calls are others, and knowing them takes longer than all else of a start.
+pub(super) fn filter(capabilities: &Capabilities, has_32_bits: bool) -> LinuxSeccomp {
     let with = ALLOWED_WITH
         .iter()
         .filter(|(capability, _)| capabilities.contains(capability));
@@ -76,7 +113,7 @@ pub(super) fn filter(capabilities: &Capabilities) -> LinuxSeccomp {
     let calls: Result<Vec<LinuxSyscall>, _> = calls.into_iter().collect();
     LinuxSeccompBuilder::default()
         .default_action(LinuxSeccompAction::ScmpActErrno)
-        .architectures(MACHINES.to_vec())
+        .architectures(&MACHINES[..if has_32_bits { MACHINES.len() } else { 1 }])
         .syscalls(calls.expect("nothing is missing"))
         .build()
         .expect("nothing is missing")
