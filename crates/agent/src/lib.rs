@@ -7,6 +7,7 @@ pub mod cgroup;
 pub mod image;
 pub mod instance;
 pub mod local;
+mod moves;
 pub mod network;
 pub mod probe;
 pub mod runtime;

@@ -26,6 +26,7 @@ use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
 use crate::image::registry::{self, Registries};
 use crate::image::store::Images;
 use crate::instance::{Bundle, Ended, How, Instance, Spec, Started, What};
+use crate::moves::Moves;
 use crate::network::{Attachment, Network};
 use crate::runtime::{Answer, Done, Error, Kind, Launch, Pod, PullPolicy, Runtime, State};
 use crate::shim::{self, READY};
@@ -57,6 +58,7 @@ pub struct Local {
     registries: Arc<Registries>,
     shim: PathBuf,
     hierarchy: Option<Hierarchy>,
+    moves: Moves,
     /// How many more may be started at once.
     starting: Arc<Semaphore>,
     /// One image is unpacked at a time.
@@ -86,6 +88,7 @@ impl Local {
             registries,
             shim: shim.to_owned(),
             hierarchy: Hierarchy::of_host(),
+            moves: Moves::default(),
             starting: Arc::new(Semaphore::new(STARTS_MAX)),
             unpacking: Arc::new(Semaphore::new(1)),
             group_prefix: group_prefix.to_owned(),
@@ -470,6 +473,7 @@ impl Runtime for Local {
         Box::pin(async move {
             let _turn = self.starting.acquire().await.expect("it is never closed");
             let _alone = self.pods.alone(&launch.pod).await;
+            let _ready = self.moves.be_ready();
             let described = self.blocking(&name, move |local, name| local.describe(name, &launch));
             let started = self.start_shim(&described.await?).await;
             if started.is_err() {
