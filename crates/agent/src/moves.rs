@@ -7,7 +7,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct Moves(Arc<Mutex<Weak<Ready>>>);
 
 /// Moves are quick for as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Ready(Arc<AtomicBool>);
+pub(crate) struct Ready(#[expect(dead_code, reason = "that it is gone is what is heard")] SyncSender<()>);
 
 impl Moves {
     pub(crate) fn be_ready(&self) -> Arc<Ready> {
@@ -38,8 +38,7 @@ impl Moves {
 
 impl Ready {
     fn begin() -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let until = Arc::clone(&is_over);
+        let (ready, over) = mpsc::sync_channel(0);
         let moving = move || {
             let Some(mut own) = own_group().and_then(|path| OpenOptions::new().write(true).open(path).ok()) else {
                 return;
@@ -47,8 +46,7 @@ impl Ready {
             for _ in 0..MOVES_MAX {
                 // 0 is who writes it. That it is there already changes nothing of the wait.
                 let _ = own.write(b"0");
-                thread::sleep(PAUSE);
-                if until.load(Ordering::Relaxed) {
+                if over.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }
@@ -58,13 +56,7 @@ impl Ready {
             .name("moves".to_owned())
             .stack_size(64 << 10)
             .spawn(moving);
-        Ready(is_over)
-    }
-}
-
-impl Drop for Ready {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        Ready(ready)
     }
 }
 
