@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,3 +98,18 @@ def ending(edge: Selvedge) -> Iterator[Selvedge]:
     yield edge
     edge.stop()  # It would start them again.
     Host(edge).kill_all()
+    forget_network(edge)
+
+
+def forget_network(edge: Selvedge) -> None:
+    """What the kernel knows of an edge's network, which stays while its applications could run on."""
+    kept = edge.data / "containers.network"
+    if kept.exists():
+        base = ipaddress.IPv4Address(json.loads(kept.read_text())["range"])
+        for words in (
+            ["nft", "delete", "table", "inet", f"selvedge-{int(base):08x}"],
+            ["ip", "route", "del", "unreachable", f"{base}/20"],
+            ["ip", "route", "del", "local", f"{base + 2048}/21", "dev", "lo", "table", "local"],
+            ["ip", "addr", "del", f"{base + 1}/32", "dev", "lo"],
+        ):
+            subprocess.run(words, check=True)

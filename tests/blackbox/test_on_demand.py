@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import threading
 import time
 import urllib.error
@@ -80,6 +81,28 @@ def test_it_does_not_sleep_under_a_request(own):
         assert answer.read() == b"done\n"
     assert starts(own) == 1
     wait_until(lambda: sleeps(own, "site"))
+
+
+def led_past(port: int) -> bool:
+    """Whether the kernel leads connections to a port past its door."""
+    rules = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=True).stdout
+    return f"tcp dport {port} dnat ip to" in rules
+
+
+@pytest.mark.parametrize("script", ["cat /dev/zero", "cat"], ids=["whose-reader-is-slow", "that-says-nothing"])
+def test_it_does_not_sleep_under_a_connection_that_the_kernel_leads(own, script):
+    port = PORTS.take()
+    apply(own, sleeper("site", f"exec nc -ll -p 8080 -e {script}", port))
+    wait_until(lambda: sleeps(own, "site"))
+    with socket.create_connection(("127.0.0.1", port), timeout=10):
+        wait_until(lambda: led_past(port))
+        led = socket.create_connection(("127.0.0.1", port), timeout=10)
+    with led:
+        time.sleep(4)
+        assert starts(own) == 1
+        assert not deployment(own, "site")["sleeps"]
+    wait_until(lambda: sleeps(own, "site"), patience_s=20)
+    assert not led_past(port)
 
 
 def test_bytes_that_come_before_it_is_ready_are_not_lost(own):

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, copy_bidirectional_with_sizes};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -44,24 +44,39 @@ struct Way {
     sleepers: Arc<[Activity]>,
 }
 
+/// Whether a door takes connections.
+#[derive(Clone, Debug, Default)]
+enum State {
+    #[default]
+    Opening,
+    Open,
+    Closed(String),
+}
+
 /// A door that is open, or is being opened.
 pub(crate) struct Opened {
     way: watch::Sender<Way>,
-    trouble: Arc<Mutex<Option<String>>>,
+    state: Arc<Mutex<State>>,
     _serving: AbortOnDropHandle<()>,
 }
 
 impl Opened {
-    pub(crate) fn new(at: SocketAddrV4, backends: Vec<SocketAddrV4>, sleepers: Vec<Activity>) -> Self {
+    /// `changes` is told when it is open.
+    pub(crate) fn new(
+        at: SocketAddrV4,
+        backends: Vec<SocketAddrV4>,
+        sleepers: Vec<Activity>,
+        changes: Arc<Notify>,
+    ) -> Self {
         let (way, leading) = watch::channel(Way {
             backends: backends.into(),
             sleepers: sleepers.into(),
         });
-        let trouble = Arc::default();
-        let serving = serve(at, leading, Arc::clone(&trouble));
+        let state = Arc::default();
+        let serving = serve(at, leading, Arc::clone(&state), changes);
         Opened {
             way,
-            trouble,
+            state,
             _serving: AbortOnDropHandle::new(tokio::spawn(serving)),
         }
     }
@@ -75,11 +90,19 @@ impl Opened {
 
     /// Why it is not open.
     pub(crate) fn trouble(&self) -> Option<String> {
-        held(&self.trouble).clone()
+        match &*held(&self.state) {
+            State::Closed(why) => Some(why.clone()),
+            State::Opening | State::Open => None,
+        }
+    }
+
+    /// Whether it is open, and the port nobody else's.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(*held(&self.state), State::Open)
     }
 }
 
-async fn serve(at: SocketAddrV4, leading: watch::Receiver<Way>, trouble: Arc<Mutex<Option<String>>>) {
+async fn serve(at: SocketAddrV4, leading: watch::Receiver<Way>, state: Arc<Mutex<State>>, changes: Arc<Notify>) {
     let listener = loop {
         match TcpListener::bind(at).await {
             Ok(listener) => break listener,
@@ -90,12 +113,13 @@ async fn serve(at: SocketAddrV4, leading: watch::Receiver<Way>, trouble: Arc<Mut
                     }
                     _ => format!("{at}: {error}"),
                 };
-                *held(&trouble) = Some(why);
+                *held(&state) = State::Closed(why);
                 sleep(BIND_PAUSE).await;
             }
         }
     };
-    *held(&trouble) = None;
+    *held(&state) = State::Open;
+    changes.notify_one();
     let (room, turn) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(AtomicUsize::new(0)));
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");

@@ -1,14 +1,20 @@
 //! When an application that runs on demand has been asked nothing for long enough.
 
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use agent::network::connections::{self, Use};
 use agent::supervise::{Key, Supervisor};
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::held;
+
+/// Between two looks at who is connected, at least.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Requests to one application.
 #[derive(Clone)]
@@ -44,6 +50,12 @@ impl Activity {
         })
     }
 
+    /// Where its containers are that have a network of their own.
+    fn pods(&self) -> BTreeSet<Ipv4Addr> {
+        let status = held(&self.supervisor).status(&self.key);
+        status.into_iter().filter_map(|one| one.doing.address).collect()
+    }
+
     pub(crate) fn wake(&self) {
         held(&self.supervisor).wake(&self.key);
     }
@@ -59,21 +71,37 @@ impl Drop for Request {
 pub(crate) struct Watcher {
     activity: Activity,
     idle_timeout: Duration,
+    is_led_past: watch::Receiver<bool>,
     _watching: AbortOnDropHandle<()>,
 }
 
 impl Watcher {
-    pub(crate) fn new(supervisor: Arc<Mutex<Supervisor>>, key: Key, idle_timeout: Duration) -> Self {
+    /// `rules` changes whenever the kernel's rules are as [`Watcher::may_be_led_past`] has it, which `changes` is told of.
+    pub(crate) fn new(
+        supervisor: Arc<Mutex<Supervisor>>,
+        key: Key,
+        idle_timeout: Duration,
+        changes: Arc<Notify>,
+        rules: watch::Receiver<()>,
+    ) -> Self {
         let activity = Activity {
             supervisor,
             key,
             open: Arc::new(watch::channel(0).0),
         };
-        let watching = watch_over(activity.clone(), idle_timeout);
+        let (lead_past, is_led_past) = watch::channel(true);
+        let watching = Watching {
+            activity: activity.clone(),
+            idle_timeout,
+            lead_past,
+            changes,
+            rules,
+        };
         Watcher {
             activity,
             idle_timeout,
-            _watching: AbortOnDropHandle::new(tokio::spawn(watching)),
+            is_led_past,
+            _watching: AbortOnDropHandle::new(tokio::spawn(watching.run())),
         }
     }
 
@@ -84,27 +112,84 @@ impl Watcher {
     pub(crate) fn activity(&self) -> Activity {
         self.activity.clone()
     }
+
+    /// Whether the kernel may lead connections to it past doors, where nobody counts them.
+    pub(crate) fn may_be_led_past(&self) -> bool {
+        *self.is_led_past.borrow()
+    }
 }
 
-async fn watch_over(activity: Activity, idle_timeout: Duration) {
-    let mut open = activity.open.subscribe();
-    loop {
-        if open.wait_for(|open| *open == 0).await.is_err() {
-            return;
+struct Watching {
+    activity: Activity,
+    idle_timeout: Duration,
+    lead_past: watch::Sender<bool>,
+    changes: Arc<Notify>,
+    rules: watch::Receiver<()>,
+}
+
+impl Watching {
+    async fn run(mut self) {
+        let mut open = self.activity.open.subscribe();
+        loop {
+            if open.wait_for(|open| *open == 0).await.is_err() {
+                return;
+            }
+            if timeout(self.idle_timeout, open.changed()).await.is_ok() {
+                continue;
+            }
+            while let Some(left) = self.is_used_for().await {
+                sleep(left.max(LOOK_PAUSE)).await;
+            }
+            // From here on all connections come to doors, and those that do not are known of.
+            if !self.lead_past(false).await {
+                return;
+            }
+            let sleeps = *open.borrow() == 0 && self.is_used_for().await.is_none() && self.let_sleep();
+            if !self.lead_past(true).await {
+                return;
+            }
+            if sleeps && open.wait_for(|open| *open > 0).await.is_err() {
+                return;
+            }
         }
-        if timeout(idle_timeout, open.changed()).await.is_ok() {
-            continue;
+    }
+
+    /// `None`: it is not; else how long it has to be waited for at least.
+    async fn is_used_for(&self) -> Option<Duration> {
+        let pods = self.activity.pods();
+        if pods.is_empty() || !connections::are_listed() {
+            return None;
         }
-        // Nobody begins one meanwhile: who does waits for this, and wakes it again.
-        let lets_sleep = activity.open.send_if_modified(|open| {
+        let led = tokio::task::spawn_blocking(move || connections::led_to(&pods)).await;
+        match led.expect("reading a list does not panic") {
+            Ok(Use::Open) => Some(self.idle_timeout / 4),
+            Ok(Use::Ended(ago)) => self.idle_timeout.checked_sub(ago).filter(|left| !left.is_zero()),
+            Ok(Use::None) => None,
+            Err(error) => {
+                tracing::warn!(application = self.activity.key.application, %error, "it stays awake: nobody knows who is connected");
+                Some(self.idle_timeout)
+            }
+        }
+    }
+
+    /// Returns once the kernel does so; not where nobody asks it to any more.
+    async fn lead_past(&mut self, is_led_past: bool) -> bool {
+        self.rules.borrow_and_update();
+        self.lead_past.send_replace(is_led_past);
+        self.changes.notify_one();
+        self.rules.changed().await.is_ok()
+    }
+
+    /// Nobody begins a request meanwhile: who does waits for this, and wakes it again.
+    fn let_sleep(&self) -> bool {
+        let mut sleeps = false;
+        self.activity.open.send_if_modified(|open| {
             if *open == 0 {
-                held(&activity.supervisor).let_sleep(&activity.key);
+                held(&self.activity.supervisor).let_sleep(&self.activity.key);
+                sleeps = true;
             }
             false
         });
-        debug_assert!(!lets_sleep, "nothing was modified");
-        if open.changed().await.is_err() {
-            return;
-        }
+        sleeps
     }
 }

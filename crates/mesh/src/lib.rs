@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use agent::network::Network;
+use agent::network::{Network, Redirect, connections};
 use agent::supervise::{Key, Supervisor};
 use manifest::workload::{Deployment, Service};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::door::Opened;
@@ -52,6 +53,9 @@ impl Mesh {
             names: Arc::default(),
             resolver: None,
             watchers: HashMap::new(),
+            of_parts: Arc::default(),
+            redirects: Vec::new(),
+            rules: watch::channel(()).0,
         };
         Mesh {
             wanted,
@@ -114,18 +118,29 @@ struct Leading {
     resolver: Option<AbortOnDropHandle<()>>,
     /// Of applications that run on demand.
     watchers: HashMap<Key, Watcher>,
+    /// Told when one of those wants something else of the kernel, or a door is open.
+    of_parts: Arc<Notify>,
+    /// What the kernel leads past doors, and that this was so at the last change of anything.
+    redirects: Vec<Redirect>,
+    rules: watch::Sender<()>,
 }
 
 impl Leading {
     async fn run(mut self, mut wanting: watch::Receiver<BTreeMap<String, Wanted>>) {
         let mut changes = held(&self.supervisor).changes();
+        let of_parts = Arc::clone(&self.of_parts);
         loop {
             let wanted = wanting.borrow_and_update().clone();
             changes.borrow_and_update();
-            self.follow(&wanted);
+            let following = move || {
+                self.follow(&wanted);
+                self
+            };
+            self = spawn_blocking(following).await.expect("leading does not panic");
             tokio::select! {
                 more = wanting.changed() => if more.is_err() { return },
                 more = changes.changed() => if more.is_err() { return },
+                () = of_parts.notified() => {}
             }
         }
     }
@@ -154,8 +169,38 @@ impl Leading {
             }
         }
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
+        let redirects = self.redirects(&table);
         self.open(table);
         self.serve_names();
+        if redirects != self.redirects {
+            match self.network.redirect(redirects.clone()) {
+                Ok(()) => self.redirects = redirects,
+                Err(error) => tracing::warn!(%error, "connections are not led past doors, and are slower"),
+            }
+        }
+        self.rules.send_replace(());
+    }
+
+    /// Doors that lead only to containers with networks of their own, and whom nobody need wake.
+    fn redirects(&self, table: &HashMap<Place, Door>) -> Vec<Redirect> {
+        let are_listed = connections::are_listed();
+        let is_direct = |door: &Door| {
+            let mut sleepers = door.sleepers.iter().filter_map(|key| self.watchers.get(key));
+            let may = sleepers.all(|watcher| are_listed && watcher.may_be_led_past());
+            may && !door.backends.is_empty() && !door.backends.iter().any(|to| to.ip().is_loopback())
+        };
+        let doors = held(&self.doors);
+        let is_open = |place: &Place| doors.opened.get(place).is_some_and(Opened::is_open);
+        let direct = table.iter().filter(|(place, door)| is_open(place) && is_direct(door));
+        let mut redirects: Vec<Redirect> = direct
+            .map(|(place, door)| Redirect {
+                at: place.at,
+                tenant: door.is_of_service.then(|| place.tenant.clone()),
+                to: door.backends.clone(),
+            })
+            .collect();
+        redirects.sort_unstable();
+        redirects
     }
 
     fn follow_services(&self, wanted: &BTreeMap<String, Wanted>) {
@@ -194,9 +239,10 @@ impl Leading {
         self.watchers
             .retain(|key, watcher| sleepers.get(key) == Some(&watcher.idle_timeout()));
         for (key, idle_timeout) in sleepers {
-            let supervisor = &self.supervisor;
-            let watcher = self.watchers.entry(key);
-            watcher.or_insert_with_key(|key| Watcher::new(Arc::clone(supervisor), key.clone(), idle_timeout));
+            self.watchers.entry(key).or_insert_with_key(|key| {
+                let (supervisor, changes) = (Arc::clone(&self.supervisor), Arc::clone(&self.of_parts));
+                Watcher::new(supervisor, key.clone(), idle_timeout, changes, self.rules.subscribe())
+            });
         }
     }
 
@@ -209,7 +255,8 @@ impl Leading {
             match doors.opened.get(&place) {
                 Some(opened) => opened.lead_to(door.backends, sleepers),
                 None => {
-                    let opened = Opened::new(place.at, door.backends, sleepers);
+                    let changes = Arc::clone(&self.of_parts);
+                    let opened = Opened::new(place.at, door.backends, sleepers, changes);
                     doors.opened.insert(place, opened);
                 }
             }

@@ -66,6 +66,8 @@ pub(crate) struct Door {
     pub(crate) backends: Vec<SocketAddrV4>,
     /// Applications that may have to be woken.
     pub(crate) sleepers: Vec<Key>,
+    /// Of a service, which only its tenant may use.
+    pub(crate) is_of_service: bool,
 }
 
 /// A replica that runs.
@@ -170,7 +172,10 @@ pub(crate) fn doors(
     for (name, service) in &wanted.services {
         let Some(address) = addresses.get(name) else { continue };
         for port in &service.spec.ports {
-            let mut door = Door::default();
+            let mut door = Door {
+                is_of_service: true,
+                ..Door::default()
+            };
             for (application, deployment) in selected(service, &wanted.deployments) {
                 let target = match &port.target_port {
                     None => Some(port.port),

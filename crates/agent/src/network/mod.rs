@@ -1,6 +1,7 @@
 //! Networks of containers: each pod has an address of the edge's, and reaches those of its tenant (decision 28).
 
 pub(crate) mod attach;
+pub mod connections;
 mod netlink;
 mod range;
 mod rules;
@@ -31,9 +32,21 @@ pub struct Network {
     state: Arc<Mutex<Option<State>>>,
 }
 
+/// Connections that the kernel leads past a door, to containers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Redirect {
+    /// Where they come in.
+    pub at: SocketAddrV4,
+    /// Whose containers may use it, beside the host; `None`: the host and the world.
+    pub tenant: Option<String>,
+    /// Where each goes in its turn; one at least.
+    pub to: Vec<SocketAddrV4>,
+}
+
 #[derive(Debug)]
 struct State {
     plan: Plan,
+    redirects: Vec<Redirect>,
     /// The next address that is tried.
     next: u32,
 }
@@ -70,7 +83,7 @@ impl Network {
         let mut with = state.plan.clone();
         let number = with.number(tenant)?;
         if with != state.plan {
-            self.change(&mut state.plan, with)?;
+            self.change(state, with)?;
         }
         Ok(Attachment {
             address: state.free_address()?,
@@ -108,16 +121,30 @@ impl Network {
         if names.is_empty() && state.is_none() && !self.kept.exists() {
             return Ok(BTreeMap::new());
         }
-        let plan = &mut self.there(&mut state)?.plan;
-        let mut with = plan.clone();
+        let state = self.there(&mut state)?;
+        let mut with = state.plan.clone();
         with.set_services(tenant, names)?;
-        if with != *plan {
-            self.change(plan, with)?;
+        if with != state.plan {
+            self.change(state, with)?;
         }
+        let plan = &state.plan;
         Ok(plan
             .addresses(tenant)
             .map(|(name, address)| (name.to_owned(), address))
             .collect())
+    }
+
+    /// Has the kernel lead these connections past their doors, and no others. Those that it leads already go on.
+    ///
+    /// # Errors
+    /// `nft` is not here, or refuses.
+    pub fn redirect(&self, redirects: Vec<Redirect>) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = &mut *state {
+            self.rules(&state.plan, &redirects)?;
+            state.redirects = redirects;
+        }
+        Ok(())
     }
 
     fn there<'a>(&self, state: &'a mut Option<State>) -> io::Result<&'a mut State> {
@@ -144,9 +171,10 @@ impl Network {
         netlink.add_address(LOOPBACK, range.gateway(), 32)?;
         let (services, prefix_len) = range.services();
         netlink.add_route(services, prefix_len, &Way::Here)?;
-        self.rules(&plan)?;
+        self.rules(&plan, &[])?;
         Ok(State {
             plan,
+            redirects: Vec::new(),
             next: rand::random(),
         })
     }
@@ -165,7 +193,7 @@ impl Network {
         }
     }
 
-    fn rules(&self, plan: &Plan) -> io::Result<()> {
+    fn rules(&self, plan: &Plan, redirects: &[Redirect]) -> io::Result<()> {
         let tenant = |(name, number): (&String, &u32)| Tenant {
             group: plan.range.group(*number),
             services: plan.addresses(name).map(|(_, address)| address).collect(),
@@ -174,15 +202,22 @@ impl Network {
             range: plan.range,
             tenants: plan.tenants.iter().map(tenant).collect(),
             doors: &self.doors,
+            redirects: redirects
+                .iter()
+                .filter_map(|redirect| match &redirect.tenant {
+                    Some(tenant) => Some((Some(plan.range.group(*plan.tenants.get(tenant)?)), redirect)),
+                    None => Some((None, redirect)),
+                })
+                .collect(),
         };
         rules.apply()
     }
 
     /// Has the kernel keep to another plan, too, and keeps it.
-    fn change(&self, plan: &mut Plan, with: Plan) -> io::Result<()> {
-        self.rules(&with)?;
+    fn change(&self, state: &mut State, with: Plan) -> io::Result<()> {
+        self.rules(&with, &state.redirects)?;
         self.keep(&with)?;
-        *plan = with;
+        state.plan = with;
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! Who may reach whom: rules of the kernel's packet filter, by the program `nft`.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, Stdio};
 
-use super::TENANTS_MAX;
 use super::range::Range;
+use super::{Redirect, TENANTS_MAX};
 use crate::tools;
 
 /// What the rules are made of.
@@ -16,6 +17,8 @@ pub(super) struct Rules<'a> {
     pub(super) tenants: Vec<Tenant>,
     /// Where the edge itself listens, for all containers.
     pub(super) doors: &'a [SocketAddrV4],
+    /// With the groups of who may use them; none: the world, but for containers.
+    pub(super) redirects: Vec<(Option<u32>, &'a Redirect)>,
 }
 
 /// Who reaches each other.
@@ -53,6 +56,22 @@ impl Rules<'_> {
                 door.port()
             )
         }));
+        let redirects = || self.redirects.iter();
+        let led_in = lines(redirects().map(|(group, redirect)| {
+            let from = group.map_or(format!("iifgroup != {links}"), |group| format!("iifgroup {group}"));
+            format!("{from} {}", leads(redirect, range))
+        }));
+        let led_out = lines(redirects().map(|(_, redirect)| leads(redirect, range)));
+        let led_to: BTreeSet<Ipv4Addr> = redirects()
+            .flat_map(|(_, redirect)| &redirect.to)
+            .map(|to| *to.ip())
+            .collect();
+        // Who is led to itself would not know its own answer.
+        let to_itself = lines(
+            led_to
+                .iter()
+                .map(|pod| format!("ip saddr {pod} ip daddr {pod} snat ip to {gateway}")),
+        );
         format!(
             "add table {table}
 delete table {table}
@@ -75,12 +94,15 @@ ip daddr {gateway} icmp type echo-request accept
 }}
 chain prerouting {{
 type nat hook prerouting priority dstnat; policy accept;
-{led_to_doors}}}
+{led_to_doors}{led_in}}}
+chain output {{
+type nat hook output priority -100; policy accept;
+{led_out}}}
 chain postrouting {{
 type nat hook postrouting priority srcnat; policy accept;
 ip saddr {pods} ip daddr != {range} masquerade
-ip saddr 127.0.0.0/8 oifgroup {links} masquerade
-}}
+ip saddr 127.0.0.0/8 oifgroup {links} snat ip to {gateway}
+{to_itself}}}
 }}
 "
         )
@@ -107,6 +129,26 @@ ip saddr 127.0.0.0/8 oifgroup {links} masquerade
         let why = words.lines().next().unwrap_or_default();
         Err(io::Error::other(format!("nft: {why}")))
     }
+}
+
+/// What leads connections to each in its turn.
+fn leads(redirect: &Redirect, range: Range) -> String {
+    let port = redirect.at.port();
+    let at = match redirect.at.ip() {
+        any if any.is_unspecified() => format!("fib daddr type local ip daddr != {range}"),
+        one => format!("ip daddr {one}"),
+    };
+    let to = match &redirect.to[..] {
+        [only] => only.to_string(),
+        all => {
+            let turns = all.iter().enumerate();
+            let turns: Vec<String> = turns
+                .map(|(turn, to)| format!("{turn} : {} . {}", to.ip(), to.port()))
+                .collect();
+            format!("numgen inc mod {} map {{ {} }}", all.len(), turns.join(", "))
+        }
+    };
+    format!("{at} tcp dport {port} dnat ip to {to}")
 }
 
 /// Who is refused learns it at once.

@@ -1,0 +1,164 @@
+//! Connections that the kernel leads to containers, as it lists them (`/proc/net/nf_conntrack`).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+const LIST: &str = "/proc/net/nf_conntrack";
+const SETTINGS: &str = "/proc/sys/net/netfilter";
+/// Whoever has said nothing for so long is gone, as with TCP's own probes (`tcp(7)`: `tcp_keepalive_time`).
+const SILENCE_MAX: Duration = Duration::from_secs(7_200);
+/// A connection is remembered for so long at most while one end has not acknowledged what the other said (the kernel's
+/// `nf_conntrack_tcp_timeout_unacknowledged` and `_max_retrans`): it is open for all that is known.
+const UNACKNOWLEDGED_S: u64 = 300;
+
+/// What is so of connections to some containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// One is open.
+    Open,
+    /// The last that is known of ended so long ago.
+    Ended(Duration),
+    /// None is known of.
+    None,
+}
+
+/// Whether this kernel lists them, to whoever runs this.
+#[must_use]
+pub fn are_listed() -> bool {
+    fs::File::open(LIST).is_ok()
+}
+
+/// What is so of connections that were led to these containers.
+///
+/// # Errors
+/// Of reading the list.
+pub fn led_to(pods: &BTreeSet<Ipv4Addr>) -> io::Result<Use> {
+    let timeout = |state: &str| {
+        let path = Path::new(SETTINGS).join(format!("nf_conntrack_tcp_timeout_{state}"));
+        let text = fs::read_to_string(path)?;
+        text.trim().parse().map_err(io::Error::other)
+    };
+    let timeouts = Timeouts {
+        established_s: timeout("established")?,
+        time_wait_s: timeout("time_wait")?,
+        close_s: timeout("close")?,
+    };
+    Ok(of_list(&fs::read_to_string(LIST)?, pods, &timeouts))
+}
+
+/// Seconds that the kernel remembers a connection for from its last packet on.
+struct Timeouts {
+    established_s: u64,
+    time_wait_s: u64,
+    close_s: u64,
+}
+
+fn of_list(list: &str, pods: &BTreeSet<Ipv4Addr>, timeouts: &Timeouts) -> Use {
+    let uses = list.lines().filter_map(|line| of_line(line, pods, timeouts));
+    uses.fold(Use::None, |known, one| match (known, one) {
+        (Use::Open, _) | (_, Use::Open) => Use::Open,
+        (Use::Ended(known), Use::Ended(one)) => Use::Ended(known.min(one)),
+        (Use::Ended(known), Use::None) => Use::Ended(known),
+        (Use::None, one) => one,
+    })
+}
+
+/// Such as `ipv4 2 tcp 6 117 TIME_WAIT src=A dst=B sport=1 dport=2 src=C dst=A sport=3 dport=1 [ASSURED] …`, where who asks
+/// `B` is led to `C`.
+fn of_line(line: &str, pods: &BTreeSet<Ipv4Addr>, timeouts: &Timeouts) -> Option<Use> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ["ipv4", _, "tcp", _, left_s, state, ..] = words[..] else {
+        return None;
+    };
+    let address = |key: &str, which: usize| {
+        let mut values = words.iter().filter_map(|word| word.strip_prefix(key));
+        values.nth(which)?.parse::<Ipv4Addr>().ok()
+    };
+    let (asked, answers) = (address("dst=", 0)?, address("src=", 1)?);
+    if asked == answers || !pods.contains(&answers) {
+        return None;
+    }
+    let left_s: u64 = left_s.parse().ok()?;
+    let ago = |of_s: u64| Duration::from_secs(of_s.saturating_sub(left_s));
+    Some(match state {
+        "TIME_WAIT" => Use::Ended(ago(timeouts.time_wait_s)),
+        "CLOSE" => Use::Ended(ago(timeouts.close_s)),
+        "ESTABLISHED" if left_s > UNACKNOWLEDGED_S && ago(timeouts.established_s) > SILENCE_MAX => {
+            Use::Ended(ago(timeouts.established_s))
+        }
+        _ => Use::Open,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = "10.112.0.2";
+    const TIMEOUTS: Timeouts = Timeouts {
+        established_s: 432_000,
+        time_wait_s: 120,
+        close_s: 10,
+    };
+
+    fn line(left_s: u64, state: &str, asked: &str, answers: &str) -> String {
+        format!(
+            "ipv4     2 tcp      6 {left_s} {state} src=10.0.0.9 dst={asked} sport=4000 dport=80 src={answers} \
+             dst=10.0.0.9 sport=8080 dport=4000 [ASSURED] mark=0 zone=0 use=2\n"
+        )
+    }
+
+    fn use_of(lines: &[String]) -> Use {
+        of_list(&lines.concat(), &BTreeSet::from([POD.parse().unwrap()]), &TIMEOUTS)
+    }
+
+    #[test]
+    fn an_open_connection_counts_and_of_ended_ones_the_last() {
+        let ended = |left_s| line(left_s, "TIME_WAIT", "10.112.8.1", POD);
+        assert_eq!(use_of(&[]), Use::None);
+        assert_eq!(
+            use_of(&[ended(20), ended(110), ended(60)]),
+            Use::Ended(Duration::from_secs(10))
+        );
+        assert_eq!(
+            use_of(&[ended(20), line(431_990, "ESTABLISHED", "10.112.8.1", POD)]),
+            Use::Open
+        );
+        assert_eq!(
+            use_of(&[line(5, "CLOSE", "10.112.8.1", POD)]),
+            Use::Ended(Duration::from_secs(5))
+        );
+        assert_eq!(use_of(&[line(50, "SYN_SENT", "10.112.8.1", POD)]), Use::Open);
+    }
+
+    #[test]
+    fn who_asks_the_container_itself_and_who_is_led_elsewhere_do_not_count() {
+        assert_eq!(use_of(&[line(431_990, "ESTABLISHED", POD, POD)]), Use::None);
+        assert_eq!(
+            use_of(&[line(431_990, "ESTABLISHED", "10.112.8.1", "10.112.0.3")]),
+            Use::None
+        );
+    }
+
+    #[test]
+    fn who_has_said_nothing_for_hours_is_gone() {
+        let silent = line(432_000 - 7_300, "ESTABLISHED", "10.112.8.1", POD);
+        assert_eq!(use_of(&[silent]), Use::Ended(Duration::from_secs(7_300)));
+        // Its receiver takes nothing at present.
+        assert_eq!(use_of(&[line(299, "ESTABLISHED", "10.112.8.1", POD)]), Use::Open);
+    }
+
+    #[test]
+    fn lines_of_other_kinds_are_passed_over() {
+        let others = [
+            "",
+            "ipv6 10 tcp 6 1 X src=::1",
+            "ipv4 2 udp 17 29 src=1.2.3.4 dst=10.112.0.2 sport=1 dport=2",
+        ];
+        assert_eq!(use_of(&others.map(|line| format!("{line}\n"))), Use::None);
+    }
+}
