@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from applications import Host, apply, deployment, ending, runs
-from brokers import BINARY, PORTS, Selvedge
+from brokers import BINARY, PORTS, Selvedge, selvedge
+from machine import tried
+from namespaces import ADDRESSES, FIRST_ADDRESS, FIRST_PORT
 from sites import wait_until
 from test_images import build
 
@@ -234,3 +237,73 @@ def test_a_port_that_another_program_has_is_said_and_taken_once_it_is_free(own):
         assert said in own.run("describe", "deployment", "site").stdout
     wait_until(lambda: ask("127.0.0.1", port) == "it is site-0")
     assert said not in own.run("get", "deployments").stdout
+
+
+def test_a_service_may_have_the_port_of_another_program_which_its_containers_do_not_reach(own):
+    with socket.create_server(("0.0.0.0", 0)) as listener, socket.create_server(("0.0.0.0", 0)) as other:
+        port, closed = listener.getsockname()[1], other.getsockname()[1]
+        apply(own, pod("site", SERVES) + "---\n" + service("web", "site", port=port))
+        runs(own, "site")
+        wait_until(lambda: fetch(own, "site", "web", port=port) == "it is site-0")
+        assert ask(services(own)["web"], port) == "it is site-0"
+        refused = within(own, "site", f"timeout 5 fetch web {closed}")
+        assert "Connection refused" in refused.stderr, refused
+
+
+class Between:
+    """An edge in a namespace of its own, with a line to each of two others; all goes with the test."""
+
+    def __init__(self, directory: Path, undo: contextlib.ExitStack):
+        port = PORTS.take()
+        self.directory, self.data = directory, directory / "data"
+        self.edge, self.ends = f"sel{port}", {way: f"sel{port}-{way}" for way in "ab"}
+        first = FIRST_ADDRESS + (port - FIRST_PORT) * ADDRESSES
+        self.addresses = {"a": first + 1, "b": first + 5}
+        for name in (self.edge, *self.ends.values()):
+            tried("ip", "netns", "add", name)
+            undo.callback(subprocess.run, ["ip", "netns", "delete", name], check=False)
+        for way, far in self.ends.items():
+            address = self.addresses[way]
+            tried("ip", "-n", self.edge, "link", "add", f"to-{way}", "type", "veth", "peer", "line", "netns", far)
+            for name, link, own in ((self.edge, f"to-{way}", address + 1), (far, "line", address)):
+                tried("ip", "-n", name, "address", "add", f"{own}/30", "dev", link)
+                tried("ip", "-n", name, "link", "set", link, "up")
+            tried("ip", "-n", far, "route", "add", "default", "via", str(address + 1))
+        tried("ip", "-n", self.edge, "link", "set", "lo", "up")
+        # A namespace begins with the host's setting.
+        tried("ip", "netns", "exec", self.edge, "sysctl", "-qw", "net.ipv4.ip_forward=0")
+        # `ip netns exec` would hide control groups.
+        command = ["nsenter", f"--net=/run/netns/{self.edge}", BINARY, "edge", "--data", str(self.data)]
+        process = subprocess.Popen([*command, "--mqtt", "127.0.0.1:1883"], stdout=subprocess.DEVNULL)
+        undo.callback(Host(self).kill_all)
+        undo.callback(process.wait)
+        undo.callback(process.terminate)
+        wait_until((self.data / "control.sock").exists)
+
+    def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess:
+        """`selvedge`, of this edge."""
+        return selvedge(*words, "--data", str(self.data), check=check)
+
+    def from_a_to_b(self, port: int) -> bool:
+        """Whether a connection comes through."""
+        connects = f"exec 3<>/dev/tcp/{self.addresses['b']}/{port}"
+        command = ["ip", "netns", "exec", self.ends["a"], "timeout", "2", "bash", "-c", connects]
+        return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_an_edge_with_a_foot_in_two_networks_does_not_become_a_router_between_them(tmp_path):
+    with contextlib.ExitStack() as undo:
+        edge = Between(tmp_path, undo)
+        serves = ["ip", "netns", "exec", edge.ends["b"], "python3", "-m", "http.server", "8000"]
+        server = subprocess.Popen(serves, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
+        undo.callback(server.wait)
+        undo.callback(server.kill)
+        build(edge, "box:1", files=with_bash())
+        apply(edge, pod("caller", "exec sleep 1000"))
+        runs(edge, "caller")
+        wait_until(lambda: "data" in fetch(edge, "caller", str(edge.addresses["b"]), port=8000))
+        assert tried("ip", "netns", "exec", edge.edge, "cat", "/proc/sys/net/ipv4/ip_forward").strip() == "1"
+        assert not edge.from_a_to_b(8000)
+        table = [line for line in tried("ip", "netns", "exec", edge.edge, "nft", "list", "tables").splitlines()]
+        tried("ip", "netns", "exec", edge.edge, "nft", "delete", *table[0].split())
+        assert edge.from_a_to_b(8000)

@@ -292,7 +292,7 @@ def test_check_says_how_this_machine_is(tmp_path):
         return done.returncode, {text.split(":")[0].removesuffix(f" {data}"): level for level, text in lines}
 
     good, about = findings(tmp_path / "data")
-    assert {"memory", "data directory", "disk", "file descriptors", "clock"} <= set(about)
+    assert {"memory", "data directory", "disk", "file descriptors", "clock", "containers"} <= set(about)
     assert about["data directory"] == "ok" and good == 0
     file = tmp_path / "file"
     file.touch()

@@ -1,7 +1,7 @@
 //! A door: takes connections in, holds them until somebody is ready, and passes on what they say, both ways.
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,7 +49,8 @@ struct Way {
 enum State {
     #[default]
     Opening,
-    Open,
+    /// There.
+    Open(SocketAddrV4),
     Closed(String),
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// `changes` is told when it is open.
+    /// Listens `at` that place, with port 0 at one that is free. `changes` is told when it is open.
     pub(crate) fn new(
         at: SocketAddrV4,
         backends: Vec<SocketAddrV4>,
@@ -92,20 +93,26 @@ impl Opened {
     pub(crate) fn trouble(&self) -> Option<String> {
         match &*held(&self.state) {
             State::Closed(why) => Some(why.clone()),
-            State::Opening | State::Open => None,
+            State::Opening | State::Open(_) => None,
         }
     }
 
-    /// Whether it is open, and the port nobody else's.
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(*held(&self.state), State::Open)
+    /// Where it listens, once it is open and the port nobody else's.
+    pub(crate) fn listens_at(&self) -> Option<SocketAddrV4> {
+        match *held(&self.state) {
+            State::Open(at) => Some(at),
+            State::Opening | State::Closed(_) => None,
+        }
     }
 }
 
 async fn serve(at: SocketAddrV4, leading: watch::Receiver<Way>, state: Arc<Mutex<State>>, changes: Arc<Notify>) {
     let listener = loop {
-        match TcpListener::bind(at).await {
-            Ok(listener) => break listener,
+        match bind(at).await {
+            Ok((listener, at)) => {
+                *held(&state) = State::Open(at);
+                break listener;
+            }
             Err(error) => {
                 let why = match error.kind() {
                     io::ErrorKind::AddrInUse => {
@@ -118,7 +125,6 @@ async fn serve(at: SocketAddrV4, leading: watch::Receiver<Way>, state: Arc<Mutex
             }
         }
     };
-    *held(&state) = State::Open;
     changes.notify_one();
     let (room, turn) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(AtomicUsize::new(0)));
     loop {
@@ -137,6 +143,14 @@ async fn serve(at: SocketAddrV4, leading: watch::Receiver<Way>, state: Arc<Mutex
                 sleep(LONGEST_PAUSE).await;
             }
         }
+    }
+}
+
+async fn bind(at: SocketAddrV4) -> io::Result<(TcpListener, SocketAddrV4)> {
+    let listener = TcpListener::bind(at).await?;
+    match listener.local_addr()? {
+        SocketAddr::V4(at) => Ok((listener, at)),
+        SocketAddr::V6(_) => unreachable!("it is bound to an address of IPv4"),
     }
 }
 

@@ -8,7 +8,7 @@ mod names;
 mod table;
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use agent::network::{Network, Redirect, connections};
@@ -181,7 +181,8 @@ impl Leading {
         self.rules.send_replace(());
     }
 
-    /// Doors that lead only to containers with networks of their own, and whom nobody need wake.
+    /// What the kernel leads: past doors, to containers with networks of their own whom nobody need wake; and to the doors of
+    /// services, which listen at ports that are free, as the ports of services may be those of other programs of the host.
     fn redirects(&self, table: &HashMap<Place, Door>) -> Vec<Redirect> {
         let are_listed = connections::are_listed();
         let is_direct = |door: &Door| {
@@ -190,15 +191,20 @@ impl Leading {
             may && !door.backends.is_empty() && !door.backends.iter().any(|to| to.ip().is_loopback())
         };
         let doors = held(&self.doors);
-        let is_open = |place: &Place| doors.opened.get(place).is_some_and(Opened::is_open);
-        let direct = table.iter().filter(|(place, door)| is_open(place) && is_direct(door));
-        let mut redirects: Vec<Redirect> = direct
-            .map(|(place, door)| Redirect {
+        let redirect = |(place, door): (&Place, &Door)| {
+            let listens_at = doors.opened.get(place)?.listens_at()?;
+            let to = match (is_direct(door), door.is_of_service) {
+                (true, _) => door.backends.clone(),
+                (false, true) => vec![listens_at],
+                (false, false) => return None,
+            };
+            Some(Redirect {
                 at: place.at,
                 tenant: door.is_of_service.then(|| place.tenant.clone()),
-                to: door.backends.clone(),
+                to,
             })
-            .collect();
+        };
+        let mut redirects: Vec<Redirect> = table.iter().filter_map(redirect).collect();
         redirects.sort_unstable();
         redirects
     }
@@ -256,7 +262,9 @@ impl Leading {
                 Some(opened) => opened.lead_to(door.backends, sleepers),
                 None => {
                     let changes = Arc::clone(&self.of_parts);
-                    let opened = Opened::new(place.at, door.backends, sleepers, changes);
+                    let port = if door.is_of_service { 0 } else { place.at.port() };
+                    let at = SocketAddrV4::new(*place.at.ip(), port);
+                    let opened = Opened::new(at, door.backends, sleepers, changes);
                     doors.opened.insert(place, opened);
                 }
             }

@@ -25,7 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// A service keeps its address; one that is made anew may have another.
 const TTL_S: u32 = 5;
 /// Between two attempts to listen.
-const PAUSE: Duration = Duration::from_secs(2);
+const LISTEN_PAUSE: Duration = Duration::from_secs(30);
+/// Where no descriptor is left for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// What names of services end with; with the second of these in clusters.
 const DOMAINS: [[&str; 2]; 2] = [["selvedge", "local"], ["cluster", "local"]];
 /// The edge itself, below the first of them.
@@ -103,7 +105,7 @@ pub(crate) async fn serve(gateway: Ipv4Addr, names: Arc<RwLock<Names>>) {
             }
             Err(error) => {
                 tracing::warn!(%gateway, %error, "containers find no names of services: port 53 cannot be listened at");
-                sleep(PAUSE).await;
+                sleep(LISTEN_PAUSE).await;
             }
         }
     }
@@ -136,7 +138,7 @@ impl Server {
     async fn answer_connections(self: Arc<Self>, listener: TcpListener) {
         loop {
             let Ok((mut stream, from)) = listener.accept().await else {
-                sleep(PAUSE).await;
+                sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             let Ok(_room) = self.room.try_acquire() else { continue };

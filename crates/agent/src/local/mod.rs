@@ -27,7 +27,7 @@ use crate::image::registry::{self, Registries};
 use crate::image::store::Images;
 use crate::instance::{Bundle, Ended, How, Instance, Spec, Started, What};
 use crate::moves::Moves;
-use crate::network::{Attachment, Network};
+use crate::network::{self, Attachment, Network};
 use crate::runtime::{Answer, Done, Error, Kind, Launch, Pod, PullPolicy, Runtime, State};
 use crate::shim::{self, READY};
 use crate::tail;
@@ -355,6 +355,13 @@ impl Pods {
         };
         turn.lock_owned().await
     }
+}
+
+/// What containers of images need and is not here, and how to have it.
+#[must_use]
+pub fn missing() -> Vec<String> {
+    let runner = runner::find().err().map(|error| error.to_string());
+    runner.into_iter().chain(network::missing()).collect()
 }
 
 /// What runs another command in the container `name` of the directory `containers`: with the standard streams of whoever

@@ -60,6 +60,14 @@ struct Plan {
     /// Each tenant's services, and their numbers from 1 on.
     #[serde(default)]
     services: BTreeMap<String, BTreeMap<String, u32>>,
+    /// Links of the host between which nothing was forwarded before there was a network of containers.
+    #[serde(default)]
+    apart: Vec<String>,
+}
+
+/// What networks need and is not here, and how to have it.
+pub(crate) fn missing() -> Option<String> {
+    rules::missing()
 }
 
 impl Network {
@@ -162,6 +170,7 @@ impl Network {
         if !is_there {
             // No container of before runs: whatever was kept of addresses may change.
             plan.range = free_range(plan.range, &networks)?;
+            plan.apart = links_apart(&mut netlink)?;
             self.keep(&plan)?;
         }
         set("ipv4", "ip_forward=1")?;
@@ -188,6 +197,7 @@ impl Network {
                 range: Range::any(rand::random()),
                 tenants: BTreeMap::new(),
                 services: BTreeMap::new(),
+                apart: Vec::new(),
             }),
             Err(error) => Err(error),
         }
@@ -202,6 +212,7 @@ impl Network {
             range: plan.range,
             tenants: plan.tenants.iter().map(tenant).collect(),
             doors: &self.doors,
+            apart: &plan.apart,
             redirects: redirects
                 .iter()
                 .filter_map(|redirect| match &redirect.tenant {
@@ -281,6 +292,14 @@ impl State {
             }
         }
         Err(io::Error::other(format!("all addresses of {range} are in use")))
+    }
+}
+
+/// All of the host, where it forwards nothing: that it does so for containers makes it no router between its networks.
+fn links_apart(netlink: &mut Netlink) -> io::Result<Vec<String>> {
+    match fs::read_to_string("/proc/sys/net/ipv4/ip_forward")?.trim() {
+        "0" => netlink.links(),
+        _ => Ok(Vec::new()),
     }
 }
 

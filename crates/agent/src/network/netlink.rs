@@ -171,6 +171,22 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(network).collect())
     }
 
+    /// Names of all links but the loopback.
+    pub(super) fn links(&mut self) -> io::Result<Vec<String>> {
+        let answers = self.ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
+        let name = |answer| {
+            let RouteNetlinkMessage::NewLink(link) = answer else {
+                return None;
+            };
+            let mut names = link.attributes.into_iter().filter_map(|attribute| match attribute {
+                LinkAttribute::IfName(name) => Some(name),
+                _ => None,
+            });
+            names.next().filter(|_| link.header.index != LOOPBACK)
+        };
+        Ok(answers.into_iter().filter_map(name).collect())
+    }
+
     fn create(&mut self, message: RouteNetlinkMessage) -> io::Result<()> {
         self.change(message, NLM_F_CREATE | NLM_F_EXCL)
     }

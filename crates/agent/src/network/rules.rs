@@ -17,6 +17,8 @@ pub(super) struct Rules<'a> {
     pub(super) tenants: Vec<Tenant>,
     /// Where the edge itself listens, for all containers.
     pub(super) doors: &'a [SocketAddrV4],
+    /// Links between which nothing is forwarded.
+    pub(super) apart: &'a [String],
     /// With the groups of who may use them; none: the world, but for containers.
     pub(super) redirects: Vec<(Option<u32>, &'a Redirect)>,
 }
@@ -44,8 +46,17 @@ impl Rules<'_> {
         let services = lines(tenants().filter(|tenant| !tenant.services.is_empty()).map(|tenant| {
             let services: Vec<String> = tenant.services.iter().map(Ipv4Addr::to_string).collect();
             let services = services.join(", ");
-            format!("iifgroup {} ip daddr {{ {services} }} accept", tenant.group)
+            // What is led there; other programs of the host may listen at all its addresses.
+            format!(
+                "iifgroup {} ip daddr {{ {services} }} ct status dnat accept",
+                tenant.group
+            )
         }));
+        let apart: Vec<String> = self.apart.iter().map(|link| format!("\"{link}\"")).collect();
+        let apart = match apart.join(", ") {
+            none if none.is_empty() => none,
+            links => format!("iifname {{ {links} }} oifname {{ {links} }} drop\n"),
+        };
         let doors = || self.doors.iter();
         let to_doors =
             lines(doors().map(|door| format!("ct original ip daddr {gateway} tcp dport {} accept", door.port())));
@@ -78,7 +89,7 @@ delete table {table}
 table {table} {{
 chain forward {{
 type filter hook forward priority filter; policy accept;
-ct state established,related accept
+{apart}ct state established,related accept
 {same_tenant}ct status dnat accept
 ip daddr {range} {REFUSE_TCP}
 ip daddr {range} {REFUSE}
@@ -110,8 +121,7 @@ ip saddr 127.0.0.0/8 oifgroup {links} snat ip to {gateway}
 
     /// Has the kernel keep to them, all at once.
     pub(super) fn apply(&self) -> io::Result<()> {
-        let nft =
-            tools::find("nft").ok_or_else(|| io::Error::other("nft is not here; it is in the package nftables"))?;
+        let nft = tools::find("nft").ok_or_else(|| io::Error::other(NO_NFT))?;
         let mut running = Command::new(nft)
             .args(["-f", "-"])
             .stdin(Stdio::piped())
@@ -149,6 +159,12 @@ fn leads(redirect: &Redirect, range: Range) -> String {
         }
     };
     format!("{at} tcp dport {port} dnat ip to {to}")
+}
+
+const NO_NFT: &str = "nft is not here, which networks of containers need; install it (apt-get install nftables)";
+
+pub(super) fn missing() -> Option<String> {
+    tools::find("nft").is_none().then(|| NO_NFT.to_owned())
 }
 
 /// Who is refused learns it at once.

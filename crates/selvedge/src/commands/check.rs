@@ -98,7 +98,7 @@ pub(crate) fn report(data: &Path) -> String {
 }
 
 fn of_machine(data: &Path) -> Vec<Finding> {
-    vec![
+    let mut findings = vec![
         ok(format!(
             "{}, {}, {} cores",
             kernel(),
@@ -110,7 +110,21 @@ fn of_machine(data: &Path) -> Vec<Finding> {
         disk(data),
         descriptors(getrlimit(Resource::Nofile).current, getrlimit(Resource::Nofile).maximum),
         clock(unix_now_s()),
-    ]
+    ];
+    findings.extend(containers());
+    findings
+}
+
+/// Whether applications of images can be run.
+fn containers() -> Vec<Finding> {
+    let missing = agent::local::missing();
+    match missing.is_empty() {
+        true => vec![ok("containers: images can be run")],
+        false => missing
+            .into_iter()
+            .map(|what| warn(format!("containers: {what}")))
+            .collect(),
+    }
 }
 
 /// Name and version of the kernel.
