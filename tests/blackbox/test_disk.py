@@ -149,6 +149,8 @@ def mended(disk: Path) -> None:
     """Unmounts the file system, has it checked as at a boot, and mounts it again."""
     image = disk.with_suffix(".img")
     subprocess.run(["umount", str(disk)], check=True, timeout=30)
+    # A mount namespace that was made meanwhile keeps it, and what is mounted again would be what was there before.
+    wait_until(lambda: not subprocess.run(["losetup", "-j", str(image)], capture_output=True).stdout)
     subprocess.run(["e2fsck", "-fy", str(image)], capture_output=True, timeout=60, check=False, env=ENVIRONMENT)
     mounted("-o", "loop,errors=remount-ro", str(image), str(disk))
 

@@ -51,9 +51,9 @@ def build(edge: Selvedge, name: str, *words: str, files: dict[str, str | bytes] 
     selvedge("image", "build", name, str(folder), "--data", str(edge.data), "--", *words)
 
 
-def of_image(name: str, script: str, more: str = "", image: str = "box:1") -> str:
+def of_image(name: str, script: str, more: str = "", image: str = "box:1", replicas: int = 1) -> str:
     """As `application`, of an image."""
-    text = application(name, script, more).replace("runtimeClassName: process", "hostNetwork: true")
+    text = application(name, script, more, replicas).replace("runtimeClassName: process", "hostNetwork: true")
     return text.replace("image: /bin/sh, args: [-c,", f"image: '{image}', command: [/bin/sh, -c], args: [")
 
 

@@ -18,7 +18,7 @@ from brokers import BINARY, PORTS, Selvedge, selvedge
 from machine import tried
 from namespaces import ADDRESSES, FIRST_ADDRESS, FIRST_PORT
 from sites import wait_until
-from test_images import build
+from test_images import build, of_image
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
 
@@ -51,22 +51,11 @@ def with_bash() -> dict[str, bytes]:
 
 def pod(name: str, script: str, more: str = "", replicas: int = 1, second: str = "", tenant: str = "default") -> str:
     """A shell that runs a script, in a network of its own; `second` is the script of another container in it."""
-    other = f"        - {{name: other, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(second)}]}}"
-    return f"""\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}, namespace: {tenant}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      terminationGracePeriodSeconds: 0
-      containers:
-        - {{name: main, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(script)}]{more}}}
-{other if second else ""}
-"""
+    text = of_image(name, script, more, replicas=replicas).replace("hostNetwork: true", "hostNetwork: false")
+    text = text.replace(f"metadata: {{name: {name}}}", f"metadata: {{name: {name}, namespace: {tenant}}}", 1)
+    text = text.replace("terminationGracePeriodSeconds: 2", "terminationGracePeriodSeconds: 0")
+    other = f"        - {{name: other, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(second)}]}}\n"
+    return text + (other if second else "")
 
 
 def addresses(edge: Selvedge, name: str) -> list[str]:

@@ -89,6 +89,13 @@ def led_past(port: int) -> bool:
     return f"tcp dport {port} dnat ip to" in rules
 
 
+def leads_to_containers(service: str) -> bool:
+    """Whether the kernel leads connections to a service past its door."""
+    rules = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=True).stdout
+    led = [line for line in rules.splitlines() if f"ip daddr {service} tcp dport 80 dnat" in line]
+    return led != [] and not any(line.rsplit(" ", 1)[1].startswith(service) for line in led)
+
+
 @pytest.mark.parametrize("script", ["cat /dev/zero", "cat"], ids=["whose-reader-is-slow", "that-says-nothing"])
 def test_it_does_not_sleep_under_a_connection_that_the_kernel_leads(own, script):
     port = PORTS.take()
@@ -180,9 +187,42 @@ def test_an_edge_that_is_killed_finds_it_awake_and_lets_it_sleep(own):
     before = Host(own).pids()
     own.kill()
     own.start()
-    assert ask("127.0.0.1", port) == "it is site-0"
+    wait_until(lambda: ask("127.0.0.1", port) == "it is site-0")
     assert Host(own).pids() == before
     wait_until(lambda: sleeps(own, "site"))
+
+
+@pytest.mark.parametrize("activation", ["always", "on-demand"])
+def test_requests_are_answered_while_the_edge_is_killed_and_while_it_starts(own, activation):
+    port = PORTS.take()
+    text = sleeper("site", SERVES, port, idle="60s").replace("activation: on-demand", f"activation: {activation}")
+    apply(own, text + "---\n" + service("web", "site"))
+    wait_until(lambda: ask("127.0.0.1", port) == "it is site-0")
+    # Whoever asks keeps what is on demand awake, but is led past its door between two requests only.
+    wait_until(lambda: led_past(port) and leads_to_containers(services(own)["web"]))
+    address = services(own)["web"]
+    over = threading.Event()
+    asked, wrong = [], []
+
+    def asks() -> None:
+        while not over.is_set():
+            for where in (("127.0.0.1", port), (address, 80)):
+                asked.append(where)
+                if ask(*where) != "it is site-0":
+                    wrong.append(where)
+            time.sleep(0.001)
+
+    asking = threading.Thread(target=asks)
+    asking.start()
+    for _ in range(3):
+        own.kill()
+        time.sleep(0.2)  # Requests while there is no edge.
+        own.start()
+        time.sleep(1)  # And while it finds out who is ready.
+    over.set()
+    asking.join()
+    assert not wrong, f"{len(wrong)} of {len(asked)}"
+    assert len(asked) > 100
 
 
 @pytest.mark.parametrize(

@@ -661,6 +661,34 @@ fn nothing_of_a_container_is_left_once_it_is_removed() {
 }
 
 #[test]
+fn a_disk_that_the_host_lets_go_is_kept_by_no_container() {
+    if !is_root() {
+        return;
+    }
+    let host = Host::new(Kind::Oci);
+    let disk = host.place.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = |words: &[&str]| {
+        let status = Command::new(words[0]).args(&words[1..]).arg(&disk).status();
+        assert!(status.unwrap().success());
+    };
+    mounted(&["mount", "-t", "tmpfs", "none"]);
+    host.start("lasting", "exec sleep 60");
+    mounted(&["umount"]);
+    let has_it = |process: &fs::DirEntry| {
+        let mounts = fs::read_to_string(process.path().join("mountinfo")).unwrap_or_default();
+        mounts.contains(&*disk.to_string_lossy())
+    };
+    // Containers of other tests that start this moment have it for as long as that takes.
+    let deadline = Instant::now() + PATIENCE;
+    while let Some(process) = fs::read_dir("/proc").unwrap().flatten().find(has_it) {
+        assert!(Instant::now() < deadline, "{} keeps it", process.path().display());
+        host.pause(20);
+    }
+    assert!(matches!(host.state("lasting"), State::Running(_)));
+}
+
+#[test]
 fn a_command_runs_in_a_container_and_ends_where_it_is_given_up() {
     for &kind in kinds() {
         let host = Host::new(kind);

@@ -10,12 +10,14 @@ mod table;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use agent::network::{Network, Redirect, connections};
 use agent::supervise::{Key, Supervisor};
 use manifest::workload::{Deployment, Service};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::door::Opened;
@@ -23,6 +25,9 @@ use self::idle::{Activity, Watcher};
 use self::names::Names;
 pub use self::table::{Activation, activation, selected, unsupported, unsupported_of_service};
 use self::table::{Door, Place};
+
+/// How long an edge leads requests where the edge before it did, where nobody has said yet that they are ready.
+const RESUMPTION: Duration = Duration::from_secs(10);
 
 /// What a tenant has for requests to come in by.
 #[derive(Clone, Debug, Default)]
@@ -48,13 +53,15 @@ impl Mesh {
         let doors = Arc::default();
         let leading = Leading {
             supervisor,
-            network,
             doors: Arc::clone(&doors),
             names: Arc::default(),
             resolver: None,
             watchers: HashMap::new(),
             of_parts: Arc::default(),
-            redirects: Vec::new(),
+            before: of_containers(network.redirects()),
+            redirects: network.redirects(),
+            until: Instant::now() + RESUMPTION,
+            network,
             rules: watch::channel(()).0,
         };
         Mesh {
@@ -95,6 +102,13 @@ impl Mesh {
     }
 }
 
+/// Those that lead to containers, which run on; doors ended with the edge whose they were.
+fn of_containers(mut redirects: Vec<Redirect>) -> Vec<Redirect> {
+    let is_door = |redirect: &Redirect| redirect.to.iter().any(|to| to.ip() == redirect.at.ip());
+    redirects.retain(|redirect| !is_door(redirect));
+    redirects
+}
+
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -120,6 +134,9 @@ struct Leading {
     watchers: HashMap<Key, Watcher>,
     /// Told when one of those wants something else of the kernel, or a door is open.
     of_parts: Arc<Notify>,
+    /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time.
+    before: Vec<Redirect>,
+    until: Instant,
     /// What the kernel leads past doors, and that this was so at the last change of anything.
     redirects: Vec<Redirect>,
     rules: watch::Sender<()>,
@@ -141,6 +158,7 @@ impl Leading {
                 more = wanting.changed() => if more.is_err() { return },
                 more = changes.changed() => if more.is_err() { return },
                 () = of_parts.notified() => {}
+                () = sleep_until(self.until), if !self.before.is_empty() => self.before.clear(),
             }
         }
     }
@@ -183,28 +201,39 @@ impl Leading {
 
     /// What the kernel leads: past doors, to containers with networks of their own whom nobody need wake; and to the doors of
     /// services, which listen at ports that are free, as the ports of services may be those of other programs of the host.
-    fn redirects(&self, table: &HashMap<Place, Door>) -> Vec<Redirect> {
+    fn redirects(&mut self, table: &HashMap<Place, Door>) -> Vec<Redirect> {
         let are_listed = connections::are_listed();
         let is_direct = |door: &Door| {
             let mut sleepers = door.sleepers.iter().filter_map(|key| self.watchers.get(key));
             let may = sleepers.all(|watcher| are_listed && watcher.may_be_led_past());
             may && !door.backends.is_empty() && !door.backends.iter().any(|to| to.ip().is_loopback())
         };
+        let (mut redirects, mut before) = (Vec::new(), self.before.clone());
         let doors = held(&self.doors);
-        let redirect = |(place, door): (&Place, &Door)| {
-            let listens_at = doors.opened.get(place)?.listens_at()?;
+        for (place, door) in table {
+            let Some(listens_at) = doors.opened.get(place).and_then(Opened::listens_at) else {
+                continue;
+            };
+            let tenant = door.is_of_service.then(|| place.tenant.clone());
+            let is_same = |redirect: &Redirect| redirect.at == place.at && redirect.tenant == tenant;
+            if door.backends.is_empty() && before.iter().any(is_same) {
+                continue;
+            }
+            before.retain(|redirect| !is_same(redirect));
             let to = match (is_direct(door), door.is_of_service) {
                 (true, _) => door.backends.clone(),
                 (false, true) => vec![listens_at],
-                (false, false) => return None,
+                (false, false) => continue,
             };
-            Some(Redirect {
+            redirects.push(Redirect {
                 at: place.at,
-                tenant: door.is_of_service.then(|| place.tenant.clone()),
+                tenant,
                 to,
-            })
-        };
-        let mut redirects: Vec<Redirect> = table.iter().filter_map(redirect).collect();
+            });
+        }
+        drop(doors);
+        redirects.extend(before.iter().cloned());
+        self.before = before;
         redirects.sort_unstable();
         redirects
     }

@@ -33,7 +33,7 @@ pub struct Network {
 }
 
 /// Connections that the kernel leads past a door, to containers.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Redirect {
     /// Where they come in.
     pub at: SocketAddrV4,
@@ -46,7 +46,6 @@ pub struct Redirect {
 #[derive(Debug)]
 struct State {
     plan: Plan,
-    redirects: Vec<Redirect>,
     /// The next address that is tried.
     next: u32,
 }
@@ -63,6 +62,9 @@ struct Plan {
     /// Links of the host between which nothing was forwarded before there was a network of containers.
     #[serde(default)]
     apart: Vec<String>,
+    /// Connections that come in go on to do so while nobody runs the edge.
+    #[serde(default)]
+    redirects: Vec<Redirect>,
 }
 
 /// What networks need and is not here, and how to have it.
@@ -148,11 +150,23 @@ impl Network {
     /// `nft` is not here, or refuses.
     pub fn redirect(&self, redirects: Vec<Redirect>) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(state) = &mut *state {
-            self.rules(&state.plan, &redirects)?;
-            state.redirects = redirects;
+        match &mut *state {
+            Some(state) if state.plan.redirects != redirects => {
+                let mut with = state.plan.clone();
+                with.redirects = redirects;
+                self.change(state, with)
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// What the kernel leads now, or still does for an edge before this one.
+    #[must_use]
+    pub fn redirects(&self) -> Vec<Redirect> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state
+            .as_ref()
+            .map_or_else(Vec::new, |state| state.plan.redirects.clone())
     }
 
     fn there<'a>(&self, state: &'a mut Option<State>) -> io::Result<&'a mut State> {
@@ -169,21 +183,25 @@ impl Network {
         let is_there = networks.contains(&(plan.range.base(), plan.range.prefix_len()));
         if !is_there {
             // No container of before runs: whatever was kept of addresses may change.
-            plan.range = free_range(plan.range, &networks)?;
-            plan.apart = links_apart(&mut netlink)?;
-            self.keep(&plan)?;
+            plan.range = claim(&mut netlink, plan.range, &networks)?;
+            let kept = links_apart(&mut netlink).and_then(|apart| {
+                plan.apart = apart;
+                plan.redirects.clear();
+                self.keep(&plan)
+            });
+            if let Err(error) = kept {
+                let _ = netlink.give_up(plan.range.base(), plan.range.prefix_len());
+                return Err(error);
+            }
         }
         set("ipv4", "ip_forward=1")?;
         let range = plan.range;
-        // What is for nobody is refused at once, and does not go to the next router.
-        netlink.add_route(range.base(), range.prefix_len(), &Way::Nowhere)?;
         netlink.add_address(LOOPBACK, range.gateway(), 32)?;
         let (services, prefix_len) = range.services();
         netlink.add_route(services, prefix_len, &Way::Here)?;
-        self.rules(&plan, &[])?;
+        self.rules(&plan)?;
         Ok(State {
             plan,
-            redirects: Vec::new(),
             next: rand::random(),
         })
     }
@@ -198,12 +216,13 @@ impl Network {
                 tenants: BTreeMap::new(),
                 services: BTreeMap::new(),
                 apart: Vec::new(),
+                redirects: Vec::new(),
             }),
             Err(error) => Err(error),
         }
     }
 
-    fn rules(&self, plan: &Plan, redirects: &[Redirect]) -> io::Result<()> {
+    fn rules(&self, plan: &Plan) -> io::Result<()> {
         let tenant = |(name, number): (&String, &u32)| Tenant {
             group: plan.range.group(*number),
             services: plan.addresses(name).map(|(_, address)| address).collect(),
@@ -213,7 +232,8 @@ impl Network {
             tenants: plan.tenants.iter().map(tenant).collect(),
             doors: &self.doors,
             apart: &plan.apart,
-            redirects: redirects
+            redirects: plan
+                .redirects
                 .iter()
                 .filter_map(|redirect| match &redirect.tenant {
                     Some(tenant) => Some((Some(plan.range.group(*plan.tenants.get(tenant)?)), redirect)),
@@ -226,7 +246,7 @@ impl Network {
 
     /// Has the kernel keep to another plan, too, and keeps it.
     fn change(&self, state: &mut State, with: Plan) -> io::Result<()> {
-        self.rules(&with, &state.redirects)?;
+        self.rules(&with)?;
         self.keep(&with)?;
         state.plan = with;
         Ok(())
@@ -303,12 +323,42 @@ fn links_apart(netlink: &mut Netlink) -> io::Result<Vec<String>> {
     }
 }
 
-/// One that this machine knows no way into yet, `wished` first.
-fn free_range(wished: Range, networks: &[(Ipv4Addr, u8)]) -> io::Result<Range> {
+/// Takes one that this machine knows no way into yet, `wished` if may be. What is for nobody in it is refused at once, and
+/// does not go to the next router.
+fn claim(netlink: &mut Netlink, wished: Range, networks: &[(Ipv4Addr, u8)]) -> io::Result<Range> {
     let is_taken = |range: &Range| {
         let mut others = networks.iter().filter(|(_, prefix_len)| *prefix_len > 0);
         others.any(|&(network, prefix_len)| range.overlaps(network, prefix_len))
     };
-    let free = wished.and_all_others().find(|range| !is_taken(range));
-    free.ok_or_else(|| io::Error::other("this machine has a route to every range that containers could have"))
+    for range in wished.and_all_others().filter(|range| !is_taken(range)) {
+        match netlink.claim(range.base(), range.prefix_len()) {
+            // Another edge was quicker.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            claimed => return claimed.map(|()| range),
+        }
+    }
+    Err(io::Error::other(
+        "this machine has a route to every range that containers could have",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_edges_that_look_at_once_each_has_a_range_of_its_own() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        // SAFETY: the thread has descriptors of its own making alone, and ends with the test.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET).unwrap() };
+        let mut netlink = Netlink::open().unwrap();
+        let seen = netlink.networks().unwrap();
+        let first = claim(&mut netlink, Range::any(7), &seen).unwrap();
+        let second = claim(&mut netlink, Range::any(7), &seen).unwrap();
+        assert_eq!([first, second], [Range::any(7), Range::any(8)]);
+        netlink.give_up(first.base(), first.prefix_len()).unwrap();
+        assert_eq!(claim(&mut netlink, Range::any(7), &seen).unwrap(), first);
+    }
 }

@@ -107,37 +107,23 @@ impl Netlink {
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
+    /// There is nothing amiss if there is one.
     pub(super) fn add_route(&mut self, network: Ipv4Addr, prefix_len: u8, way: &Way) -> io::Result<()> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = AddressFamily::Inet;
-        message.header.destination_prefix_length = prefix_len;
-        message.header.table = RouteHeader::RT_TABLE_MAIN;
-        message.header.protocol = RouteProtocol::Static;
-        message.header.scope = RouteScope::Universe;
-        if prefix_len > 0 {
-            let network = RouteAttribute::Destination(RouteAddress::Inet(network));
-            message.attributes.push(network);
-        }
-        match way {
-            Way::Link { link, gateway, source } => {
-                message.header.kind = RouteType::Unicast;
-                if gateway.is_none() {
-                    message.header.scope = RouteScope::Link;
-                }
-                let gateway = gateway.map(RouteAddress::Inet).map(RouteAttribute::Gateway);
-                let source = source.map(RouteAddress::Inet).map(RouteAttribute::PrefSource);
-                message.attributes.push(RouteAttribute::Oif(*link));
-                message.attributes.extend(gateway.into_iter().chain(source));
-            }
-            Way::Here => {
-                message.header.kind = RouteType::Local;
-                message.header.table = TABLE_OF_THIS_MACHINE;
-                message.header.scope = RouteScope::Host;
-                message.attributes.push(RouteAttribute::Oif(LOOPBACK));
-            }
-            Way::Nowhere => message.header.kind = RouteType::Unreachable,
-        }
-        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+        let route = RouteNetlinkMessage::NewRoute(route(network, prefix_len, way));
+        self.change(route, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Has it be nobody else's: of all who want that at once, one gets it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`]: it is somebody's.
+    pub(super) fn claim(&mut self, network: Ipv4Addr, prefix_len: u8) -> io::Result<()> {
+        self.create(RouteNetlinkMessage::NewRoute(route(network, prefix_len, &Way::Nowhere)))
+    }
+
+    pub(super) fn give_up(&mut self, network: Ipv4Addr, prefix_len: u8) -> io::Result<()> {
+        let claim = RouteNetlinkMessage::DelRoute(route(network, prefix_len, &Way::Nowhere));
+        self.change(claim, 0)
     }
 
     /// Who has an address on a link, so that nobody has to ask.
@@ -229,6 +215,39 @@ impl Netlink {
             }
         }
     }
+}
+
+fn route(network: Ipv4Addr, prefix_len: u8, way: &Way) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet;
+    message.header.destination_prefix_length = prefix_len;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Universe;
+    if prefix_len > 0 {
+        let network = RouteAttribute::Destination(RouteAddress::Inet(network));
+        message.attributes.push(network);
+    }
+    match way {
+        Way::Link { link, gateway, source } => {
+            message.header.kind = RouteType::Unicast;
+            if gateway.is_none() {
+                message.header.scope = RouteScope::Link;
+            }
+            let gateway = gateway.map(RouteAddress::Inet).map(RouteAttribute::Gateway);
+            let source = source.map(RouteAddress::Inet).map(RouteAttribute::PrefSource);
+            message.attributes.push(RouteAttribute::Oif(*link));
+            message.attributes.extend(gateway.into_iter().chain(source));
+        }
+        Way::Here => {
+            message.header.kind = RouteType::Local;
+            message.header.table = TABLE_OF_THIS_MACHINE;
+            message.header.scope = RouteScope::Host;
+            message.attributes.push(RouteAttribute::Oif(LOOPBACK));
+        }
+        Way::Nowhere => message.header.kind = RouteType::Unreachable,
+    }
+    message
 }
 
 /// The number of a link of the present name space.

@@ -1,11 +1,11 @@
 //! Starts a container of an image: puts its layers together where nobody else sees them, and has its runner start it.
 //!
-//! The file system is mounted for the shim and the container alone: it goes with them, however they end.
+//! The file system is mounted for the container alone: it goes with its last process, however that ends.
 
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::process::{Pid, Signal, set_parent_process_death_signal};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use super::Running;
 use crate::image::unpack::place::Place;
@@ -37,6 +37,7 @@ pub(super) fn start(directory: &Path, bundle: &Bundle) -> io::Result<Running> {
     if let Some(attachment) = &bundle.network {
         attach::enter(attachment).map_err(|error| io::Error::new(error.kind(), format!("its network: {error}")))?;
     }
+    let of_host = File::open("/proc/self/ns/mnt")?;
     put_together(directory, &bundle.layers)?;
     let ids = ids(&directory.join(ROOT), &bundle.identity)?;
     let binds = binds(directory, &bundle.binds)?;
@@ -76,6 +77,8 @@ pub(super) fn start(directory: &Path, bundle: &Bundle) -> io::Result<Running> {
             reason => reason.to_owned(),
         }));
     }
+    // A namespace keeps all that the host had mounted when it was made: a disk that the host lets go could not be had back.
+    move_into_link_name_space(of_host.as_fd(), Some(LinkNameSpaceType::Mount))?;
     let text = fs::read_to_string(&pid_file).map_err(naming(&pid_file))?;
     let pid = text.trim().parse().ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| io::Error::other(format!("{}: {text:?} is no process", pid_file.display())))?;
