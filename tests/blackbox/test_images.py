@@ -71,10 +71,13 @@ def test_an_image_runs_with_what_its_manifest_gives_it_and_nothing_of_the_host(o
     (pid,) = host.pids()
     assert Path(f"/proc/{pid}/ns/pid").readlink() != Path("/proc/self/ns/pid").readlink()
     assert str(own.data) not in Path("/proc/self/mountinfo").read_text()
+    (group,) = {line.rsplit("/", 1)[1] for line in Path(f"/proc/{pid}/cgroup").read_text().split() if "+site+" in line}
+    groups = lambda: [path for of in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{of}selvedge/{group}")]  # noqa: E731
+    assert groups()
     own.run("delete", "deployment", "site")
     wait_until(lambda: not host.pids() and not host.shims())
     wait_until(lambda: not list(host.containers.iterdir()))
-    assert not [group for group in Path("/sys/fs/cgroup").glob("*/selvedge/*site*") if str(pid) in group.name]
+    assert not groups()
 
 
 def test_a_web_server_in_a_container_answers_and_is_asked_how_it_is(own):

@@ -69,7 +69,7 @@ def test_what_comes_first_comes_to_its_end_one_after_the_other_before_the_others
         ["first", "second", "started"],
     )
     apply(own, text.replace("sleep 0.5; echo first", "echo third"))
-    wait_until(lambda: lines_of(own, "site")[2:4] == ["third", "second"])
+    wait_until(lambda: lines_of(own, "site")[:2] == ["third", "second"])
     own.run("delete", "deployment", "site")
     wait_until(lambda: not list(Host(own).containers.iterdir()))
 

@@ -32,7 +32,7 @@ pub enum Hierarchy {
 }
 
 /// What a container may take; `None`: what there is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Thousandths of a core.
     pub cpu_millis: Option<u32>,

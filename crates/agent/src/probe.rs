@@ -11,14 +11,14 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
 use crate::runtime::Runtime;
 
 /// What a container is asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probes {
     /// Until it succeeds, the others are not asked; where it fails, the container is ended.
     pub startup: Option<Probe>,
@@ -29,7 +29,7 @@ pub struct Probes {
 }
 
 /// A question that is asked again and again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// The question.
     pub ask: Ask,
@@ -46,7 +46,7 @@ pub struct Probe {
 }
 
 /// A question.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     /// A command in the container, which ends with 0.
     Exec(Vec<String>),

@@ -1,12 +1,13 @@
 //! How containers are run: one trait, whatever runs them.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 
 use manifest::workload::HostPathType;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{Limits, Usage};
 use crate::image::registry::{self, Login};
@@ -44,8 +45,9 @@ pub trait Runtime: Send + Sync {
     /// Runs a command in a container that runs, beside what it does; it is ended where this is given up.
     fn exec(&self, name: &str, command: Vec<String>) -> Answer<'_, Done>;
 
-    /// Forgets the scratch of an application's replicas from this one on; none of their containers is there any more.
-    fn clear(&self, tenant: &str, application: &str, from_replica: u32) -> Answer<'_, ()>;
+    /// Forgets the scratch of an application's replicas but for those that are `kept`; no container of the others is there any
+    /// more.
+    fn clear(&self, tenant: &str, application: &str, kept: BTreeSet<u32>) -> Answer<'_, ()>;
 
     /// What a container has taken; `None` where nobody counts.
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>>;
@@ -59,7 +61,7 @@ pub trait Runtime: Send + Sync {
 }
 
 /// What is to run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// What runs it.
     pub kind: Kind,
@@ -133,7 +135,7 @@ impl Launch {
 }
 
 /// Containers that share their scratch and their network: one replica of an application.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pod {
     /// Whose application it is.
     pub tenant: String,
@@ -159,7 +161,7 @@ impl Pod {
 }
 
 /// A volume as a container sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// What it sees.
     pub volume: Volume,
@@ -172,7 +174,7 @@ pub struct Mount {
 }
 
 /// Where files are kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Volume {
     /// In a directory of the pod's, by this name: empty at first, and gone with it.
     Scratch(String),
@@ -195,7 +197,7 @@ pub enum Volume {
 }
 
 /// A file that a container is given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeFile {
     /// Below where its volume is seen.
     pub path: PathBuf,
@@ -206,7 +208,7 @@ pub struct VolumeFile {
 }
 
 /// How an image comes here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pull {
     /// When its registry is asked.
     pub policy: PullPolicy,
@@ -215,7 +217,7 @@ pub struct Pull {
 }
 
 /// When a registry is asked for an image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PullPolicy {
     /// At each start; where it cannot be asked, the image that is here will do.
@@ -228,7 +230,7 @@ pub enum PullPolicy {
 }
 
 /// What runs containers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// The host itself: they are programs of its own.
@@ -238,7 +240,7 @@ pub enum Kind {
 }
 
 /// What a container may, of what a program of the host is not asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
     /// Capabilities of Linux beyond those that all have, such as `NET_ADMIN`.
     pub added: Vec<String>,

@@ -11,9 +11,9 @@ use agent::image::store::Images;
 use agent::instance::How;
 use agent::local::Local;
 use agent::network::Network;
-use agent::probe::Probes;
+use agent::probe::{Ask, Probe, Probes};
 use agent::runtime::{Kind, Launch, Pod, Runtime as _, State};
-use agent::supervise::{Container, Key, Salt, Status, Supervisor, Wanted};
+use agent::supervise::{Container, Key, Rollout, Salt, Status, Supervisor, Update, Wanted};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -52,7 +52,10 @@ impl Host {
 
     async fn agent(&self) -> Supervisor {
         let salt = Salt::kept_at(&self.file("salt")).unwrap();
-        Supervisor::new(Arc::new(self.local.clone()), salt).await.unwrap()
+        let histories = self.file("good");
+        Supervisor::new(Arc::new(self.local.clone()), salt, &histories)
+            .await
+            .unwrap()
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -122,6 +125,8 @@ fn of(application: &str, containers: &[Container]) -> Wanted {
     }
     Wanted {
         containers,
+        replicas: 1,
+        update: Update::recreate(),
         is_on_demand: false,
     }
 }
@@ -251,24 +256,171 @@ async fn a_changed_one_has_ended_before_its_successor_starts() {
 async fn what_is_wanted_as_it_was_runs_on() {
     let host = Host::new();
     let mut agent = host.agent().await;
-    let other = || Container {
-        name: "other".to_owned(),
-        ..container(SLEEPER, LONG)
+    let twice = |script: &str, replicas: u32| Wanted {
+        replicas,
+        ..of("pair", &[container(script, LONG)])
     };
-    set(&mut agent, "pair", &[container(SLEEPER, LONG), other()]);
-    let running = |agent: &Supervisor| {
+    let running = |agent: &Supervisor, count: usize| {
         let status = agent.status(&key("pair"));
-        let are_running = status.len() == 2 && status.iter().all(|status| status.doing.is_running);
+        let are_running = status.len() == count && status.iter().all(|status| status.doing.is_running);
         are_running.then_some(status)
     };
-    wait_until("both run", async || running(&agent).is_some()).await;
-    let before = running(&agent).unwrap();
-    set(&mut agent, "pair", &[container("exec sleep 100", LONG), other()]);
-    wait_until("the new one runs", async || {
-        running(&agent).is_some_and(|now| now[0].doing.start != before[0].doing.start)
+    agent.set(key("pair"), &twice(SLEEPER, 1));
+    wait_until("it runs", async || running(&agent, 1).is_some()).await;
+    let before = running(&agent, 1).unwrap();
+    agent.set(key("pair"), &twice(SLEEPER, 2));
+    wait_until("both run", async || running(&agent, 2).is_some()).await;
+    let both = running(&agent, 2).unwrap();
+    assert_eq!(both[0], before[0]);
+    agent.set(key("pair"), &twice(SLEEPER, 1));
+    wait_until("one runs", async || running(&agent, 1).is_some()).await;
+    assert_eq!(running(&agent, 1).unwrap(), before);
+}
+
+/// A version that is started before the one that runs has ended.
+fn rolling(script: &str, change: impl FnOnce(&mut Container)) -> Wanted {
+    let mut container = container(script, LONG);
+    change(&mut container);
+    Wanted {
+        update: Update {
+            surge: 1,
+            unavailable: 0,
+            ..Update::recreate()
+        },
+        ..of("site", &[container])
+    }
+}
+
+/// Is never ready.
+fn unready(container: &mut Container) {
+    container.probes.readiness = Some(Probe {
+        ask: Ask::Exec(vec!["/bin/false".to_owned()]),
+        initial_delay: Duration::ZERO,
+        period: Duration::from_millis(100),
+        timeout: Duration::from_secs(1),
+        successes: 1,
+        failures: 1,
+    });
+}
+
+fn is_taken_back(agent: &Supervisor) -> Option<String> {
+    match agent.rollout(&key("site")) {
+        Some(Rollout::TakenBack { why }) => Some(why),
+        _ => None,
+    }
+}
+
+/// Waits until it is the only version, and good.
+async fn is_settled(host: &Host, agent: &Supervisor, mark: &str) {
+    wait_until(mark, async || {
+        let kept = fs::read_to_string(host.file("good/default+site.json")).unwrap_or_default();
+        kept.contains(mark) && host.running().await.len() == 1 && agent.rollout(&key("site")).is_none()
     })
     .await;
-    assert_eq!(agent.status(&key("pair"))[1], before[1]);
+}
+
+#[tokio::test]
+async fn a_new_version_runs_before_the_old_one_ends() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    let order = host.file("order");
+    let saying = |name: &str| {
+        let file = order.display();
+        format!(
+            "echo {name} begins >> {file}; trap 'echo {name} ends >> {file}; exit 0' TERM; while :; do sleep 0.05; done"
+        )
+    };
+    agent.set(key("site"), &rolling(&saying("old"), |_| {}));
+    is_settled(&host, &agent, "echo old").await;
+    agent.set(key("site"), &rolling(&saying("new"), |_| {}));
+    is_settled(&host, &agent, "echo new").await;
+    assert_eq!(
+        fs::read_to_string(&order).unwrap(),
+        "old begins\nnew begins\nold ends\n"
+    );
+    assert_eq!(agent.status(&key("site"))[0].replica, 1, "a number that was free");
+}
+
+#[tokio::test]
+async fn a_new_version_that_is_not_ready_in_time_is_taken_back_for_good_and_can_be_replaced() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    agent.set(key("site"), &rolling(SLEEPER, |_| {}));
+    is_settled(&host, &agent, "trap").await;
+    let good = agent.status(&key("site"));
+    let mut bad = rolling("exec sleep 100", unready);
+    bad.update.deadline = Duration::from_secs(2);
+    agent.set(key("site"), &bad);
+    wait_until("it is taken back", async || is_taken_back(&agent).is_some()).await;
+    assert!(
+        is_taken_back(&agent).unwrap().starts_with("it was not ready in 2 s: "),
+        "{:?}",
+        is_taken_back(&agent)
+    );
+    assert_eq!(agent.status(&key("site")), good, "it ran all the time");
+    let what: Vec<String> = agent
+        .events(TENANT)
+        .iter()
+        .map(|event| event.what.to_string())
+        .collect();
+    assert!(what.contains(&"taken-back".to_owned()), "{what:?}");
+    drop(agent);
+    let mut agent = host.agent().await;
+    agent.set(key("site"), &bad);
+    let found = runs(&agent, "site").await;
+    assert_eq!(found.doing.start, good[0].doing.start);
+    assert!(is_taken_back(&agent).is_some());
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(host.names().await.len(), 1);
+    agent.set(key("site"), &rolling("exec sleep 101", |_| {}));
+    is_settled(&host, &agent, "sleep 101").await;
+    // What was taken back once may be tried again from there.
+    agent.set(key("site"), &rolling("exec sleep 100", |_| {}));
+    is_settled(&host, &agent, "sleep 100").await;
+}
+
+#[tokio::test]
+async fn a_new_version_that_does_not_stay_up_is_taken_back_before_its_time_is_over() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    let starts = host.file("starts");
+    let good = || Wanted {
+        update: Update::recreate(),
+        ..rolling(SLEEPER, |_| {})
+    };
+    agent.set(key("site"), &good());
+    is_settled(&host, &agent, "trap").await;
+    let crasher = format!("echo >> {}; exit 3", starts.display());
+    let crashing = Wanted {
+        update: Update::recreate(),
+        ..rolling(&crasher, |_| {})
+    };
+    agent.set(key("site"), &crashing);
+    wait_until("it is taken back", async || is_taken_back(&agent).is_some()).await;
+    assert_eq!(is_taken_back(&agent).unwrap(), "main does not stay up: exited with 3");
+    assert_eq!(lines(&starts), 4);
+    runs(&agent, "site").await;
+    assert_eq!(host.names().await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_update_goes_on_wherever_its_agent_ended() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    agent.set(key("site"), &rolling(SLEEPER, |_| {}));
+    is_settled(&host, &agent, "trap").await;
+    let mut version = 0;
+    for after_ms in [0, 5, 20, 60, 150, 400, 900, 1_050, 1_150, 1_250, 1_400] {
+        version += 1;
+        let next = rolling(&format!("exec sleep {}", 1_000 + version), |_| {});
+        agent.set(key("site"), &next);
+        sleep(Duration::from_millis(after_ms)).await;
+        drop(agent);
+        assert!(!host.running().await.is_empty(), "after {after_ms} ms nothing runs");
+        agent = host.agent().await;
+        agent.set(key("site"), &next);
+        is_settled(&host, &agent, &format!("sleep {}", 1_000 + version)).await;
+    }
 }
 
 #[tokio::test]

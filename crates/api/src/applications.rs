@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::supervise::{Event, Key as Application, Status, Supervisor, Wanted, start_before};
+use agent::supervise::{Event, Key as Application, Rollout, Status, Supervisor, Wanted, start_before};
 use agent::workload;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -19,7 +19,7 @@ use crate::applying::{self, Removal};
 use crate::desk::Desk;
 use crate::edge_manifests::Key;
 use crate::manifests::Workloads;
-use crate::types::{ContainerEnd, ContainerInfo, DeploymentInfo, EventInfo, Page, UsageInfo, ValuesInfo};
+use crate::types::{ContainerEnd, ContainerInfo, DeploymentInfo, EventInfo, Page, RolloutInfo, UsageInfo, ValuesInfo};
 use crate::wrong::{Done, Wrong};
 
 /// Lines of a log that are given where it is not said how many.
@@ -33,10 +33,9 @@ pub(crate) fn follow(desk: &Desk, tenant: &str) {
     let Some(supervisor) = &desk.supervisor else { return };
     let wanted = desk.manifests.with_workloads(tenant, |workloads| {
         let wanted = |deployment: &Deployment| {
-            let containers = workload::containers(deployment, &workloads.configuration).ok()?;
             Some(Wanted {
-                containers,
                 is_on_demand: mesh::activation(deployment).is_some(),
+                ..workload::wanted(deployment, &workloads.configuration).ok()?
             })
         };
         let all = workloads.deployments.iter();
@@ -149,14 +148,15 @@ fn info(desk: &Desk, deployment: &Deployment, workloads: &Workloads) -> Deployme
     };
     let supervisor = desk.supervisor.as_ref().map(|supervisor| held(supervisor));
     let mesh = desk.mesh.as_ref();
-    let is_missing = workload::containers(deployment, &workloads.configuration).err();
+    let is_missing = workload::wanted(deployment, &workloads.configuration).err();
     let status = supervisor.as_ref().map(|supervisor| supervisor.status(&key));
-    let per_replica = deployment.spec.template.spec.containers.len();
+    let rollout = supervisor.as_ref().and_then(|supervisor| supervisor.rollout(&key));
     DeploymentInfo {
         tenant: metadata.namespace.clone(),
         name: metadata.name.clone(),
         replicas: deployment.spec.replicas,
-        ready: status.as_deref().map(|status| ready(status, per_replica)),
+        ready: status.as_deref().map(ready),
+        rollout: rollout.map(rollout_info),
         restarts: status.iter().flatten().map(|status| status.doing.restarts).sum(),
         waits_for: is_missing
             .into_iter()
@@ -170,15 +170,20 @@ fn info(desk: &Desk, deployment: &Deployment, workloads: &Workloads) -> Deployme
 }
 
 /// Replicas of which all containers are ready.
-fn ready(status: &[Status], per_replica: usize) -> u32 {
+fn ready(status: &[Status]) -> u32 {
     let replicas: BTreeSet<u32> = status.iter().map(|status| status.replica).collect();
     let is_ready = |replica: &u32| {
-        let of_replica = status
-            .iter()
-            .filter(|status| status.replica == *replica && !status.is_init);
-        of_replica.filter(|status| status.doing.is_ready).count() == per_replica
+        let mut of_replica = status.iter().filter(|status| status.replica == *replica);
+        of_replica.all(|status| status.is_init || status.doing.is_ready)
     };
     replicas.iter().filter(|replica| is_ready(replica)).count() as u32
+}
+
+fn rollout_info(rollout: Rollout) -> RolloutInfo {
+    match rollout {
+        Rollout::Rolling { available, of } => RolloutInfo::Rolling { available, of },
+        Rollout::TakenBack { why } => RolloutInfo::TakenBack { why },
+    }
 }
 
 fn container(status: Status) -> ContainerInfo {
@@ -274,9 +279,8 @@ pub(crate) async fn usage(State(desk): State<Arc<Desk>>, Path(tenant): Path<Stri
 pub(crate) struct Output {
     /// Of this container; it need not be said where there is one.
     container: Option<String>,
-    /// Of this replica.
-    #[serde(default)]
-    replica: u32,
+    /// Of this replica; the first that there is where it is not said.
+    replica: Option<u32>,
     /// Of the start before the last one.
     #[serde(default)]
     previous: bool,
@@ -297,7 +301,9 @@ pub(crate) async fn log(
     let containers = find(&desk, &tenant, &name).await?.containers;
     let supervisor = desk.supervisor.as_ref();
     let supervisor = supervisor.ok_or_else(|| Wrong::absent("no edge runs here, and so nothing is known of output"))?;
-    let container = chosen(&output, &containers)?;
+    let first = containers.iter().map(|one| one.replica).min();
+    let replica = output.replica.or(first).unwrap_or_default();
+    let container = chosen(&output, replica, &containers)?;
     let key = Application {
         tenant,
         application: name,
@@ -308,7 +314,7 @@ pub(crate) async fn log(
     };
     let status = status
         .into_iter()
-        .find(|status| status.replica == output.replica && status.container == container);
+        .find(|status| status.replica == replica && status.container == container);
     let start = status.and_then(|status| status.doing.start);
     let start = start.ok_or_else(|| Wrong::absent(format!("{container} has not been started yet")))?;
     let start = match output.previous {
@@ -328,14 +334,13 @@ fn no_earlier(container: &str) -> Wrong {
     ))
 }
 
-fn chosen(output: &Output, containers: &[ContainerInfo]) -> Done<String> {
-    let of_replica = |one: &&ContainerInfo| one.replica == output.replica && !one.is_init;
+fn chosen(output: &Output, replica: u32, containers: &[ContainerInfo]) -> Done<String> {
+    let of_replica = |one: &&ContainerInfo| one.replica == replica && !one.is_init;
     let mut of_replica = containers.iter().filter(of_replica);
     let names = || {
         let names: BTreeSet<&str> = containers.iter().map(|one| &*one.name).collect();
         names.into_iter().collect::<Vec<_>>().join(", ")
     };
-    let replica = output.replica;
     match (&output.container, of_replica.next(), of_replica.next()) {
         (_, None, _) => Err(Wrong::absent(format!("replica {replica} has not been started"))),
         (None, Some(only), None) => Ok(only.name.clone()),

@@ -65,8 +65,8 @@ pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, ContainerEnd,
     ContainerInfo, Credential, CredentialInfo, DeploymentInfo, EdgeInfo, EdgeManifest, EdgeState, EventInfo, Give,
     IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo, ManifestState, Page, Patch, QuotaChanges,
-    RotateKeys, RouteInfo, ServiceInfo, SessionInfo, SetPassword, TenantInfo, TenantUse, TokenKeyInfo, TwinConflict,
-    Upstream, UsageInfo, UserInfo, UserRole, ValuesInfo,
+    RolloutInfo, RotateKeys, RouteInfo, ServiceInfo, SessionInfo, SetPassword, TenantInfo, TenantUse, TokenKeyInfo,
+    TwinConflict, Upstream, UsageInfo, UserInfo, UserRole, ValuesInfo,
 };
 
 /// Name of the control socket in the data directory.

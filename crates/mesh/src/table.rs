@@ -82,21 +82,19 @@ pub(crate) struct Replica {
 pub(crate) type Pods<'a> = BTreeMap<&'a str, Vec<Replica>>;
 
 pub(crate) fn pods<'a>(wanted: &'a Wanted, status: &dyn Fn(&str) -> Vec<Status>) -> Pods<'a> {
-    let of_application = |(name, deployment): (&'a String, &Deployment)| {
+    let of_application = |name: &'a String| {
         let status = status(name);
-        let per_replica = deployment.spec.template.spec.containers.len();
         let numbers: BTreeSet<u32> = status.iter().map(|one| one.replica).collect();
         let replica = |number: u32| {
             let own: Vec<&Status> = status.iter().filter(|one| one.replica == number).collect();
-            let ready = own.iter().filter(|one| !one.is_init && one.doing.is_ready).count();
             Replica {
                 address: own.iter().find_map(|one| one.doing.address),
-                is_ready: ready == per_replica,
+                is_ready: own.iter().all(|one| one.is_init || one.doing.is_ready),
             }
         };
         (name.as_str(), numbers.into_iter().map(replica).collect())
     };
-    wanted.deployments.iter().map(of_application).collect()
+    wanted.deployments.keys().map(of_application).collect()
 }
 
 /// Applications that a service leads to, by the labels of their replicas.

@@ -17,7 +17,7 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use oci_spec::distribution::Reference;
 use oci_spec::image::{Arch, Descriptor, Digest, ImageConfiguration, ImageIndex, ImageManifest};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
@@ -39,7 +39,7 @@ const AT_ONCE: usize = 4;
 const CHUNKS: usize = 8;
 
 /// Who asks.
-#[derive(Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
     /// Name.
     pub user: String,

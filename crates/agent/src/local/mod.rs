@@ -6,7 +6,7 @@ pub(crate) mod runner;
 mod seccomp;
 pub mod volumes;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -573,10 +573,10 @@ impl Runtime for Local {
         })
     }
 
-    fn clear(&self, tenant: &str, application: &str, from_replica: u32) -> Answer<'_, ()> {
+    fn clear(&self, tenant: &str, application: &str, kept: BTreeSet<u32>) -> Answer<'_, ()> {
         let application = application.to_owned();
         self.blocking(tenant, move |local, tenant| {
-            Ok(local.volumes.clear(tenant, &application, from_replica)?)
+            Ok(local.volumes.clear(tenant, &application, &kept)?)
         })
     }
 

@@ -1,6 +1,6 @@
 //! What containers keep their files in.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
@@ -72,7 +72,7 @@ impl Volumes {
         Ok(binds)
     }
 
-    pub(super) fn clear(&self, tenant: &str, application: &str, from_replica: u32) -> io::Result<()> {
+    pub(super) fn clear(&self, tenant: &str, application: &str, kept: &BTreeSet<u32>) -> io::Result<()> {
         let scratch = self.scratch_of(tenant, application);
         let entries = match fs::read_dir(&scratch) {
             Ok(entries) => entries,
@@ -82,13 +82,13 @@ impl Volumes {
         for entry in entries {
             let entry = entry?;
             let replica = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-            if replica.is_none_or(|replica| replica >= from_replica) {
+            if replica.is_none_or(|replica| !kept.contains(&replica)) {
                 remove_tree(&entry.path())?;
             }
         }
-        match from_replica {
-            0 => fs::remove_dir(scratch),
-            _ => Ok(()),
+        match kept.is_empty() {
+            true => fs::remove_dir(scratch),
+            false => Ok(()),
         }
     }
 

@@ -1,40 +1,59 @@
-//! One application: its containers, and what is done when others are wanted.
+//! One application: its replicas, and what is done when others are wanted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::backoff::Backoff;
-use super::container::{Board, Turn, end, keep};
+use super::container::{Board, Doing, Turn, end, keep};
 use super::events::{Events, What, cut};
-use super::{Changes, Container, Key, Status};
-use crate::runtime::{Error, Runtime, SEPARATOR};
+use super::rollout::{self, Seen, Step, Update};
+use super::version::{Bad, Histories, History, Plan, Version, of_start};
+use super::{Changes, Key, Rollout, Status};
+use crate::runtime::{Error, Runtime};
 
 /// From the request to end until it is made to, for a container that nobody wants any more.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// A container with the name of its starts, but for their number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) name: String,
-    pub(super) container: Container,
-}
+/// A container that nobody asks whether it is ready has to run for so long, before what it takes the place of is ended.
+const SETTLED: Duration = Duration::from_secs(1);
+/// How long a replica that is not ready counts as one that will be.
+const BROKEN: Duration = Duration::from_secs(10);
+/// A new version whose containers have to be started again so often is taken back.
+const RESTARTS_MAX: u32 = 3;
+/// From when nobody is sent to a replica any more until it is asked to end: those that are on their way arrive.
+const DRAIN: Duration = Duration::from_millis(200);
 
 /// What is wanted of an application, and now.
 #[derive(Clone, Debug, Default)]
 struct Wanted {
-    /// `None`: not known yet.
-    plans: Option<Arc<[Plan]>>,
+    target: Target,
     is_on_demand: bool,
     is_awake: bool,
     /// How often it went to sleep: what ran before that is not what is woken.
     naps: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Target {
+    #[default]
+    Unknown,
+    /// Its end.
+    Nothing,
+    Replicas(Arc<Replicas>),
+}
+
+/// So many of this version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Replicas {
+    pub(super) version: Version,
+    pub(super) count: u32,
+    pub(super) update: Update,
 }
 
 impl Wanted {
@@ -43,43 +62,60 @@ impl Wanted {
     }
 }
 
+/// What is shown of an application.
+#[derive(Clone, Debug, Default)]
+struct Shown {
+    containers: Vec<(Plan, Board)>,
+    rollout: Option<Rollout>,
+}
+
 /// An application that is kept as it is wanted.
 pub(super) struct Application {
     wanted: watch::Sender<Wanted>,
-    boards: watch::Receiver<Vec<(Plan, Board)>>,
+    shown: watch::Receiver<Shown>,
     /// Whether nothing is wanted, and nothing is left.
     is_over: watch::Receiver<bool>,
 }
 
 impl Application {
     /// Leaves what runs of it alone until it is known what is wanted.
-    pub(super) fn open(runtime: Arc<dyn Runtime>, key: &Key, events: Events, changes: Changes, is_awake: bool) -> Self {
+    pub(super) fn open(
+        runtime: Arc<dyn Runtime>,
+        histories: Histories,
+        key: &Key,
+        events: Events,
+        changes: Changes,
+        is_awake: bool,
+    ) -> Self {
         let (wanted, wanting) = watch::channel(Wanted {
             is_awake,
             ..Wanted::default()
         });
-        let (show, boards) = watch::channel(Vec::new());
+        let (show, shown) = watch::channel(Shown::default());
         let (tell_over, is_over) = watch::channel(false);
         let following = Following {
+            history: histories.read(key),
+            histories,
             runtime,
             key: key.clone(),
             events,
             changes,
-            keepers: BTreeMap::new(),
+            of_replicas: Arc::default(),
+            replicas: BTreeMap::new(),
+            naps: 0,
+            progress: Progress::default(),
+            show,
         };
-        tokio::spawn(following.run(wanting, show, tell_over));
-        Application {
-            wanted,
-            boards,
-            is_over,
-        }
+        tokio::spawn(following.run(wanting, tell_over));
+        Application { wanted, shown, is_over }
     }
 
     /// Has these run, and no others; on demand, those only while it is awake.
-    pub(super) fn want(&self, plans: Arc<[Plan]>, is_on_demand: bool) {
+    pub(super) fn want(&self, replicas: Option<Replicas>, is_on_demand: bool) {
+        let target = replicas.map_or(Target::Nothing, |replicas| Target::Replicas(Arc::new(replicas)));
         self.wanted.send_if_modified(|wanted| {
-            let is_new = wanted.plans.as_ref() != Some(&plans) || wanted.is_on_demand != is_on_demand;
-            (wanted.plans, wanted.is_on_demand) = (Some(plans), is_on_demand);
+            let is_new = wanted.target != target || wanted.is_on_demand != is_on_demand;
+            (wanted.target, wanted.is_on_demand) = (target, is_on_demand);
             is_new
         });
     }
@@ -96,7 +132,8 @@ impl Application {
         self.wanted.send_if_modified(|wanted| {
             let can_sleep = wanted.is_on_demand && wanted.is_awake;
             if can_sleep {
-                self.boards.borrow().iter().for_each(|(_, board)| board.withdraw());
+                let shown = self.shown.borrow();
+                shown.containers.iter().for_each(|(_, board)| board.withdraw());
                 wanted.is_awake = false;
                 wanted.naps += 1;
             }
@@ -105,7 +142,8 @@ impl Application {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.boards.borrow().iter().any(|(_, board)| board.look().is_ready)
+        let shown = self.shown.borrow();
+        shown.containers.iter().any(|(_, board)| board.look().is_ready)
     }
 
     pub(super) fn sleeps(&self) -> bool {
@@ -114,17 +152,11 @@ impl Application {
 
     /// Whether nothing is wanted of it, and nothing is left.
     pub(super) fn is_over(&self) -> bool {
-        let wants_nothing = self
-            .wanted
-            .borrow()
-            .plans
-            .as_ref()
-            .is_some_and(|plans| plans.is_empty());
-        wants_nothing && *self.is_over.borrow()
+        self.wanted.borrow().target == Target::Nothing && *self.is_over.borrow()
     }
 
     pub(super) fn status(&self) -> Vec<Status> {
-        let boards = self.boards.borrow();
+        let shown = self.shown.borrow();
         let status = |(plan, board): &(Plan, Board)| Status {
             container: plan.container.name.clone(),
             replica: plan.container.replica,
@@ -132,22 +164,44 @@ impl Application {
             limits: plan.container.launch.limits,
             doing: board.look(),
         };
-        boards.iter().map(status).collect()
+        shown.containers.iter().map(status).collect()
+    }
+
+    pub(super) fn rollout(&self) -> Option<Rollout> {
+        self.shown.borrow().rollout.clone()
     }
 }
 
 /// The loop of one application.
 struct Following {
     runtime: Arc<dyn Runtime>,
+    histories: Histories,
+    history: History,
     key: Key,
     events: Events,
     changes: Changes,
-    /// By the names of their containers.
-    keepers: BTreeMap<String, Keeper>,
+    /// Told when something of a replica is so that was not.
+    of_replicas: Arc<Notify>,
+    /// By their numbers.
+    replicas: BTreeMap<u32, Replica>,
+    naps: u64,
+    progress: Progress,
+    show: watch::Sender<Shown>,
+}
+
+/// A replica that is kept.
+struct Replica {
+    version: Version,
+    keepers: Vec<Keeper>,
+    since: Instant,
+    /// With how many restarts before.
+    ready: Option<(Instant, u32)>,
+    was_available: bool,
 }
 
 /// Who keeps one container.
 struct Keeper {
+    plan: Plan,
     stop: CancellationToken,
     task: JoinHandle<()>,
     board: Board,
@@ -155,51 +209,340 @@ struct Keeper {
     is_done: watch::Receiver<bool>,
 }
 
+/// How far a version has come.
+#[derive(Default)]
+struct Progress {
+    revision: String,
+    available: usize,
+    /// When the last of them became so.
+    at: Option<Instant>,
+}
+
 impl Following {
     /// Until whoever wants something is gone: what runs goes on.
-    async fn run(
-        mut self,
-        mut wanting: watch::Receiver<Wanted>,
-        show: watch::Sender<Vec<(Plan, Board)>>,
-        tell_over: watch::Sender<bool>,
-    ) {
-        let mut _preparing = None;
-        let mut naps = 0;
-        while wanting.changed().await.is_ok() {
+    async fn run(mut self, mut wanting: watch::Receiver<Wanted>, tell_over: watch::Sender<bool>) {
+        let mut preparing: Option<(Version, AbortOnDropHandle<()>)> = None;
+        let mut look_at = None;
+        let mut is_known = false;
+        loop {
+            tokio::select! {
+                changed = wanting.changed() => if changed.is_err() { break },
+                () = self.of_replicas.notified(), if is_known => {}
+                () = sleep_until(look_at.unwrap_or_else(Instant::now)), if look_at.is_some() => {}
+            }
             let wanted = wanting.borrow_and_update().clone();
-            let Some(all) = wanted.plans.clone() else {
-                continue;
-            };
-            let plans = if wanted.sleeps() {
-                Arc::default()
-            } else {
-                Arc::clone(&all)
+            let target = match &wanted.target {
+                Target::Unknown => continue,
+                Target::Nothing => None,
+                Target::Replicas(replicas) => Some(self.chosen(replicas)),
             };
             tell_over.send_replace(false);
-            if std::mem::replace(&mut naps, wanted.naps) != wanted.naps {
-                self.stop_others(&[]).await;
+            if std::mem::replace(&mut self.naps, wanted.naps) != wanted.naps {
+                self.stop(self.replicas.keys().copied().collect()).await;
             }
-            self.stop_others(&plans).await;
-            self.end_strays(&plans).await;
-            self.clear(&plans).await;
-            let mut boards = Vec::new();
-            for (number, plan) in plans.iter().enumerate() {
-                boards.push((plan.clone(), self.keep(plan, &plans[..number])));
+            if !std::mem::replace(&mut is_known, true) {
+                self.find(target.as_deref()).await;
             }
-            show.send_replace(boards);
-            self.changes.tell();
-            tell_over.send_replace(all.is_empty());
-            _preparing = wanted.sleeps().then(|| self.prepare(all));
+            look_at = match &target {
+                Some(target) if !wanted.sleeps() => self.step(target, &wanted.target).await,
+                _ => {
+                    self.stop(self.replicas.keys().copied().collect()).await;
+                    self.progress = Progress::default();
+                    self.clear().await;
+                    self.show(self.taken_back(&wanted.target));
+                    None
+                }
+            };
+            preparing = match target {
+                Some(target) if wanted.sleeps() => match preparing {
+                    Some(same) if same.0 == target.version => Some(same),
+                    _ => Some((target.version.clone(), self.prepare(target.version.clone()))),
+                },
+                _ => None,
+            };
+            if wanted.target == Target::Nothing {
+                self.forget();
+                tell_over.send_replace(true);
+            }
         }
-        self.keepers.values().for_each(|keeper| keeper.task.abort());
+        let keepers = self.replicas.values().flat_map(|replica| &replica.keepers);
+        keepers.for_each(|keeper| keeper.task.abort());
+    }
+
+    /// What is wanted, or what was good before it where that was taken back.
+    fn chosen(&self, wanted: &Arc<Replicas>) -> Arc<Replicas> {
+        match (&self.history.good, &self.history.bad) {
+            (Some(good), Some(bad)) if bad.revision == wanted.version.revision => Arc::new(Replicas {
+                version: good.clone(),
+                ..(**wanted).clone()
+            }),
+            // It is named as what runs is, whatever an agent before this one knew of it.
+            (Some(good), _) if good.containers == wanted.version.containers => Arc::new(Replicas {
+                version: good.clone(),
+                ..(**wanted).clone()
+            }),
+            _ => Arc::clone(wanted),
+        }
+    }
+
+    fn taken_back(&self, wanted: &Target) -> Option<Rollout> {
+        let Target::Replicas(wanted) = wanted else { return None };
+        let bad = self.history.bad.as_ref()?;
+        let why = || Rollout::TakenBack { why: bad.why.clone() };
+        (self.history.good.is_some() && bad.revision == wanted.version.revision).then(why)
+    }
+
+    /// Takes up replicas that run already, of the version that is wanted and of the last good one. All else has ended when
+    /// this returns.
+    async fn find(&mut self, target: Option<&Replicas>) {
+        let target = target.map(|target| &target.version);
+        let good = self.history.good.as_ref().filter(|_| target.is_some());
+        let known: Vec<Version> = target.into_iter().chain(good).cloned().collect();
+        let mut backoff = Backoff::default();
+        let found = loop {
+            match self.try_to_find(&known).await {
+                Ok(found) => break found,
+                Err(error) => {
+                    let Key { tenant, application } = &self.key;
+                    tracing::warn!(%tenant, %application, %error, "what is not wanted any more is not ended yet");
+                    sleep(backoff.after(Duration::ZERO, rand::random())).await;
+                }
+            }
+        };
+        for (replica, version) in found {
+            self.keep(replica, version);
+        }
+    }
+
+    async fn try_to_find(&self, known: &[Version]) -> Result<BTreeMap<u32, Version>, Error> {
+        let names = self.runtime.names().await?;
+        let prefix = self.key.prefix();
+        let own: Vec<&String> = names.iter().filter(|name| name.starts_with(&prefix)).collect();
+        let mut found: BTreeMap<u32, Version> = BTreeMap::new();
+        // Of two of one number, the version that is known first.
+        for version in known {
+            let starts = own.iter().filter_map(|name| of_start(name));
+            for (replica, _) in starts.filter(|(_, revision)| *revision == version.revision) {
+                found.entry(replica).or_insert_with(|| version.clone());
+            }
+        }
+        self.end_strays(&found).await?;
+        Ok(found)
+    }
+
+    /// What none of them starts has ended when this returns.
+    async fn end_strays(&self, kept: &BTreeMap<u32, Version>) -> Result<(), Error> {
+        let names = self.runtime.names().await?.into_iter();
+        let prefix = self.key.prefix();
+        let is_kept = |name: &str| {
+            of_start(name).is_some_and(|(replica, revision)| {
+                kept.get(&replica).is_some_and(|version| version.revision == revision)
+            })
+        };
+        let mut ending = JoinSet::new();
+        for name in names.filter(|name| name.starts_with(&prefix) && !is_kept(name)) {
+            let runtime = Arc::clone(&self.runtime);
+            ending.spawn(async move { end(&*runtime, &name, None, GRACE).await });
+        }
+        ending.join_all().await.into_iter().collect()
+    }
+
+    /// Goes as far as it can, and says when it is to look again though nothing changes.
+    async fn step(&mut self, target: &Arc<Replicas>, wanted: &Target) -> Option<Instant> {
+        let mut target = Arc::clone(target);
+        loop {
+            self.end_others(&target.version).await;
+            let now = Instant::now();
+            let seen = self.look(&target, now);
+            match rollout::next(target.count, &target.update, &seen) {
+                Step::Stop(replicas) => {
+                    self.drain(&replicas).await;
+                    self.stop(replicas).await;
+                    self.clear().await;
+                }
+                Step::Start(count) => {
+                    for _ in 0..count {
+                        let free = (0..).find(|replica| !self.replicas.contains_key(replica));
+                        self.keep(
+                            free.expect("there are more numbers than replicas"),
+                            target.version.clone(),
+                        );
+                    }
+                }
+                Step::Wait => match self.failure(&target, now) {
+                    Some(why) => {
+                        self.take_back(&target.version, why);
+                        target = match wanted {
+                            Target::Replicas(wanted) => self.chosen(wanted),
+                            Target::Unknown | Target::Nothing => unreachable!("replicas are wanted"),
+                        };
+                    }
+                    None => {
+                        let new = seen.iter().filter(|one| one.is_new && one.is_available).count();
+                        let is_rolling = self.history.good.as_ref().is_some_and(|good| *good != target.version);
+                        let rolling = is_rolling.then_some(Rollout::Rolling {
+                            available: new as u32,
+                            of: target.count,
+                        });
+                        self.show(self.taken_back(wanted).or(rolling));
+                        return self.look_at(&target, now);
+                    }
+                },
+                Step::Done => {
+                    self.note_good(&target);
+                    self.show(self.taken_back(wanted));
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Neither those of the version that is wanted nor those of the last good one.
+    async fn end_others(&mut self, version: &Version) {
+        let good = self.history.good.as_ref();
+        let is_other = |replica: &Replica| replica.version != *version && good != Some(&replica.version);
+        let others = self.replicas.iter().filter(|(_, replica)| is_other(replica));
+        let others: Vec<u32> = others.map(|(number, _)| *number).collect();
+        if !others.is_empty() {
+            self.stop(others).await;
+            self.clear().await;
+        }
+    }
+
+    fn look(&mut self, target: &Replicas, now: Instant) -> Vec<Seen> {
+        let look = |(number, replica): (&u32, &mut Replica)| {
+            replica.observe();
+            let is_available = replica.available_at(&target.update).is_some_and(|at| at <= now);
+            replica.was_available |= is_available;
+            Seen {
+                replica: *number,
+                is_new: replica.version == target.version,
+                is_available,
+                is_broken: !is_available && now >= replica.since + BROKEN,
+            }
+        };
+        let seen: Vec<Seen> = self.replicas.iter_mut().map(look).collect();
+        let available = seen.iter().filter(|one| one.is_new && one.is_available).count();
+        let progress = &mut self.progress;
+        if progress.revision != target.version.revision {
+            *progress = Progress {
+                revision: target.version.revision.clone(),
+                available,
+                at: Some(now),
+            };
+        } else if available > progress.available {
+            (progress.available, progress.at) = (available, Some(now));
+        }
+        seen
+    }
+
+    /// Why a version will not do, where there is one to go back to.
+    fn failure(&self, target: &Replicas, now: Instant) -> Option<String> {
+        let good = self.history.good.as_ref()?;
+        if *good == target.version {
+            return None;
+        }
+        let new = self
+            .replicas
+            .values()
+            .filter(|replica| replica.version == target.version);
+        for replica in new.filter(|replica| !replica.was_available) {
+            for keeper in &replica.keepers {
+                let doing = keeper.board.look();
+                if doing.restarts >= RESTARTS_MAX {
+                    let how = doing.last_end.map_or_else(String::new, |end| format!(": {end}"));
+                    return Some(format!("{} does not stay up{how}", keeper.plan.container.name));
+                }
+            }
+        }
+        let is_late = self.progress.at? + target.update.deadline <= now;
+        is_late.then(|| {
+            let seconds = target.update.deadline.as_secs();
+            let reason = self
+                .reason(&target.version)
+                .map_or_else(String::new, |reason| format!(": {reason}"));
+            format!("it was not ready in {seconds} s{reason}")
+        })
+    }
+
+    /// What a container of a version says that is not ready.
+    fn reason(&self, version: &Version) -> Option<String> {
+        let new = self.replicas.values().filter(|replica| replica.version == *version);
+        let mut doing = new
+            .flat_map(|replica| &replica.keepers)
+            .map(|keeper| keeper.board.look());
+        doing.find_map(|doing| doing.trouble.or(doing.not_ready))
+    }
+
+    fn take_back(&mut self, version: &Version, why: String) {
+        if let Some(container) = version.containers.first() {
+            self.events
+                .note(&container.launch.pod, &container.name, What::TakenBack, &why);
+        }
+        self.history.bad = Some(Bad {
+            revision: version.revision.clone(),
+            why,
+        });
+        self.write_history();
+    }
+
+    fn note_good(&mut self, target: &Replicas) {
+        if target.count == 0 || self.history.good.as_ref() == Some(&target.version) {
+            return;
+        }
+        self.history = History {
+            good: Some(target.version.clone()),
+            bad: None,
+        };
+        self.write_history();
+    }
+
+    fn write_history(&self) {
+        if let Err(error) = self.histories.write(&self.key, &self.history) {
+            let Key { tenant, application } = &self.key;
+            tracing::warn!(%tenant, %application, %error, "what is good of it is known to this agent alone");
+        }
+    }
+
+    fn forget(&mut self) {
+        self.history = History::default();
+        if let Err(error) = self.histories.remove(&self.key) {
+            let Key { tenant, application } = &self.key;
+            tracing::warn!(%tenant, %application, %error, "what was good of it is not removed");
+        }
+    }
+
+    /// When something is so that was not `now`, if nothing else changes.
+    fn look_at(&self, target: &Replicas, now: Instant) -> Option<Instant> {
+        let is_last_resort = self.history.good.as_ref().is_none_or(|good| *good == target.version);
+        let deadline = self
+            .progress
+            .at
+            .map(|at| at + target.update.deadline)
+            .filter(|_| !is_last_resort);
+        let of_replicas = self.replicas.values().flat_map(|replica| {
+            let broken = (replica.version != target.version).then_some(replica.since + BROKEN);
+            [replica.available_at(&target.update), broken]
+        });
+        of_replicas.chain([deadline]).flatten().filter(|at| *at > now).min()
+    }
+
+    fn show(&self, rollout: Option<Rollout>) {
+        let keepers = self.replicas.values().flat_map(|replica| &replica.keepers);
+        self.show.send_replace(Shown {
+            containers: keepers
+                .map(|keeper| (keeper.plan.clone(), keeper.board.clone()))
+                .collect(),
+            rollout,
+        });
+        self.changes.tell();
     }
 
     /// Has here what is to start at once when somebody calls.
-    fn prepare(&self, plans: Arc<[Plan]>) -> AbortOnDropHandle<()> {
+    fn prepare(&self, version: Version) -> AbortOnDropHandle<()> {
         let (runtime, events) = (Arc::clone(&self.runtime), self.events.clone());
         let preparing = async move {
-            for plan in plans.iter().filter(|plan| plan.container.replica == 0) {
-                let container = &plan.container;
+            for container in version.containers {
                 let mut backoff = Backoff::default();
                 while let Err(error) = runtime.prepare(&container.launch).await {
                     let why = cut(&error.to_string());
@@ -211,91 +554,105 @@ impl Following {
         AbortOnDropHandle::new(tokio::spawn(preparing))
     }
 
-    /// Those that are kept and not wanted any more have ended when this returns.
-    async fn stop_others(&mut self, plans: &[Plan]) {
-        let is_other = |name: &String, _: &mut Keeper| !is_planned(plans, name);
-        let leaving: Vec<Keeper> = self
-            .keepers
-            .extract_if(.., is_other)
-            .map(|(_, keeper)| keeper)
+    /// Nobody is sent to them any more when this returns, where others are there to be sent to.
+    async fn drain(&self, replicas: &[u32]) {
+        let is_ready = |replica: &Replica| replica.keepers.iter().any(|keeper| keeper.board.look().is_ready);
+        let (leaving, staying): (Vec<_>, Vec<_>) =
+            self.replicas.iter().partition(|(number, _)| replicas.contains(number));
+        if staying.iter().any(|(_, replica)| is_ready(replica)) && leaving.iter().any(|(_, replica)| is_ready(replica))
+        {
+            let keepers = leaving.iter().flat_map(|(_, replica)| &replica.keepers);
+            keepers.for_each(|keeper| keeper.board.withdraw());
+            sleep(DRAIN).await;
+        }
+    }
+
+    /// They have ended when this returns.
+    async fn stop(&mut self, replicas: Vec<u32>) {
+        let leaving: Vec<Replica> = replicas
+            .iter()
+            .filter_map(|number| self.replicas.remove(number))
             .collect();
-        for keeper in &leaving {
+        for keeper in leaving.iter().flat_map(|replica| &replica.keepers) {
             keeper.board.withdraw();
             keeper.stop.cancel();
         }
-        for keeper in leaving {
+        for keeper in leaving.into_iter().flat_map(|replica| replica.keepers) {
             keeper.task.await.expect("keeping a container does not panic");
         }
     }
 
-    /// So have those that an earlier agent started.
-    async fn end_strays(&self, plans: &[Plan]) {
-        let mut backoff = Backoff::default();
-        while let Err(error) = self.try_to_end_strays(plans).await {
-            tracing::warn!(tenant = %self.key.tenant, application = %self.key.application, %error, "what is not wanted any more is not ended yet");
-            sleep(backoff.after(Duration::ZERO, rand::random())).await;
-        }
-    }
-
-    /// What replicas shared goes with them.
-    async fn clear(&self, plans: &[Plan]) {
-        let replicas = plans.iter().map(|plan| plan.container.replica + 1).max().unwrap_or(0);
+    /// What the containers of a replica shared goes with it.
+    async fn clear(&self) {
         let Key { tenant, application } = &self.key;
-        if let Err(error) = self.runtime.clear(tenant, application, replicas).await {
+        let kept: BTreeSet<u32> = self.replicas.keys().copied().collect();
+        if let Err(error) = self.runtime.clear(tenant, application, kept).await {
             tracing::warn!(%tenant, %application, %error, "the scratch of what has ended is not removed");
         }
     }
 
-    async fn try_to_end_strays(&self, plans: &[Plan]) -> Result<(), Error> {
-        let names = self.runtime.names().await?.into_iter();
-        let prefix = self.key.prefix();
-        let is_stray = |name: &String| name.starts_with(&prefix) && !is_of_plan(plans, name);
-        let mut ending = JoinSet::new();
-        for name in names.filter(is_stray) {
-            let runtime = Arc::clone(&self.runtime);
-            ending.spawn(async move { end(&*runtime, &name, None, GRACE).await });
-        }
-        ending.join_all().await.into_iter().collect()
-    }
-
-    /// Has it kept, if it is not, once those `before` it have come to their end that are to.
-    fn keep(&mut self, plan: &Plan, before: &[Plan]) -> Board {
-        let awaited = before.iter().filter(|other| {
-            let other = &other.container;
-            other.is_init && other.replica == plan.container.replica
-        });
-        let awaited = awaited.filter_map(|other| Some(self.keepers.get(&other.name)?.is_done.clone()));
-        let awaited: Vec<watch::Receiver<bool>> = awaited.collect();
-        let keeper = self.keepers.entry(plan.name.clone()).or_insert_with(|| {
-            let (stop, board) = (CancellationToken::new(), Board::new(self.changes.clone()));
+    /// Has a replica kept: each container of it once those before it have come to their end that are to.
+    fn keep(&mut self, number: u32, version: Version) {
+        let mut keepers: Vec<Keeper> = Vec::new();
+        for plan in version.plans(number) {
+            let awaited = keepers.iter().filter(|keeper| keeper.plan.container.is_init);
+            let awaited = awaited.map(|keeper| keeper.is_done.clone()).collect();
+            let (stop, board) = (
+                CancellationToken::new(),
+                Board::new(self.changes.clone(), Arc::clone(&self.of_replicas)),
+            );
             let (done, is_done) = watch::channel(false);
-            let turn = Turn { awaited, done };
             let keeping = keep(
                 Arc::clone(&self.runtime),
                 plan.clone(),
-                turn,
+                Turn { awaited, done },
                 stop.clone(),
                 board.clone(),
                 self.events.clone(),
             );
-            Keeper {
+            keepers.push(Keeper {
+                plan,
                 stop,
                 task: tokio::spawn(keeping),
                 board,
                 is_done,
-            }
-        });
-        keeper.board.clone()
+            });
+        }
+        let replica = Replica {
+            version,
+            keepers,
+            since: Instant::now(),
+            ready: None,
+            was_available: false,
+        };
+        self.replicas.insert(number, replica);
     }
 }
 
-fn is_planned(plans: &[Plan], name: &str) -> bool {
-    plans.iter().any(|plan| plan.name == name)
-}
+impl Replica {
+    /// Takes note of whether it is ready, and since when without a restart.
+    fn observe(&mut self) {
+        let doing: Vec<Doing> = self.lasting().map(|keeper| keeper.board.look()).collect();
+        let restarts = doing.iter().map(|doing| doing.restarts).sum();
+        self.ready = match self.ready {
+            _ if !doing.iter().all(|doing| doing.is_ready) => None,
+            Some((since, before)) if before == restarts => Some((since, before)),
+            _ => Some((Instant::now(), restarts)),
+        };
+    }
 
-/// Whether that is a start of one of them.
-fn is_of_plan(plans: &[Plan], start: &str) -> bool {
-    start
-        .rsplit_once(SEPARATOR)
-        .is_some_and(|(name, _)| is_planned(plans, name))
+    /// When it is available, or will be if it stays ready; `None`: it is not ready.
+    fn available_at(&self, update: &Update) -> Option<Instant> {
+        let is_asked = |keeper: &Keeper| keeper.plan.container.probes.readiness.is_some();
+        let settled = match self.lasting().all(is_asked) {
+            true => update.min_ready,
+            false => update.min_ready.max(SETTLED),
+        };
+        self.ready.map(|(since, _)| since + settled)
+    }
+
+    /// Of all its containers but those that run once.
+    fn lasting(&self) -> impl Iterator<Item = &Keeper> {
+        self.keepers.iter().filter(|keeper| !keeper.plan.container.is_init)
+    }
 }

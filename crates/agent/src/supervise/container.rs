@@ -5,14 +5,14 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Changes;
-use super::application::Plan;
 use super::backoff::Backoff;
 use super::events::{Events, What, cut};
+use super::version::Plan;
 use crate::instance::{Ended, How};
 use crate::probe::Watch;
 use crate::runtime::{Error, Runtime, SEPARATOR, State};
@@ -26,6 +26,7 @@ const GRACE_LEAST: Duration = Duration::from_secs(2);
 pub(super) struct Board {
     doing: Arc<Mutex<Doing>>,
     changes: Changes,
+    of_replicas: Arc<Notify>,
 }
 
 /// What a container is doing.
@@ -54,10 +55,12 @@ pub struct Doing {
 }
 
 impl Board {
-    pub(super) fn new(changes: Changes) -> Self {
+    /// Who leads requests is told of `changes`, and of more whoever keeps the replica.
+    pub(super) fn new(changes: Changes, of_replicas: Arc<Notify>) -> Self {
         Board {
             doing: Arc::default(),
             changes,
+            of_replicas,
         }
     }
 
@@ -72,10 +75,11 @@ impl Board {
 
     fn note(&self, change: impl FnOnce(&mut Doing)) {
         let mut doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = (doing.is_ready, doing.address);
+        let before = (doing.is_ready, doing.address, doing.restarts);
         change(&mut doing);
-        if before != (doing.is_ready, doing.address) {
+        if before != (doing.is_ready, doing.address, doing.restarts) {
             self.changes.tell();
+            self.of_replicas.notify_one();
         }
     }
 }

@@ -44,6 +44,8 @@ pub enum What {
     Failed,
     /// It was ended, as nobody wants it so any more.
     Stopped,
+    /// A new version of its application did not become ready: the last good one runs in its place.
+    TakenBack,
 }
 
 impl fmt::Display for What {
@@ -55,6 +57,7 @@ impl fmt::Display for What {
             What::Unhealthy => "unhealthy",
             What::Failed => "failed",
             What::Stopped => "stopped",
+            What::TakenBack => "taken-back",
         };
         f.write_str(name)
     }

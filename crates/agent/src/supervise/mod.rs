@@ -5,19 +5,25 @@ mod backoff;
 mod container;
 mod events;
 mod revision;
+mod rollout;
+mod version;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use self::application::{Application, Plan};
+use self::application::{Application, Replicas};
 pub use self::container::Doing;
 use self::events::Events;
 pub use self::events::{Event, What};
 pub use self::revision::Salt;
+pub use self::rollout::Update;
+use self::version::{Histories, Version};
 use crate::cgroup::Limits;
 use crate::probe::Probes;
 use crate::runtime::{Error, Launch, Runtime, SEPARATOR};
@@ -57,7 +63,7 @@ pub fn start_before(start: &str) -> Option<String> {
 }
 
 /// A container that is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     /// Its name in its application.
     pub name: String,
@@ -76,10 +82,14 @@ pub struct Container {
 }
 
 /// What is wanted of an application.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// In their order; none: its end.
+    /// Of the replica 0, in their order.
     pub containers: Vec<Container>,
+    /// So many that are the same.
+    pub replicas: u32,
+    /// How others take the place of those that run.
+    pub update: Update,
     /// They run only from [`Supervisor::wake`] to [`Supervisor::let_sleep`].
     pub is_on_demand: bool,
 }
@@ -99,11 +109,29 @@ pub struct Status {
     pub doing: Doing,
 }
 
+/// What becomes of a new version of an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rollout {
+    /// It takes the place of the last good one.
+    Rolling {
+        /// So many of it are available.
+        available: u32,
+        /// Of so many.
+        of: u32,
+    },
+    /// The last good one runs in its place.
+    TakenBack {
+        /// In words.
+        why: String,
+    },
+}
+
 /// Keeps applications as they are wanted. What runs goes on when this is dropped, and the next one over the same runtime
 /// finds it.
 pub struct Supervisor {
     runtime: Arc<dyn Runtime>,
     salt: Salt,
+    histories: Histories,
     events: Events,
     changes: Changes,
     applications: BTreeMap<Key, Application>,
@@ -120,15 +148,17 @@ impl Changes {
 }
 
 impl Supervisor {
-    /// Finds what runs already. It is left as it is until it is told what is wanted of it.
+    /// Finds what runs already. It is left as it is until it is told what is wanted of it. What was good of applications is
+    /// kept in the directory `histories`.
     ///
     /// # Errors
-    /// The runtime does not say what it has.
-    pub async fn new(runtime: Arc<dyn Runtime>, salt: Salt) -> Result<Self, Error> {
+    /// The runtime does not say what it has, or the directory cannot be made.
+    pub async fn new(runtime: Arc<dyn Runtime>, salt: Salt, histories: &Path) -> Result<Self, Error> {
         let found = runtime.names().await?;
         let mut supervisor = Supervisor {
             runtime,
             salt,
+            histories: Histories::at(histories)?,
             events: Events::default(),
             changes: Changes(Arc::new(watch::channel(()).0)),
             applications: BTreeMap::new(),
@@ -136,8 +166,9 @@ impl Supervisor {
         for key in found.iter().filter_map(|name| Key::of_container(name)) {
             if let Entry::Vacant(entry) = supervisor.applications.entry(key) {
                 let runtime = Arc::clone(&supervisor.runtime);
-                let (events, changes) = (supervisor.events.clone(), supervisor.changes.clone());
-                let application = Application::open(runtime, entry.key(), events, changes, true);
+                let (histories, events) = (supervisor.histories.clone(), supervisor.events.clone());
+                let changes = supervisor.changes.clone();
+                let application = Application::open(runtime, histories, entry.key(), events, changes, true);
                 entry.insert(application);
             }
         }
@@ -155,7 +186,7 @@ impl Supervisor {
         let of_tenant = |key: &Key| key.tenant == tenant;
         for (key, application) in self.applications.iter().filter(|(key, _)| of_tenant(key)) {
             if !wanted.contains_key(&key.application) {
-                application.want(Arc::default(), false);
+                application.want(None, false);
             }
         }
         for (application, wanted) in wanted {
@@ -172,24 +203,20 @@ impl Supervisor {
 
     /// Wants this of an application.
     pub fn set(&mut self, key: Key, wanted: &Wanted) {
-        let containers = &wanted.containers[..];
-        let plan = |container: &Container| {
-            let pod = container.launch.pod.prefix();
-            let revision = self.salt.revision(container, containers);
-            let name = format!("{pod}{}{SEPARATOR}{revision}", container.name);
-            Plan {
-                name,
-                container: container.clone(),
-            }
+        let replicas = Replicas {
+            version: Version {
+                revision: self.salt.revision(&wanted.containers),
+                containers: wanted.containers.clone(),
+            },
+            count: wanted.replicas,
+            update: wanted.update,
         };
-        let plans = containers.iter().map(plan).collect();
-        let (runtime, events, changes) = (&self.runtime, &self.events, &self.changes);
-        let application = self.applications.entry(key);
-        application
-            .or_insert_with_key(|key| {
-                Application::open(Arc::clone(runtime), key, events.clone(), changes.clone(), false)
-            })
-            .want(plans, wanted.is_on_demand);
+        let (runtime, histories) = (&self.runtime, &self.histories);
+        let application = self.applications.entry(key).or_insert_with_key(|key| {
+            let (events, changes) = (self.events.clone(), self.changes.clone());
+            Application::open(Arc::clone(runtime), histories.clone(), key, events, changes, false)
+        });
+        application.want(Some(replicas), wanted.is_on_demand);
     }
 
     /// Has an application run that runs on demand, if it does not.
@@ -225,6 +252,11 @@ impl Supervisor {
     /// What the containers of an application are doing; none where it is not wanted and has ended.
     pub fn status(&self, key: &Key) -> Vec<Status> {
         self.applications.get(key).map(Application::status).unwrap_or_default()
+    }
+
+    /// What becomes of an application's new version; `None`: all is as it is wanted, or there is no other to go back to.
+    pub fn rollout(&self, key: &Key) -> Option<Rollout> {
+        self.applications.get(key).and_then(Application::rollout)
     }
 
     /// What has happened to containers of a tenant since the edge was started, the last of it, the newest last.

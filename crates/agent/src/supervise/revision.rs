@@ -51,27 +51,9 @@ impl Salt {
         self.digest(b"tag")
     }
 
-    /// Another for everything that differs. Where something is to run before the others of a replica, all of them are
-    /// renewed together, `of_application` being those of all replicas.
-    pub(super) fn revision(&self, container: &Container, of_application: &[Container]) -> String {
-        let of_replica = of_application.iter().filter(|other| other.replica == container.replica);
-        let of_replica: Vec<&Container> = of_replica.collect();
-        let together = match of_replica.iter().any(|other| other.is_init) {
-            true => of_replica,
-            false => vec![container],
-        };
-        let what = |one: &&Container| {
-            serde_json::to_vec(&(
-                &one.name,
-                one.is_init,
-                &one.launch,
-                &one.probes,
-                &one.pre_stop,
-                one.grace,
-            ))
-        };
-        let all: Result<Vec<Vec<u8>>, _> = together.iter().map(what).collect();
-        self.digest(&all.expect("what a container is, is JSON").concat())
+    /// Another for everything that differs in the containers of a replica.
+    pub(super) fn revision(&self, of_replica: &[Container]) -> String {
+        self.digest(&serde_json::to_vec(of_replica).expect("what a container is, is JSON"))
     }
 
     fn digest(&self, text: &[u8]) -> String {

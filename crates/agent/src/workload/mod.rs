@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use manifest::workload::{ConfigMap, Container, Deployment, Handler, PodSpec, PortRef, Secret};
+use manifest::workload::{ConfigMap, Container, Deployment, Handler, PodSpec, PortRef, Secret, StrategyType, Volume};
 
 use self::environment::Environment;
 pub use self::support::unsupported;
 use crate::cgroup::Limits;
 use crate::probe::{Ask, Probe, Probes};
 use crate::runtime::{Kind, Launch, Pod, Rights};
-use crate::supervise;
+use crate::supervise::{self, Update, Wanted};
 
 /// Containers that one application may have, its replicas counted.
 pub const CONTAINERS_MAX: usize = 100;
@@ -48,11 +48,11 @@ impl Finding {
     }
 }
 
-/// The containers that a deployment comes to.
+/// What a deployment comes to; whether it runs on demand is not looked at.
 ///
 /// # Errors
 /// What it refers to and is not there, and all that [`unsupported`] finds.
-pub fn containers(deployment: &Deployment, given: &Configuration) -> Result<Vec<supervise::Container>, Vec<Finding>> {
+pub fn wanted(deployment: &Deployment, given: &Configuration) -> Result<Wanted, Vec<Finding>> {
     let mut wrong = unsupported(deployment);
     let pod = &deployment.spec.template.spec;
     let inits = pod.init_containers.iter().enumerate();
@@ -68,30 +68,68 @@ pub fn containers(deployment: &Deployment, given: &Configuration) -> Result<Vec<
         return Err(wrong);
     }
     let grace = Duration::from_secs(pod.termination_grace_period_seconds.into());
-    let replicas = (0..deployment.spec.replicas).flat_map(|replica| {
-        launches
-            .iter()
-            .map(move |(container, is_init, launch)| supervise::Container {
-                name: container.name.clone(),
-                replica,
-                is_init: *is_init,
-                launch: Launch {
-                    pod: Pod {
-                        replica,
-                        ..launch.pod.clone()
-                    },
-                    ..launch.clone()
-                },
-                probes: probes(container),
-                pre_stop: container
-                    .lifecycle
-                    .pre_stop
-                    .as_ref()
-                    .map(|hook| hook.exec.command.clone()),
-                grace,
-            })
-    });
-    Ok(replicas.collect())
+    let containers = launches
+        .into_iter()
+        .map(|(container, is_init, launch)| supervise::Container {
+            name: container.name.clone(),
+            replica: 0,
+            is_init,
+            launch,
+            probes: probes(container),
+            pre_stop: container
+                .lifecycle
+                .pre_stop
+                .as_ref()
+                .map(|hook| hook.exec.command.clone()),
+            grace,
+        });
+    Ok(Wanted {
+        containers: containers.collect(),
+        replicas: deployment.spec.replicas,
+        update: update(deployment),
+        is_on_demand: false,
+    })
+}
+
+/// How a new version takes the place of the one that runs. Where it is not written, old and new run side by side but where
+/// they would share what the other may change: the host's network, its devices and files, volumes that are kept.
+fn update(deployment: &Deployment) -> Update {
+    let spec = &deployment.spec;
+    let (surge, unavailable) = match (spec.strategy.kind, &spec.strategy.rolling_update) {
+        (StrategyType::Recreate, _) => (0, u32::MAX),
+        (StrategyType::RollingUpdate, None) if !is_alone(deployment) => (0, (spec.replicas / 4).max(1)),
+        (StrategyType::RollingUpdate, rolling) => {
+            let rolling = rolling.unwrap_or_default();
+            let surge = rolling.max_surge.rounded_up(spec.replicas);
+            let unavailable = rolling.max_unavailable.rounded_down(spec.replicas);
+            // Nothing could be renewed; as in Kubernetes.
+            (surge, if surge == 0 { unavailable.max(1) } else { unavailable })
+        }
+    };
+    Update {
+        surge,
+        unavailable,
+        min_ready: Duration::from_secs(spec.min_ready_seconds.into()),
+        deadline: Duration::from_secs(spec.progress_deadline_seconds.into()),
+    }
+}
+
+fn is_alone(deployment: &Deployment) -> bool {
+    let pod = &deployment.spec.template.spec;
+    let is_lasting = |volume: &&Volume| volume.host_path.is_some() || volume.persistent_volume_claim.is_some();
+    let lasting: Vec<&str> = pod
+        .volumes
+        .iter()
+        .filter(is_lasting)
+        .map(|volume| &*volume.name)
+        .collect();
+    let mut containers = pod.init_containers.iter().chain(&pod.containers);
+    !is_on_host(deployment)
+        && containers.all(|container| {
+            let mut mounts = container.volume_mounts.iter();
+            let shares = mounts.any(|mount| !mount.read_only && lasting.contains(&&*mount.name));
+            !shares && support::devices(&container.resources.limits).next().is_none()
+        })
 }
 
 /// Of the first replica.

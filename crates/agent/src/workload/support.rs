@@ -1,6 +1,6 @@
 //! What of a manifest cannot be done yet, or not by the runtime that it asks for: refused by name, never left out.
 
-use manifest::workload::{Amounts, Container, Deployment, HostPathType, Medium, PodSpec, Scheme, StrategyType, Volume};
+use manifest::workload::{Amounts, Container, Deployment, HostPathType, Medium, PodSpec, Scheme, Volume};
 
 use super::{CONTAINERS_MAX, Finding, kind, rights};
 use crate::local::bundle;
@@ -34,10 +34,6 @@ pub fn unsupported(deployment: &Deployment) -> Vec<Finding> {
         "spec.replicas",
         &format!("makes {containers} containers; an application has at most {CONTAINERS_MAX}"),
     );
-    found.is_set(spec.min_ready_seconds != 0, "spec.minReadySeconds", NOT_YET);
-    let rolls = spec.strategy.kind == StrategyType::RollingUpdate && spec.strategy.rolling_update.is_some();
-    let recreates = "is not done yet: old containers end before new ones start; leave it out, or write type: Recreate";
-    found.is_set(rolls, "spec.strategy.rollingUpdate", recreates);
     found.pod("spec.template.spec", pod);
     found.0
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use manifest::Resource;
-use manifest::workload::Deployment;
+use manifest::workload::{Deployment, RollingUpdate, Share};
 
 use super::*;
 
@@ -45,12 +45,12 @@ fn configuration() -> Configuration {
 }
 
 fn launch_of(lines: &str) -> Launch {
-    let containers = containers(&deployment(lines), &configuration()).unwrap();
+    let containers = wanted(&deployment(lines), &configuration()).unwrap().containers;
     containers.into_iter().next().unwrap().launch
 }
 
 fn wrong_with(lines: &str) -> Vec<(String, String)> {
-    let wrong = containers(&deployment(lines), &configuration()).unwrap_err();
+    let wrong = wanted(&deployment(lines), &configuration()).unwrap_err();
     wrong
         .into_iter()
         .map(|finding| (finding.path, finding.message))
@@ -115,14 +115,51 @@ fn limits_and_the_user_are_those_of_the_manifest() {
 }
 
 #[test]
-fn each_replica_has_all_containers() {
+fn a_replica_has_all_containers() {
     let mut both = deployment("        - name: log\n          image: /bin/log\n");
     both.spec.replicas = 2;
-    let all = containers(&both, &configuration()).unwrap();
-    let names: Vec<(u32, &str)> = all.iter().map(|one| (one.replica, &*one.name)).collect();
-    assert_eq!(names, [(0, "web"), (0, "log"), (1, "web"), (1, "log")]);
-    both.spec.replicas = 0;
-    assert_eq!(containers(&both, &configuration()), Ok(Vec::new()));
+    let both = wanted(&both, &configuration()).unwrap();
+    let names: Vec<(u32, &str)> = both.containers.iter().map(|one| (one.replica, &*one.name)).collect();
+    assert_eq!((both.replicas, names), (2, vec![(0, "web"), (0, "log")]));
+}
+
+#[test]
+fn old_and_new_replicas_overlap_as_the_strategy_says_or_where_they_share_nothing() {
+    let of_image = |lines: &str| {
+        let mut of_image = deployment(lines);
+        of_image.spec.replicas = 4;
+        of_image.spec.template.spec.runtime_class_name = None;
+        of_image.spec.template.spec.containers[0].image = "site".to_owned();
+        of_image
+    };
+    let program = deployment("");
+    let mut on_host = of_image("");
+    on_host.spec.template.spec.host_network = true;
+    let device = of_image("          resources: {limits: {selvedge.dev/ttyUSB0: 1}}\n");
+    let ways = |deployment: &Deployment| (update(deployment).surge, update(deployment).unavailable);
+    for (deployment, way) in [
+        (program, (0, 1)),
+        (on_host, (0, 1)),
+        (device, (0, 1)),
+        (of_image(""), (1, 1)),
+    ] {
+        assert_eq!(ways(&deployment), way);
+    }
+    let written = |surge: Share, unavailable: Share| {
+        let mut written = of_image("");
+        written.spec.template.spec.host_network = true;
+        written.spec.strategy.rolling_update = Some(RollingUpdate {
+            max_surge: surge,
+            max_unavailable: unavailable,
+        });
+        ways(&written)
+    };
+    assert_eq!(written(Share::Count(3), Share::Count(0)), (3, 0));
+    assert_eq!(written(Share::Percent(30), Share::Percent(30)), (2, 1));
+    assert_eq!(written(Share::Percent(0), Share::Percent(10)), (0, 1));
+    let mut recreated = of_image("");
+    recreated.spec.strategy.kind = StrategyType::Recreate;
+    assert_eq!(ways(&recreated), (0, u32::MAX));
 }
 
 #[test]
@@ -180,7 +217,7 @@ fn what_no_image_can_have_is_refused_by_name() {
     limits.insert("selvedge.dev/ttyUSB0".to_owned(), 1);
     limits.insert("selvedge.dev/gpiochip0".to_owned(), 0);
     assert_eq!(paths(&of_image), [""; 0]);
-    let launch = containers(&of_image, &configuration()).unwrap().remove(0).launch;
+    let launch = wanted(&of_image, &configuration()).unwrap().containers.remove(0).launch;
     assert_eq!(launch.devices, ["ttyUSB0"]);
     let pod = &mut of_image.spec.template.spec;
     let limits = &mut pod.containers[0].resources.limits.others;

@@ -16,6 +16,8 @@ pub struct DeploymentInfo {
     pub replicas: u32,
     /// Those of which all containers are ready; `None`: no edge runs here, and nothing is known of it.
     pub ready: Option<u32>,
+    /// What becomes of its new version; `None`: all replicas are of it, or there was none before it.
+    pub rollout: Option<RolloutInfo>,
     /// Starts of its containers beyond the first of each, since it was applied so or the edge started.
     pub restarts: u32,
     /// What it refers to and is not there, such as a ConfigMap: until then what ran before runs on.
@@ -26,6 +28,24 @@ pub struct DeploymentInfo {
     pub closed_doors: Vec<String>,
     /// Its containers, of each replica.
     pub containers: Vec<ContainerInfo>,
+}
+
+/// What becomes of a new version of an application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RolloutInfo {
+    /// It takes the place of the last good one.
+    Rolling {
+        /// So many replicas of it are available.
+        available: u32,
+        /// Of so many.
+        of: u32,
+    },
+    /// It did not become available, and the last good one runs in its place.
+    TakenBack {
+        /// In words.
+        why: String,
+    },
 }
 
 /// A container of an application.
@@ -78,7 +98,7 @@ pub struct EventInfo {
     pub replica: u32,
     /// Its name there.
     pub container: String,
-    /// `started`, `ready`, `ended`, `unhealthy`, `failed` or `stopped`.
+    /// `started`, `ready`, `ended`, `unhealthy`, `failed`, `stopped` or `taken-back`.
     pub what: String,
     /// How, or why.
     pub message: String,

@@ -113,6 +113,31 @@ pub enum Share {
     Percent(u32),
 }
 
+impl Share {
+    /// Of so many; what is left of a part counts as none.
+    #[must_use]
+    pub fn rounded_down(self, replicas: u32) -> u32 {
+        match self {
+            Share::Count(count) => count,
+            Share::Percent(percent) => (u64::from(replicas) * u64::from(percent) / 100)
+                .try_into()
+                .unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Of so many; what is left of a part counts as one.
+    #[must_use]
+    pub fn rounded_up(self, replicas: u32) -> u32 {
+        match self {
+            Share::Count(count) => count,
+            Share::Percent(percent) => {
+                let hundreds = (u64::from(replicas) * u64::from(percent)).div_ceil(100);
+                hundreds.try_into().unwrap_or(u32::MAX)
+            }
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Replicas;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::{Client, ContainerInfo, DeploymentInfo, Page, ServiceInfo, ValuesInfo, paths};
+use api::{Client, ContainerInfo, DeploymentInfo, Page, RolloutInfo, ServiceInfo, ValuesInfo, paths};
 use clap::Args;
 use hyper::Method;
 use identity::check_name;
@@ -56,6 +56,9 @@ fn state(one: &DeploymentInfo) -> String {
     if one.sleeps {
         return "sleeps until somebody asks".to_owned();
     }
+    if let Some(rollout) = &one.rollout {
+        return rollout_words(rollout);
+    }
     let is_right = |container: &&ContainerInfo| container.is_ready || container.is_done;
     let not_ready = one.containers.iter().find(|container| !is_right(container));
     match (one.ready, not_ready) {
@@ -63,6 +66,13 @@ fn state(one: &DeploymentInfo) -> String {
         (Some(_), Some(container)) => format!("{}: {}", container.name, doing(container)),
         (Some(ready), None) if ready < one.replicas => "starts".to_owned(),
         (Some(_), None) => "runs".to_owned(),
+    }
+}
+
+fn rollout_words(rollout: &RolloutInfo) -> String {
+    match rollout {
+        RolloutInfo::Rolling { available, of } => format!("is renewed: {available} of {of} new replicas are ready"),
+        RolloutInfo::TakenBack { why } => format!("the new version was taken back, the one before it runs: {why}"),
     }
 }
 
@@ -160,6 +170,9 @@ fn text(described: &Description) -> String {
         Some(ready) => text += &format!("# {ready} of {} replicas are ready\n", does.replicas),
         None => text += "# no edge runs here\n",
     }
+    if let Some(rollout) = &does.rollout {
+        text += &format!("# {}\n", rollout_words(rollout));
+    }
     for missing in &does.waits_for {
         text += &format!("# waits: {missing}\n");
     }
@@ -192,20 +205,22 @@ pub(crate) struct Chosen {
     /// Of this container, where there are several
     #[arg(short, long, value_name = "NAME")]
     container: Option<String>,
-    /// Of this replica
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    replica: u32,
+    /// Of this replica; where it is not said, of the first that there is
+    #[arg(long, value_name = "N")]
+    replica: Option<u32>,
 }
 
 impl Chosen {
     /// # Errors
     /// There is none such, or it has to be said which.
     pub(crate) fn of<'a>(&self, does: &'a DeploymentInfo) -> anyhow::Result<&'a ContainerInfo> {
-        let of_replica = does.containers.iter().filter(|one| one.replica == self.replica);
+        let first = does.containers.iter().map(|one| one.replica).min();
+        let replica = self.replica.or(first).unwrap_or_default();
+        let of_replica = does.containers.iter().filter(|one| one.replica == replica);
         let of_replica: Vec<&ContainerInfo> = of_replica.collect();
         let names = || of_replica.iter().map(|one| &*one.name).collect::<Vec<_>>().join(", ");
         if of_replica.is_empty() {
-            bail!("replica {} of {} has not been started", self.replica, does.name);
+            bail!("replica {replica} of {} has not been started", does.name);
         }
         if let Some(wanted) = &self.container {
             let found = of_replica.iter().find(|one| one.name == *wanted);
@@ -250,10 +265,10 @@ impl Logs {
             return self.follow();
         }
         let mut path = paths::deployment_log(&self.tenant, &self.name);
-        path += &format!(
-            "?replica={}&previous={}&lines={}",
-            self.chosen.replica, self.previous, self.tail
-        );
+        path += &format!("?previous={}&lines={}", self.previous, self.tail);
+        if let Some(replica) = self.chosen.replica {
+            path += &format!("&replica={replica}");
+        }
         if let Some(container) = &self.chosen.container {
             check_name("container", container)?;
             path += &format!("&container={container}");

@@ -48,7 +48,7 @@ pub(super) async fn applications(data: &Path, doors: Vec<SocketAddrV4>) -> anyho
         Path::new(SHIM),
         &prefix,
     );
-    let supervisor = Supervisor::new(Arc::new(local), salt).await;
+    let supervisor = Supervisor::new(Arc::new(local), salt, &data.join("containers.good")).await;
     let supervisor = Arc::new(Mutex::new(
         supervisor.with_context(|| containers.display().to_string())?,
     ));
