@@ -200,7 +200,7 @@ impl Run {
         let is_done = |client: &crate::client::Client| {
             client.conn.is_none() || client.due.is_empty() && client.unacknowledged.is_empty()
         };
-        is_read && self.clients.iter().all(is_done) && self.out.loads.is_empty()
+        is_read && self.clients.iter().all(is_done) && self.out.loads.is_empty() && !self.out.is_commit_awaited
     }
 
     fn check_nothing_is_missing(&self) {
