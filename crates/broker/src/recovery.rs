@@ -256,10 +256,9 @@ impl Recovery {
         session.expiry_s = found.expiry_s;
         session.record = found.position;
         session.will = found.will.take();
-        let skipped = u64::from(self.broker.limits.in_flight.get());
         session.outgoing = restored
             .messages
-            .into_outgoing(&found, skipped, &mut self.broker.held, &mut self.garbage);
+            .into_outgoing(&found, &mut self.broker.held, &mut self.garbage);
         let ended_unix_ms = found.ended_unix_ms.unwrap_or(now.unix_ms);
         session.ended_at_ms = now.monotonic_ms as i64 - now.unix_ms.saturating_sub(ended_unix_ms) as i64;
         restored

@@ -248,6 +248,14 @@ impl Reference {
             .filter(|(_, session)| session.expiry_s == 0)
             .map(|(client, _)| *client)
             .collect();
+        let acknowledged = &self.acknowledged;
+        for filter in ended.iter().flat_map(|client| &self.sessions[client].groups) {
+            // Its publisher sends it again, and the member that had it is forgotten.
+            self.groups
+                .iter_mut()
+                .filter(|((group, no), _)| group == filter && !acknowledged.contains(no))
+                .for_each(|(_, owed)| owed.once = false);
+        }
         ended.into_iter().for_each(|client| self.end(client));
         let acknowledged = &self.acknowledged;
         for session in self.sessions.values_mut() {

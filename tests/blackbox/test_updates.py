@@ -1,0 +1,183 @@
+"""A new version of an application, while somebody asks for it all the time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from applications import Host, apply, deployment, ending
+from brokers import PORTS, Selvedge
+from sites import wait_until
+from test_images import build
+from test_networks import ask, pod, service, services, with_bash
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
+
+
+@pytest.fixture
+def own(start):
+    """An edge of the test's own, with an image that has a shell."""
+    with ending(start()) as edge:
+        build(edge, "box:1", files=with_bash())
+        yield edge
+
+
+def site(says: str, port: int, replicas: int = 1, first: str = "", more: str = "") -> str:
+    """An application that answers with what it `says`, at a port of the edge and at a Service; `first` it does that."""
+    serves = f"{first}mkdir -p /www; echo {says} > /www/index.html; exec httpd -f -p 8080 -h /www"
+    ports = f", ports: [{{containerPort: 8080, hostPort: {port}}}]"
+    ready = ", readinessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}"
+    text = pod("site", serves, ports + ready, replicas)
+    return text.replace("spec:\n", "spec:\n  progressDeadlineSeconds: 20\n" + more, 1) + "---\n" + service("web", "site")
+
+
+class Asked:
+    """What was answered, by whom it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[str]] = {"port": [], "service": []}
+
+    def all(self) -> list[str]:
+        return sum(self.answers.values(), [])
+
+    def last(self) -> set[str]:
+        return {answers[-1] for answers in self.answers.values()}
+
+
+@contextlib.contextmanager
+def asking(edge: Selvedge, port: int) -> Iterator[Asked]:
+    """Asks at the port and at the Service, one request after the other at each, until the block ends."""
+    asked, over = Asked(), threading.Event()
+
+    def asks(way: str, address: str, port: int) -> None:
+        while not over.is_set():
+            asked.answers[way].append(ask(address, port))
+            time.sleep(0.001)
+
+    ways = [("port", "127.0.0.1", port), ("service", services(edge)["web"], 80)]
+    for _, address, at in ways:
+        wait_until(lambda a=address, p=at: ask(a, p) != "")
+    threads = [threading.Thread(target=asks, args=way) for way in ways]
+    for thread in threads:
+        thread.start()
+    try:
+        yield asked
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def is_done(edge: Selvedge, says: str, asked: Asked) -> bool:
+    """Whether all of an application is of the version that `says` this."""
+    one = deployment(edge, "site")
+    return (
+        one.get("rollout") is None
+        and one["ready"] == one["replicas"] == len(one["containers"]) == len(Host(edge).pids())
+        and asked.last() == {says}
+    )
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_no_request_is_lost_in_an_update_and_the_answers_go_over_to_the_new_version(own, replicas):
+    port = PORTS.take()
+    apply(own, site("one", port, replicas))
+    with asking(own, port) as asked:
+        wait_until(lambda: is_done(own, "one", asked))
+        apply(own, site("two", port, replicas))
+        wait_until(lambda: is_done(own, "two", asked), patience_s=30)
+    assert set(asked.all()) == {"one", "two"}, asked.all().count("")
+
+
+BAD = {
+    "that-ends-at-once": ("exit 3; ", "exited with 3"),
+    "that-is-never-ready": ("sleep 1000; ", "it was not ready in 20 s"),
+}
+
+
+@pytest.mark.parametrize(("first", "why"), BAD.values(), ids=BAD.keys())
+def test_a_version_is_taken_back_while_the_old_one_answers_and_can_be_replaced(own, first, why):
+    port = PORTS.take()
+    apply(own, site("one", port, 2))
+    with asking(own, port) as asked:
+        wait_until(lambda: is_done(own, "one", asked))
+        apply(own, site("bad", port, 2, first))
+        wait_until(lambda: "taken back" in own.run("get", "deployments").stdout, patience_s=60)
+        for said in (own.run("get", "deployments").stdout, own.run("describe", "deployment", "site").stdout):
+            assert why in said
+        assert "taken-back" in own.run("events").stdout
+        one = deployment(own, "site")
+        wait_until(lambda: len(Host(own).pids()) == 2)
+        assert one["ready"] == 2
+        assert set(asked.all()) == {"one"}
+        apply(own, site("three", port, 2))
+        wait_until(lambda: is_done(own, "three", asked), patience_s=30)
+    assert set(asked.all()) == {"one", "three"}
+
+
+def test_a_version_that_was_taken_back_is_not_tried_again_by_an_edge_that_starts_anew(own):
+    port = PORTS.take()
+    apply(own, site("one", port))
+    wait_until(lambda: ask("127.0.0.1", port) == "one")
+    wait_until(lambda: deployment(own, "site").get("rollout") is None)
+    apply(own, site("bad", port, first="exit 3; "))
+    wait_until(lambda: "taken back" in own.run("get", "deployments").stdout, patience_s=60)
+    (pid,) = Host(own).pids()
+    own.kill()
+    own.start()
+    wait_until(lambda: "taken back" in own.run("get", "deployments").stdout)
+    time.sleep(3)
+    assert Host(own).pids() == [pid]
+    assert ask("127.0.0.1", port) == "one"
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_an_edge_that_is_killed_at_any_step_of_an_update_goes_on_with_it(own, replicas):
+    port, seed = PORTS.take(), random.randrange(1 << 32)
+    print("seed", seed)
+    pick, most = random.Random(seed), 0
+    apply(own, site("version-0", port, replicas))
+    with asking(own, port) as asked:
+        wait_until(lambda: is_done(own, "version-0", asked))
+        for number in (1, 2):
+            apply(own, site(f"version-{number}", port, replicas))
+            for _ in range(4):
+                time.sleep(pick.uniform(0, 1.5))
+                own.kill()
+                most = max(most, len(Host(own).pids()))
+                own.start()
+            wait_until(lambda n=number: is_done(own, f"version-{n}", asked), patience_s=60)
+    assert most <= replicas + 1
+    assert set(asked.all()) == {f"version-{number}" for number in range(3)}, asked.all().count("")
+
+
+def test_replicas_end_first_where_the_manifest_says_so(own):
+    port = PORTS.take()
+    recreate = "  strategy: {type: Recreate}\n"
+    apply(own, site("one", port, 2, more=recreate))
+    wait_until(lambda: ask("127.0.0.1", port) == "one")
+    apply(own, site("two", port, 2, more=recreate))
+    seen = set()
+
+    def renewed() -> bool:
+        seen.add(len(Host(own).pids()))
+        return ask("127.0.0.1", port) == "two"
+
+    wait_until(renewed)
+    assert max(seen) <= 2
+
+
+def test_an_update_says_how_far_it_is(own):
+    port = PORTS.take()
+    apply(own, site("one", port, 2))
+    wait_until(lambda: ask("127.0.0.1", port) == "one")
+    apply(own, site("two", port, 2, first="sleep 3; "))
+    wait_until(lambda: "is renewed" in own.run("get", "deployments").stdout)
+    rollout = json.loads(own.run("get", "deployments", "--output", "json").stdout)[0]["rollout"]
+    assert rollout
