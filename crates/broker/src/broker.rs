@@ -26,6 +26,8 @@ pub struct Broker {
     pub(crate) subscription_bytes: u64,
     pub(crate) groups: Groups,
     pub(crate) retained: RetainedMessages,
+    /// The newest record that says that a message is retained no more.
+    pub(crate) newest_unretained: Position,
     pub(crate) held: HeldMessages,
     pub(crate) timers: Timers,
     /// Sessions whose next message must not leave before a record is durable, by that record.
@@ -51,6 +53,7 @@ impl Broker {
             subscription_bytes: 0,
             groups: Groups::default(),
             retained: RetainedMessages::default(),
+            newest_unretained: Position(0),
             held: HeldMessages::default(),
             timers: Timers::default(),
             awaiting: VecDeque::new(),

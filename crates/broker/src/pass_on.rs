@@ -144,6 +144,10 @@ impl Broker {
         let mut fanout = Fanout::to(heir.slot, qos, delivery.retain, heir.id, delivery.group);
         fanout.source = if ending { Source::Ender } else { Source::Leaver };
         let published = self.dispatch(now, &message, held.expires_at_ms, &mut fanout, out);
+        if let (Some(id), false) = (delivery.held, published.refused) {
+            // Whoever waits for the old record may not go on before the new one is safe as well.
+            self.held.get_mut(id).is_first_record = false;
+        }
         ending || !published.refused
     }
 }

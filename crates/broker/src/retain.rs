@@ -5,7 +5,7 @@ use mqtt::{Publish, QoS};
 use crate::fanout::Fanout;
 use crate::held::Held;
 use crate::ids::Slot;
-use crate::log::{bury, replace};
+use crate::log::replace;
 use crate::message::{decode_body, encode_body};
 use crate::publish::{Passing, aged};
 use crate::retained::{Retained, Search, just_behind};
@@ -81,11 +81,11 @@ impl Broker {
         out: &mut dyn Sink,
     ) -> Result<Position, Full> {
         let publish = passing.message.publish;
-        let old = self.retained_record(publish.topic);
         if passing.message.keep != Keep::Always {
-            bury(&Record::RetainedGone { topic: publish.topic }, old, out)?;
+            self.bury_retained(publish.topic, out)?;
             return Ok(Position(0));
         }
+        let old = self.retained_record(publish.topic);
         let expires = Deadline::logged(now, passing.expires_at_ms);
         replace(
             &Record::Retained {
@@ -108,11 +108,21 @@ impl Broker {
 
     /// An empty payload takes the retained message away (MQTT-3.3.1-6).
     fn unretain(&mut self, topic: &str, out: &mut dyn Sink) -> Result<Position, Full> {
-        let after = bury(&Record::RetainedGone { topic }, self.retained_record(topic), out)?;
+        let after = self.bury_retained(topic, out)?;
         if let Some(old) = self.retained.remove(topic) {
             self.held.let_go(old.held);
         }
         Ok(after)
+    }
+
+    /// Logs that nothing is retained under a topic; after what that is safe. Where nothing is retained any more, the
+    /// tombstone that says so may still have to be written.
+    fn bury_retained(&mut self, topic: &str, out: &mut dyn Sink) -> Result<Position, Full> {
+        let old = self.retained_record(topic);
+        if old != Position(0) {
+            self.newest_unretained = out.replace(&Record::RetainedGone { topic }, old)?;
+        }
+        Ok(self.newest_unretained)
     }
 
     /// Takes away all retained messages.

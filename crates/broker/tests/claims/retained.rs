@@ -267,3 +267,15 @@ fn a_search_that_is_not_over_ends_with_its_subscription() {
     assert_eq!(world.got(2).last().map(String::as_str), Some("1/temp=x retain"));
     assert_ne!(world.broker.next_deadline(), Some(0));
 }
+
+#[test]
+fn a_withdrawal_of_what_was_just_withdrawn_waits_until_that_is_safe() {
+    let mut world = World::with(Limits::default());
+    world.connect(1, &clean("one"));
+    world.connect(2, &clean("other"));
+    world.publish(1, &retained("a", "1", 1));
+    world.commit();
+    let first = world.publish(1, &retained("a", "", 1)).after;
+    assert_eq!(world.publish(2, &retained("a", "", 1)).after, first);
+    assert!(first.0 as usize > world.out.durable);
+}

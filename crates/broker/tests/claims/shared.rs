@@ -184,3 +184,22 @@ fn a_session_s_own_subscription_brings_a_copy_beside_the_group_s() {
     world.publish(1, &message("a", "1", 1));
     assert_eq!(world.got(2), ["a=1 qos1 id1", "a=1 qos1 id2"]);
 }
+
+#[test]
+fn what_is_passed_on_before_it_is_safe_is_acknowledged_once_its_new_record_is() {
+    let mut world = group(&[lasting("m2"), lasting("m3")]);
+    world.block(3);
+    let after = world.publish(1, &message("a", "1", 1)).after;
+    world.cut(2);
+    let at = after.0 as usize;
+    assert!(
+        !world.out.log[at - 1].is_cancelled,
+        "its publisher would be told before it is safe"
+    );
+    world.restart_after(at);
+    assert_eq!(
+        world.live_records(),
+        2 + 2 + 1,
+        "two sessions, two subscriptions, and the message"
+    );
+}
