@@ -108,8 +108,9 @@ def forget_network(edge: Selvedge) -> None:
         base = ipaddress.IPv4Address(json.loads(kept.read_text())["range"])
         for words in (
             ["nft", "delete", "table", "inet", f"selvedge-{int(base):08x}"],
-            ["ip", "route", "del", "unreachable", f"{base}/20"],
             ["ip", "route", "del", "local", f"{base + 2048}/21", "dev", "lo", "table", "local"],
             ["ip", "addr", "del", f"{base + 1}/32", "dev", "lo"],
+            # Last: whoever finds the range free takes it at once.
+            ["ip", "route", "del", "unreachable", f"{base}/20"],
         ):
             subprocess.run(words, check=True)
