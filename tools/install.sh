@@ -54,14 +54,15 @@ install_lints() {
 # through, the database, the tools of namespaces, what counts its cost, and what shows it another time or a disk that fails.
 install_system() {
     install_rust
-    install_without_service mosquitto mosquitto
-    install_without_service nginx nginx-light
-    install_without_service tinyproxy tinyproxy
-    install_without_service docker-registry docker-registry
+    install_without_service mosquitto mosquitto mosquitto
+    install_without_service nginx nginx-light nginx
+    install_without_service tinyproxy tinyproxy tinyproxy
+    install_without_service docker-registry docker-registry docker-registry
+    install_without_service dockerd docker.io docker.service docker.socket
     apt_for mosquitto_pub mosquitto-clients curl curl openssl openssl
     apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
     apt_for ip iproute2 unshare util-linux setpriv util-linux pgrep procps
-    apt_for runc runc busybox busybox-static nft nftables
+    apt_for docker docker-cli runc runc busybox busybox-static nft nftables
     install_postgresql
 }
 
@@ -75,14 +76,14 @@ install_postgresql() {
     fi
 }
 
-# install_without_service COMMAND PACKAGE: Debian's packages of servers start them, on ports that are somebody else's; a
+# install_without_service COMMAND PACKAGE SERVICE...: Debian's packages of servers start them, on ports that are somebody else's; a
 # newly installed Selvedge would find 1883 in use.
 install_without_service() {
     PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null && return
     apt_install "$2"
     if [ -d /run/systemd/system ]; then
         echo "install: $1 is only run by tests and benchmarks: its service is switched off"
-        as_root systemctl disable --now --quiet "$1"
+        as_root systemctl disable --now --quiet "${@:3}"
     fi
 }
 

@@ -174,7 +174,7 @@ def test_what_is_not_done_is_refused_by_its_place_and_nothing_is_applied(own):
     said = apply(
         own, application("site", SLEEPS).replace("runtimeClassName: process", "runtimeClassName: docker"), check=False
     )
-    assert "is docker, which is not done yet; write oci for an image" in said.stderr
+    assert "spec.template.spec.hostNetwork: is not true; containers of Docker have no network of" in said.stderr
     assert own.run("get", "deployments").stdout.startswith("no applications")
 
 

@@ -34,7 +34,9 @@ def site(says: str, port: int, replicas: int = 1, first: str = "", more: str = "
     ports = f", ports: [{{containerPort: 8080, hostPort: {port}}}]"
     ready = ", readinessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}"
     text = pod("site", serves, ports + ready, replicas)
-    return text.replace("spec:\n", "spec:\n  progressDeadlineSeconds: 20\n" + more, 1) + "---\n" + service("web", "site")
+    return (
+        text.replace("spec:\n", "spec:\n  progressDeadlineSeconds: 20\n" + more, 1) + "---\n" + service("web", "site")
+    )
 
 
 class Asked:

@@ -34,6 +34,17 @@ pub enum What {
     Bundle(Box<Bundle>),
 }
 
+/// A container that no shim starts: a Docker Engine runs it, and keeps all else of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InEngine {
+    /// Where the engine is asked.
+    pub socket: PathBuf,
+    /// What the container is called there.
+    pub name: String,
+    /// What it sees of the host's files.
+    pub binds: Vec<Bind>,
+}
+
 /// A program of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
@@ -181,6 +192,9 @@ impl fmt::Display for Ended {
     }
 }
 
+/// What an engine runs has this file.
+const ENGINE: &str = "engine.json";
+
 /// The files of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
@@ -218,6 +232,26 @@ impl Instance {
     /// Of reading the file.
     pub fn spec(&self) -> io::Result<Spec> {
         self.get("spec.json")?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// What an engine runs; none where a shim does.
+    ///
+    /// # Errors
+    /// Of reading the file.
+    pub fn in_engine(&self) -> io::Result<Option<InEngine>> {
+        self.get(ENGINE)
+    }
+
+    /// Whether an engine runs it, whatever can be read of it.
+    ///
+    /// # Errors
+    /// Of its directory.
+    pub fn is_in_engine(&self) -> io::Result<bool> {
+        self.directory.join(ENGINE).try_exists()
+    }
+
+    pub(crate) fn set_in_engine(&self, container: &InEngine) -> io::Result<()> {
+        self.put(ENGINE, container)
     }
 
     /// Makes its directory.

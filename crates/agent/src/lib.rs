@@ -4,6 +4,7 @@
 //! log and its end. Whoever runs the agent again finds by the files of a container what became of it meanwhile.
 
 pub mod cgroup;
+pub mod engine;
 pub mod image;
 pub mod instance;
 pub mod local;
@@ -11,6 +12,7 @@ mod moves;
 pub mod network;
 pub mod probe;
 pub mod runtime;
+pub mod runtimes;
 pub mod shim;
 pub mod supervise;
 mod tail;

@@ -237,6 +237,8 @@ pub enum Kind {
     Process,
     /// A runtime of the Open Container Initiative, with images of ours.
     Oci,
+    /// A Docker Engine, or Podman, with images of its own.
+    Docker,
 }
 
 /// What a container may, of what a program of the host is not asked.
@@ -303,6 +305,9 @@ pub enum Error {
     /// What runs it is not here, or cannot be used.
     #[error("{0}")]
     NoRuntime(String),
+    /// A Docker Engine is not here, or refuses; what it says.
+    #[error("{0}")]
+    Engine(String),
     /// Its image cannot be used.
     #[error("{0}")]
     Image(#[from] store::Error),

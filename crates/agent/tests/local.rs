@@ -1,5 +1,8 @@
-//! One behaviour of containers, whatever runs them: programs of the host (`process`) and images (`oci`). Images and limits
-//! need root, as CI has it; without it those tests say so.
+//! One behaviour of containers, whatever runs them: programs of the host (`process`), images (`oci`), and images by a real
+//! Docker Engine (`docker`). Images and limits need root, as CI has it; without it those tests say so.
+
+#[path = "local/dockerd.rs"]
+mod dockerd;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +19,7 @@ use agent::instance::{Ended, How, Instance, LogLimits};
 use agent::local::Local;
 use agent::network::Network;
 use agent::runtime::{Answer, Error, Kind, Launch, Pod, Runtime as _, State};
+use agent::runtimes::Runtimes;
 use tempfile::TempDir;
 use tokio::runtime;
 
@@ -26,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A runtime whose containers end with it.
 struct Host {
     local: Local,
+    all: Runtimes,
     kind: Kind,
     place: Arc<TempDir>,
     tokio: runtime::Runtime,
@@ -52,15 +57,21 @@ impl Host {
         let prefix = format!("test{}-", name.replace('.', ""));
         let images = images(place.path());
         let registries = Registries::new(Arc::new(images), Arc::new(|_, _| panic!("no registry is asked")));
+        let local = Local::new(
+            &place.path().join("containers"),
+            &place.path().join("volumes"),
+            Network::new(&place.path().join("network"), Vec::new()),
+            Arc::new(registries),
+            &shim(),
+            &prefix,
+        );
+        let socket = match kind {
+            Kind::Docker => dockerd::socket(),
+            Kind::Process | Kind::Oci => Path::new("/no/engine"),
+        };
         Host {
-            local: Local::new(
-                &place.path().join("containers"),
-                &place.path().join("volumes"),
-                Network::new(&place.path().join("network"), Vec::new()),
-                Arc::new(registries),
-                &shim(),
-                &prefix,
-            ),
+            all: Runtimes::new(local.clone(), socket),
+            local,
             kind,
             place,
             tokio: runtime::Builder::new_current_thread().enable_all().build().unwrap(),
@@ -81,15 +92,15 @@ impl Host {
     }
 
     fn state(&self, name: &str) -> State {
-        self.on(self.local.state(name)).unwrap()
+        self.on(self.all.state(name)).unwrap()
     }
 
     fn ask_to_end(&self, name: &str) {
-        self.on(self.local.ask_to_end(name)).unwrap();
+        self.on(self.all.ask_to_end(name)).unwrap();
     }
 
     fn kill(&self, name: &str) {
-        self.on(self.local.kill(name)).unwrap();
+        self.on(self.all.kill(name)).unwrap();
     }
 
     /// A text that is in the command lines of no other test's processes, and in that of no shim.
@@ -122,11 +133,11 @@ impl Host {
 
     fn start_within(&self, name: &str, script: &str, limits: Limits) {
         let launch = self.launch(&["/bin/sh", "-c", script], limits);
-        self.on(self.local.start(name, launch)).unwrap();
+        self.on(self.all.start(name, launch)).unwrap();
     }
 
     fn end(&self, name: &str) -> Ended {
-        let waiting = async { tokio::time::timeout(PATIENCE, self.local.wait(name)).await };
+        let waiting = async { tokio::time::timeout(PATIENCE, self.all.wait(name)).await };
         match self.tokio.block_on(waiting).expect("it ends in time").unwrap() {
             State::Ended(ended) => ended,
             state => panic!("{name}: {state:?}"),
@@ -134,7 +145,8 @@ impl Host {
     }
 
     fn log(&self, name: &str) -> Vec<String> {
-        let text = fs::read_to_string(self.local.instance(name).log()).unwrap_or_default();
+        let text = self.on(self.all.log_tail(name, 100_000)).unwrap().unwrap_or_default();
+        let text = String::from_utf8(text).unwrap();
         let words = text.lines().filter_map(|line| line.split_once(' '));
         words.map(|(_, rest)| rest.to_owned()).collect()
     }
@@ -161,9 +173,9 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        for name in self.on(self.local.names()).unwrap_or_default() {
-            let _ = self.on(self.local.kill(&name));
-            let _ = self.on(self.local.remove(&name));
+        for name in self.on(self.all.names()).unwrap_or_default() {
+            let _ = self.on(self.all.kill(&name));
+            let _ = self.on(self.all.remove(&name));
         }
     }
 }
@@ -189,10 +201,15 @@ fn busybox(place: &Path) -> PathBuf {
     folder
 }
 
+/// Those that start containers by a shim of ours.
+fn with_shims() -> impl Iterator<Item = Kind> {
+    kinds().iter().copied().filter(|kind| *kind != Kind::Docker)
+}
+
 /// The runtimes that can be had here.
 fn kinds() -> &'static [Kind] {
     match is_root() {
-        true => &[Kind::Process, Kind::Oci],
+        true => &[Kind::Process, Kind::Oci, Kind::Docker],
         false => &[Kind::Process],
     }
 }
@@ -236,7 +253,7 @@ fn a_program_that_does_not_exist_is_an_end_that_says_so() {
     for &kind in kinds() {
         let host = Host::new(kind);
         let launch = host.launch(&["/no/such/program"], Limits::default());
-        host.on(host.local.start("nothing", launch)).unwrap();
+        host.on(host.all.start("nothing", launch)).unwrap();
         let How::NotStarted { reason } = host.end("nothing").how else {
             panic!()
         };
@@ -257,16 +274,21 @@ fn another_agent_finds_what_runs_and_starts_nothing_twice() {
             panic!()
         };
         let other = host.again();
-        assert_eq!(other.on(other.local.names()).unwrap(), ["sleeper"]);
+        assert_eq!(other.on(other.all.names()).unwrap(), ["sleeper"]);
         assert_eq!(other.state("sleeper"), State::Running(started.clone()));
         let again = host.launch(&["/bin/true"], Limits::default());
-        let refused = other.on(other.local.start("sleeper", again)).unwrap_err();
+        let refused = other.on(other.all.start("sleeper", again)).unwrap_err();
         assert!(matches!(refused, Error::Exists(_)), "{refused}");
-        assert_eq!(other.second_shim("sleeper"), "it is running already\n");
+        let has_shim = kind != Kind::Docker;
+        if has_shim {
+            assert_eq!(other.second_shim("sleeper"), "it is running already\n");
+        }
         assert!(is_alive(started.pid));
         other.kill("sleeper");
         assert_eq!(host.end("sleeper").how, How::Killed { signal: 9 });
-        assert_eq!(other.second_shim("sleeper"), "it was started before\n");
+        if has_shim {
+            assert_eq!(other.second_shim("sleeper"), "it was started before\n");
+        }
     }
 }
 
@@ -283,7 +305,7 @@ fn who_is_asked_to_end_ends_as_it_wants_to() {
         assert_eq!(host.end("polite").how, How::Exited { code: 3 });
         host.wait_for_line("polite", "stdout F bye");
         host.ask_to_end("polite");
-        host.on(host.local.remove("polite")).unwrap();
+        host.on(host.all.remove("polite")).unwrap();
         assert_eq!(host.state("polite"), State::Absent);
     }
 }
@@ -364,7 +386,7 @@ fn a_program_that_forks_for_ever_has_as_many_processes_as_it_may() {
         );
         host.wait_for_line("forker", "stdout F up");
         host.pause(300);
-        if let Ok(Some(usage)) = host.on(host.local.usage("forker")) {
+        if let Ok(Some(usage)) = host.on(host.all.usage("forker")) {
             assert!(usage.pids <= 20, "{usage:?}");
         }
         host.kill("forker");
@@ -386,7 +408,7 @@ fn a_program_has_no_more_processor_time_than_it_may() {
         host.start_within("busy", "while :; do :; done", limits);
         let start = Instant::now();
         host.pause(2_000);
-        let usage = host.on(host.local.usage("busy")).unwrap().unwrap();
+        let usage = host.on(host.all.usage("busy")).unwrap().unwrap();
         // A tenth, and what one period may be over.
         let most_us = start.elapsed().as_micros() as u64 / 10 + 100_000;
         assert!(usage.cpu_us <= most_us, "{usage:?}");
@@ -395,7 +417,7 @@ fn a_program_has_no_more_processor_time_than_it_may() {
 
 #[test]
 fn a_container_whose_shim_was_killed_is_ended_and_known_to_be_unseen() {
-    for &kind in kinds() {
+    for kind in with_shims() {
         let host = Host::new(kind);
         host.start("orphan", "sleep 1000");
         let State::Running(started) = host.state("orphan") else {
@@ -437,6 +459,10 @@ fn a_flood_of_output_is_kept_within_its_bound_and_holds_up_nobody() {
         );
         assert_eq!(host.end("flood").how, How::Exited { code: 5 });
         assert_eq!(host.log("flood").last().unwrap(), "stdout F line 19999");
+        if kind == Kind::Docker {
+            assert!(host.log("flood").len() < 20_000, "the engine keeps all of it");
+            continue;
+        }
         let files = fs::read_dir(host.local.instance("flood").directory())
             .unwrap()
             .map(Result::unwrap);
@@ -455,7 +481,7 @@ fn a_flood_of_output_is_kept_within_its_bound_and_holds_up_nobody() {
 fn said_by(host: &Host, name: &str, script: &str, change: impl FnOnce(&mut Launch)) -> (How, Vec<String>) {
     let mut launch = host.launch(&["/bin/sh", "-c", script], Limits::default());
     change(&mut launch);
-    host.on(host.local.start(name, launch)).unwrap();
+    host.on(host.all.start(name, launch)).unwrap();
     let how = host.end(name).how;
     let lines = host.log(name).into_iter();
     (
@@ -625,11 +651,11 @@ fn an_image_that_is_not_here_is_said_so_and_leaves_nothing() {
     let host = Host::new(Kind::Oci);
     let mut launch = host.launch(&[], Limits::default());
     launch.image = "nowhere:7".to_owned();
-    let refused = host.on(host.local.start("absent", launch)).unwrap_err();
+    let refused = host.on(host.all.start("absent", launch)).unwrap_err();
     assert_eq!(refused.to_string(), "no image \"nowhere:7\" is here");
-    assert_eq!(host.on(host.local.names()).unwrap(), [""; 0]);
+    assert_eq!(host.on(host.all.names()).unwrap(), [""; 0]);
     let refused = host
-        .on(host.local.start("empty", host.launch(&[], Limits::default())))
+        .on(host.all.start("empty", host.launch(&[], Limits::default())))
         .unwrap_err();
     assert!(refused.to_string().contains("write a command"), "{refused}");
 }
@@ -642,7 +668,7 @@ fn nothing_of_a_container_is_left_once_it_is_removed() {
     let host = Host::new(Kind::Oci);
     host.start("short", "echo done");
     host.end("short");
-    host.on(host.local.remove("short")).unwrap();
+    host.on(host.all.remove("short")).unwrap();
     let tag = host
         .place
         .path()
@@ -695,7 +721,7 @@ fn a_command_runs_in_a_container_and_ends_where_it_is_given_up() {
         host.start("asked", "trap 'exit 0' TERM; while :; do sleep 0.05; done");
         let run = |script: &str| {
             host.on(host
-                .local
+                .all
                 .exec("asked", ["/bin/sh", "-c", script].map(str::to_owned).to_vec()))
         };
         assert!(run("[ \"$GREETING\" = 'good morning' ]").unwrap().is_good);
@@ -709,7 +735,7 @@ fn a_command_runs_in_a_container_and_ends_where_it_is_given_up() {
             assert!(start.elapsed() < PATIENCE);
         }
         host.kill("asked");
-        let refused = host.on(host.local.exec("asked", vec!["true".to_owned()])).unwrap_err();
+        let refused = host.on(host.all.exec("asked", vec!["true".to_owned()])).unwrap_err();
         assert_eq!(refused.to_string(), "asked does not run");
     }
 }
@@ -717,7 +743,7 @@ fn a_command_runs_in_a_container_and_ends_where_it_is_given_up() {
 /// Gives up after half a second.
 fn run_for(host: &Host, name: &str, script: &str) -> Result<(), tokio::time::error::Elapsed> {
     let command = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-    let running = async { tokio::time::timeout(Duration::from_millis(500), host.local.exec(name, command)).await };
+    let running = async { tokio::time::timeout(Duration::from_millis(500), host.all.exec(name, command)).await };
     host.tokio.block_on(running).map(drop)
 }
 
@@ -726,7 +752,7 @@ fn a_container_that_was_begun_and_not_described_is_ended_and_can_be_removed() {
     let host = Host::new(Kind::Process);
     fs::create_dir(host.place.path().join("containers/begun")).unwrap();
     assert!(matches!(host.state("begun"), State::Ended(_)));
-    host.on(host.local.remove("begun")).unwrap();
+    host.on(host.all.remove("begun")).unwrap();
     assert_eq!(host.state("begun"), State::Absent);
 }
 
@@ -756,11 +782,16 @@ fn a_container_whose_files_a_power_cut_has_emptied_has_ended_and_can_be_removed(
         let host = Host::new(kind);
         host.start("cut", "exit 0");
         host.end("cut");
-        for file in ["spec.json", "started.json", "ended.json"] {
+        let (files, how) = match kind {
+            // The engine knows it.
+            Kind::Docker => (&["engine.json"][..], How::Exited { code: 0 }),
+            Kind::Process | Kind::Oci => (&["spec.json", "started.json", "ended.json"][..], How::Unseen),
+        };
+        for file in files {
             fs::write(host.place.path().join("containers/cut").join(file), "").unwrap();
         }
-        assert_eq!(host.end("cut").how, How::Unseen);
-        host.on(host.local.remove("cut")).unwrap();
+        assert_eq!(host.end("cut").how, how);
+        host.on(host.all.remove("cut")).unwrap();
         assert_eq!(host.state("cut"), State::Absent);
     }
 }
@@ -775,6 +806,6 @@ fn a_tree_that_a_container_has_nested_too_deep_for_any_path_goes_with_it() {
     host.start("deep", script);
     host.end("deep");
     assert_eq!(host.log("deep"), ["stdout F deep"]);
-    host.on(host.local.remove("deep")).unwrap();
+    host.on(host.all.remove("deep")).unwrap();
     assert!(!host.place.path().join("containers/deep").exists());
 }

@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use self::volumes::Volumes;
 use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
+use crate::engine::{self, Engine};
 use crate::image::registry::{self, Registries};
 use crate::image::store::Images;
 use crate::instance::{Bundle, Ended, How, Instance, Spec, Started, What};
@@ -146,6 +147,7 @@ impl Local {
                 let bundle = bundle::of(launch, &image, layers, runner, &group, network).map_err(Error::NoRuntime)?;
                 What::Bundle(Box::new(bundle))
             }
+            Kind::Docker => return Err(Error::NoRuntime("a Docker Engine runs it, and no shim".to_owned())),
         })
     }
 
@@ -332,6 +334,11 @@ impl Local {
         }
     }
 
+    /// A Docker Engine beside it, with the same containers and volumes.
+    pub(crate) fn engine(&self, socket: &Path) -> Engine {
+        Engine::new(&self.directory, self.volumes.clone(), socket, &self.group_prefix)
+    }
+
     /// The files of a container.
     #[must_use]
     pub fn instance(&self, name: &str) -> Instance {
@@ -371,6 +378,9 @@ pub fn missing() -> Vec<String> {
 /// The container is not there, or its files cannot be read.
 pub fn command_in(containers: &Path, name: &str, command: Vec<String>, is_terminal: bool) -> io::Result<Command> {
     let instance = Instance::at(&containers.join(name));
+    if let Some(container) = instance.in_engine()? {
+        return engine::command_in(&container, &command, is_terminal);
+    }
     let spec = instance.spec()?;
     match spec.what {
         What::Program(program) => program::command_in(program, command, spec.cgroup.as_ref()),
@@ -445,7 +455,7 @@ impl Runtime for Local {
         let Launch { kind, image, pull, .. } = launch;
         Box::pin(async move {
             let fetched = match (kind, pull.policy) {
-                (Kind::Process, _) | (Kind::Oci, PullPolicy::Never) => Ok(()),
+                (Kind::Process | Kind::Docker, _) | (Kind::Oci, PullPolicy::Never) => Ok(()),
                 (Kind::Oci, PullPolicy::IfAbsent) => self.registries.fetch_absent(image, pull.login.as_ref()).await,
                 (Kind::Oci, PullPolicy::Always) => match self.registries.fetch(image, pull.login.as_ref()).await {
                     Err(error @ registry::Error::Unreachable { .. })
@@ -512,12 +522,7 @@ impl Runtime for Local {
                 let State::Running(started) = Runtime::state(self, &name).await? else {
                     break;
                 };
-                if let Some(process) = open(&started)? {
-                    // SAFETY: it owns its descriptor, which is the same for as long as it lives.
-                    let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };
-                    let process = process.map_err(io::Error::from)?;
-                    drop(process.readable().await?);
-                }
+                end_of(&started).await?;
                 // Its shim has yet to write down how it ended.
                 sleep(SHIM_POLL).await;
             }
@@ -608,8 +613,18 @@ impl Local {
     }
 }
 
+/// Waits for the end of the process that was started.
+pub(crate) async fn end_of(started: &Started) -> io::Result<()> {
+    if let Some(process) = open(started)? {
+        // SAFETY: it owns its descriptor, which is the same for as long as it lives.
+        let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };
+        drop(process.map_err(io::Error::from)?.readable().await?);
+    }
+    Ok(())
+}
+
 /// Sends a signal to the process that was started, if it is there.
-fn signal(started: &Started, signal: Signal) -> io::Result<()> {
+pub(crate) fn signal(started: &Started, signal: Signal) -> io::Result<()> {
     let Some(process) = open(started)? else { return Ok(()) };
     match pidfd_send_signal(&process, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use manifest::workload::HostPathType;
 
-use super::{bundles, names_in};
+use super::{bundles, names_in, readable};
 use crate::image::store::bytes_below;
-use crate::instance::Bind;
+use crate::instance::{Bind, Instance};
 use crate::runtime::{Error, Launch, Mount, Pod, Volume, VolumeFile};
 use crate::tree::remove_tree;
 
@@ -29,7 +29,7 @@ const CLOSED: u32 = 0o700;
 
 /// The volumes of one edge.
 #[derive(Clone, Debug)]
-pub(super) struct Volumes {
+pub(crate) struct Volumes {
     root: PathBuf,
 }
 
@@ -39,7 +39,7 @@ impl Volumes {
     }
 
     /// What a container sees of the host's files. Its directory is there, and has the files that it is given.
-    pub(super) fn binds(&self, launch: &Launch, directory: &Path) -> Result<Vec<Bind>, Error> {
+    pub(crate) fn binds(&self, launch: &Launch, directory: &Path) -> Result<Vec<Bind>, Error> {
         let mut binds = Vec::new();
         for (number, mount) in launch.mounts.iter().enumerate() {
             let source = match &mount.volume {
@@ -160,10 +160,12 @@ pub fn remove(volumes: &Path, containers: &Path, tenant: &str, name: &str) -> io
 
 fn sources_in_use(containers: &Path) -> io::Result<HashSet<PathBuf>> {
     let bundles = bundles(containers)?.into_iter();
-    Ok(bundles
-        .flat_map(|bundle| bundle.binds)
-        .map(|bind| bind.source)
-        .collect())
+    let mut binds: Vec<Bind> = bundles.flat_map(|bundle| bundle.binds).collect();
+    for name in names_in(containers)? {
+        let in_engine = readable(Instance::at(&containers.join(name)).in_engine())?;
+        binds.extend(in_engine.into_iter().flat_map(|container| container.binds));
+    }
+    Ok(binds.into_iter().map(|bind| bind.source).collect())
 }
 
 type Failed = (PathBuf, io::Error);

@@ -172,7 +172,7 @@ fn launch(
             promised_cpu_millis: promised.cpu.map(|cpu| cpu.millis),
             promised_memory_bytes: promised.memory.map(|bytes| bytes.0),
         },
-        ..Launch::of(kind(pod).unwrap_or(Kind::Oci), &container.image, of_first)
+        ..Launch::of(kind(pod), &container.image, of_first)
     }
 }
 
@@ -180,7 +180,7 @@ fn launch(
 #[must_use]
 pub fn is_on_host(deployment: &Deployment) -> bool {
     let pod = &deployment.spec.template.spec;
-    kind(pod) != Some(Kind::Oci) || pod.host_network
+    kind(pod) != Kind::Oci || pod.host_network
 }
 
 fn rights(pod: &PodSpec, container: &Container) -> Rights {
@@ -194,12 +194,12 @@ fn rights(pod: &PodSpec, container: &Container) -> Rights {
     }
 }
 
-/// What runs the containers of a pod; `None`: nothing that is known.
-fn kind(pod: &PodSpec) -> Option<Kind> {
+/// What runs the containers of a pod.
+fn kind(pod: &PodSpec) -> Kind {
     match pod.runtime_class_name.as_deref() {
-        Some("process") => Some(Kind::Process),
-        Some("oci") | None => Some(Kind::Oci),
-        Some(_) => None,
+        Some("process") => Kind::Process,
+        Some("docker") => Kind::Docker,
+        _ => Kind::Oci,
     }
 }
 

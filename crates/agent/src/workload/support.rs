@@ -52,12 +52,13 @@ impl Found {
 
     fn pod(&mut self, path: &str, pod: &PodSpec) {
         let kind = kind(pod);
-        let class = pod.runtime_class_name.as_deref().unwrap_or_default();
-        let known =
-            format!("is {class}, which is not done yet; write oci for an image, or process for a program of the host");
-        self.is_set(kind.is_none(), &format!("{path}.runtimeClassName"), &known);
-        let (security, is_program) = (&pod.security_context, kind == Some(Kind::Process));
+        let (security, is_program) = (&pod.security_context, kind == Kind::Process);
         for (field, is_set, message) in [
+            (
+                "hostNetwork",
+                kind == Kind::Docker && !pod.host_network,
+                "is not true; containers of Docker have no network of their own yet: write hostNetwork: true",
+            ),
             ("volumes", is_program && !pod.volumes.is_empty(), OF_CONTAINERS),
             ("nodeSelector", !pod.node_selector.is_empty(), NOT_YET),
             ("hostname", is_program && pod.hostname.is_some(), OF_CONTAINERS),
@@ -82,9 +83,12 @@ impl Found {
             let path = format!("{path}.{field}[{index}]");
             self.container(&path, container);
             match kind {
-                Some(Kind::Process) => self.program(&path, pod, container),
-                Some(Kind::Oci) => self.image(&path, pod, container),
-                None => {}
+                Kind::Process => self.program(&path, pod, container),
+                Kind::Oci => self.image(&path, pod, container),
+                Kind::Docker => {
+                    self.image(&path, pod, container);
+                    self.in_docker(&path, pod, container);
+                }
             }
         }
     }
@@ -166,6 +170,21 @@ impl Found {
         let wrong = bundle::capabilities(&rights(pod, container)).err();
         let path = format!("{path}.securityContext.capabilities");
         self.is_set(wrong.is_some(), &path, &wrong.unwrap_or_default());
+    }
+
+    /// What no container of Docker can have.
+    fn in_docker(&mut self, path: &str, pod: &PodSpec, container: &Container) {
+        for (index, mount) in container.volume_mounts.iter().enumerate() {
+            let path = format!("{path}.volumeMounts[{index}].subPath");
+            let message =
+                "is what Docker does not keep within its volume; leave it out, or write runtimeClassName: oci";
+            self.is_set(mount.sub_path.is_some(), &path, message);
+        }
+        let (own, shared) = (&container.security_context, &pod.security_context);
+        let has_group_alone =
+            own.run_as_group.or(shared.run_as_group).is_some() && own.run_as_user.or(shared.run_as_user).is_none();
+        let message = "needs runAsUser where Docker runs it; write both";
+        self.is_set(has_group_alone, &format!("{path}.securityContext.runAsGroup"), message);
     }
 
     fn container(&mut self, path: &str, container: &Container) {

@@ -192,11 +192,33 @@ fn what_is_not_done_is_refused_by_name() {
         assert_eq!(wrong[0].0, format!("{path}.{field}"));
     }
     let mut other = deployment("");
-    let pod = &mut other.spec.template.spec;
-    pod.runtime_class_name = Some("gvisor".to_owned());
     other.spec.replicas = u32::MAX;
-    let expected = ["spec.replicas", "spec.template.spec.runtimeClassName"];
-    assert_eq!(paths(&other), expected);
+    assert_eq!(paths(&other), ["spec.replicas"]);
+}
+
+#[test]
+fn what_no_container_of_docker_can_have_is_refused_by_name() {
+    let mut of_image = deployment(
+        "          volumeMounts: [{name: data, mountPath: /data, subPath: part}]\n          securityContext: {runAsGroup: 5}\n      \
+         volumes: [{name: data, emptyDir: {}}]\n",
+    );
+    let pod = &mut of_image.spec.template.spec;
+    pod.runtime_class_name = Some("docker".to_owned());
+    pod.containers[0].image = "nginx".to_owned();
+    let of_pod = "spec.template.spec";
+    let expected = [
+        "hostNetwork",
+        "containers[0].volumeMounts[0].subPath",
+        "containers[0].securityContext.runAsGroup",
+    ];
+    assert_eq!(paths(&of_image), expected.map(|field| format!("{of_pod}.{field}")));
+    let pod = &mut of_image.spec.template.spec;
+    pod.host_network = true;
+    pod.containers[0].volume_mounts[0].sub_path = None;
+    pod.containers[0].security_context.run_as_user = Some(5);
+    assert_eq!(paths(&of_image), [""; 0]);
+    let launch = wanted(&of_image, &configuration()).unwrap().containers.remove(0).launch;
+    assert_eq!(launch.kind, Kind::Docker);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent::instance::Instance;
 use anyhow::{Context, bail};
 use api::{Client, ContainerInfo, DeploymentInfo, Page, RolloutInfo, ServiceInfo, ValuesInfo, paths};
 use clap::Args;
@@ -295,6 +296,9 @@ impl Logs {
                         say(followed.more()?);
                     }
                     let lines = if followed.is_none() { self.tail } else { usize::MAX };
+                    if let Some(in_engine) = Instance::at(&containers.join(&start)).in_engine()? {
+                        bail!("Docker keeps what it says; docker logs --follow {}", in_engine.name);
+                    }
                     let log = agent::local::log(&containers, &start);
                     let from = Followed::open(&log, lines).with_context(|| log.display().to_string())?;
                     followed = Some((start, from));

@@ -6,9 +6,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use agent::engine;
 use agent::image::store::Images;
 use agent::local::Local;
 use agent::network::Network;
+use agent::runtimes::Runtimes;
 use agent::supervise::{Salt, Supervisor};
 use anyhow::Context;
 use mesh::Mesh;
@@ -48,7 +50,8 @@ pub(super) async fn applications(data: &Path, doors: Vec<SocketAddrV4>) -> anyho
         Path::new(SHIM),
         &prefix,
     );
-    let supervisor = Supervisor::new(Arc::new(local), salt, &data.join("containers.good")).await;
+    let runtimes = Runtimes::new(local, &engine::socket());
+    let supervisor = Supervisor::new(Arc::new(runtimes), salt, &data.join("containers.good")).await;
     let supervisor = Arc::new(Mutex::new(
         supervisor.with_context(|| containers.display().to_string())?,
     ));

@@ -1,0 +1,138 @@
+//! A container as the API of a Docker Engine has it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use bollard::models::{
+    ContainerCreateBody, DeviceMapping, HostConfig, HostConfigLogConfig, Mount, MountBindOptions,
+    MountBindOptionsPropagationEnum, MountType, RestartPolicy, RestartPolicyNameEnum,
+};
+use oci_spec::runtime::Capability;
+
+use crate::instance::Bind;
+use crate::local::bundle;
+use crate::runtime::{Launch, Volume};
+
+/// Of a core, as Docker has it.
+const NANO_CPUS_PER_MILLI: i64 = 1_000_000;
+/// Of one core, beside those of others.
+const SHARES_PER_CORE: u64 = 1_024;
+/// The kernel takes no less.
+const SHARES_LEAST: u64 = 2;
+/// What says of a container whose it is.
+pub(super) const LABEL: &str = "dev.selvedge.container";
+
+/// The container `name` of a launch, which sees these files of the host.
+///
+/// # Errors
+/// What of it cannot be, in words.
+pub(super) fn of(name: &str, launch: &Launch, binds: &[Bind]) -> Result<ContainerCreateBody, String> {
+    let words = |words: &[String]| (!words.is_empty()).then(|| words.to_vec());
+    let env = launch.env.iter().map(|(name, value)| format!("{name}={value}"));
+    Ok(ContainerCreateBody {
+        image: Some(launch.image.clone()),
+        entrypoint: words(&launch.command),
+        cmd: words(&launch.args),
+        env: Some(env.collect()),
+        working_dir: launch.working_dir.as_deref().map(in_words),
+        user: user(launch)?,
+        hostname: launch.hostname.clone(),
+        labels: Some(HashMap::from([(LABEL.to_owned(), name.to_owned())])),
+        host_config: Some(host_config(launch, binds)?),
+        ..ContainerCreateBody::default()
+    })
+}
+
+/// In place of the image's.
+fn user(launch: &Launch) -> Result<Option<String>, String> {
+    match (launch.uid, launch.gid) {
+        (Some(uid), Some(gid)) => Ok(Some(format!("{uid}:{gid}"))),
+        (Some(uid), None) => Ok(Some(uid.to_string())),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err("runAsGroup needs runAsUser where Docker runs it; write both".to_owned()),
+    }
+}
+
+fn host_config(launch: &Launch, binds: &[Bind]) -> Result<HostConfig, String> {
+    let (rights, limits) = (&launch.rights, &launch.limits);
+    let capabilities = bundle::capabilities(rights)?;
+    let capabilities = capabilities.bounding().iter().flatten().map(Capability::to_string);
+    let memory = limits.memory_bytes.map(signed);
+    let may_gain = if rights.may_gain {
+        Vec::new()
+    } else {
+        vec!["no-new-privileges".to_owned()]
+    };
+    Ok(HostConfig {
+        network_mode: Some("host".to_owned()),
+        mounts: Some(binds.iter().map(mount).collect()),
+        tmpfs: Some(launch.mounts.iter().filter_map(in_memory).collect()),
+        devices: Some(launch.devices.iter().map(|name| device(name)).collect()),
+        group_add: launch.volumes_gid.map(|gid| vec![gid.to_string()]),
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        cap_add: Some(capabilities.collect()),
+        security_opt: Some(may_gain),
+        readonly_rootfs: Some(rights.is_root_read_only),
+        nano_cpus: limits.cpu_millis.map(|millis| i64::from(millis) * NANO_CPUS_PER_MILLI),
+        cpu_shares: limits
+            .promised_cpu_millis
+            .map(|millis| signed((u64::from(millis) * SHARES_PER_CORE / 1_000).max(SHARES_LEAST))),
+        memory,
+        // Without any of the swap beyond.
+        memory_swap: memory,
+        memory_reservation: limits.promised_memory_bytes.map(signed),
+        pids_limit: limits.pids.map(i64::from),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("json-file".to_owned()),
+            config: Some(HashMap::from([
+                ("max-size".to_owned(), launch.log.file_bytes.to_string()),
+                ("max-file".to_owned(), launch.log.files.to_string()),
+            ])),
+        }),
+        // The agent starts it again itself.
+        restart_policy: Some(RestartPolicy {
+            name: Some(RestartPolicyNameEnum::NO),
+            ..RestartPolicy::default()
+        }),
+        ..HostConfig::default()
+    })
+}
+
+fn mount(bind: &Bind) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(in_words(&bind.source)),
+        target: Some(in_words(&bind.target)),
+        read_only: Some(bind.is_read_only),
+        bind_options: Some(MountBindOptions {
+            propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+            ..MountBindOptions::default()
+        }),
+        ..Mount::default()
+    }
+}
+
+fn in_memory(mount: &crate::runtime::Mount) -> Option<(String, String)> {
+    let Volume::Memory { bytes_max } = mount.volume else {
+        return None;
+    };
+    let size = bytes_max.map_or(String::new(), |bytes| format!(",size={bytes}"));
+    Some((in_words(&mount.path), format!("rw,exec,nosuid,nodev,mode=1777{size}")))
+}
+
+fn device(name: &str) -> DeviceMapping {
+    let path = format!("/dev/{name}");
+    DeviceMapping {
+        path_on_host: Some(path.clone()),
+        path_in_container: Some(path),
+        cgroup_permissions: Some("rw".to_owned()),
+    }
+}
+
+fn in_words(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,217 @@
+"""Applications that a real Docker Engine runs, which is stopped and started underneath them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from applications import SLEEPS, application, apply, deployment, ending, runs, runs_now
+from brokers import BINARY, PORTS, Selvedge
+from sites import wait_until
+from test_networks import SERVES, ask
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
+
+IMAGE = "box:1"
+PROGRAMS = ["sh", "sleep", "cat", "echo", "httpd", "mkdir", "hostname", "touch", "ls", "id"]
+
+
+class Engine:
+    """A Docker Engine of the test's own, beside any that the machine has."""
+
+    def __init__(self, place: Path):
+        self.place = place
+        self.socket = place / "engine.sock"
+        self.process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        command = ["dockerd", "--host", f"unix://{self.socket}", "--data-root", str(self.place / "data")]
+        command += ["--exec-root", str(self.place / "exec"), "--pidfile", str(self.place / "pid")]
+        with (self.place / "log").open("a") as log:
+            self.process = subprocess.Popen([*command, "--bridge", "none", "--iptables=false"], stdout=log, stderr=log)
+        wait_until(lambda: self.docker("version", check=False).returncode == 0, patience_s=60)
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.terminate()
+            self.process.wait(timeout=60)
+            self.process = None
+
+    def docker(self, *words: str, check: bool = True, stdin: bytes = b"") -> subprocess.CompletedProcess:
+        command = ["docker", "--host", f"unix://{self.socket}", *words]
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=60)
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    def import_image(self) -> None:
+        programs = self.place / "box/bin"
+        programs.mkdir(parents=True)
+        shutil.copy("/bin/busybox", programs / "busybox")
+        for name in PROGRAMS:
+            (programs / name).symlink_to("busybox")
+        packed = subprocess.run(["tar", "-C", str(programs.parent), "-c", "."], capture_output=True, check=True)
+        self.docker("import", "-", IMAGE, stdin=packed.stdout)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory) -> Iterator[Engine]:
+    """It is started once, as it takes seconds."""
+    engine = Engine(tmp_path_factory.mktemp("dockerd"))
+    engine.start()
+    try:
+        engine.import_image()
+        yield engine
+    finally:
+        engine.stop()
+        subprocess.run(f"umount {engine.place}/exec/netns/*", shell=True, capture_output=True)
+
+
+@pytest.fixture
+def own(start, engine) -> Iterator[Selvedge]:
+    """An edge of the test's own, with the engine; what it ran is gone with it."""
+    with ending(start(environment={"DOCKER_HOST": f"unix://{engine.socket}"})) as edge:
+        yield edge
+    if found := engine.docker("ps", "--all", "--quiet").stdout.decode().split():
+        engine.docker("rm", "--force", *found)
+
+
+def in_docker(name: str, script: str, more: str = "", spec: str = "", replicas: int = 1) -> str:
+    """A shell that runs a script; `more` are lines of its container, `spec` those of its pod."""
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      runtimeClassName: docker
+      hostNetwork: true
+      terminationGracePeriodSeconds: 1
+{spec}      containers:
+        - {{name: main, image: '{IMAGE}', command: [/bin/sh, -c], args: [{json.dumps(script)}]{more}}}
+"""
+
+
+def pids(engine: Engine) -> list[int]:
+    """First processes of what runs in the engine."""
+    found = engine.docker("ps", "--quiet").stdout.decode().split()
+    if not found:
+        return []
+    return [int(pid) for pid in engine.docker("inspect", "--format", "{{.State.Pid}}", *found).stdout.split()]
+
+
+def test_it_runs_answers_and_is_ended_and_nothing_of_it_is_left(own, engine):
+    port = PORTS.take()
+    serves = SERVES.replace("-p 8080", f"-p {port}")
+    probe = f", readinessProbe: {{httpGet: {{port: {port}, path: /}}, periodSeconds: 1}}"
+    apply(own, in_docker("site", serves, probe))
+    runs(own, "site")
+    assert ask("127.0.0.1", port).startswith("it is ")
+    assert "site" in own.run("top").stdout
+    own.run("delete", "deployment", "site")
+    wait_until(lambda: engine.docker("ps", "--all", "--quiet").stdout == b"")
+    wait_until(lambda: not list((own.data / "containers").iterdir()))
+
+
+def test_it_says_what_it_said_and_runs_commands(own, engine):
+    apply(own, in_docker("talker", "echo good morning; echo oh >&2; exec sleep 1000"))
+    runs(own, "talker")
+    wait_until(lambda: len(own.run("logs", "talker").stdout.splitlines()) == 2)
+    kept = sorted(line.split(" ", 1)[1] for line in own.run("logs", "talker").stdout.splitlines())
+    assert kept == ["stderr F oh", "stdout F good morning"]
+    command = [BINARY, "exec", "talker", "--data", str(own.data), "--", "/bin/sh", "-c", "echo within; exit 7"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30)
+    assert (done.returncode, done.stdout) == (7, "within\n"), done
+    followed = own.run("logs", "--follow", "talker", check=False)
+    assert "docker logs --follow selvedge-" in followed.stderr
+
+
+def test_it_runs_on_while_the_edge_is_killed_and_is_not_started_twice(own, engine):
+    apply(own, in_docker("site", SLEEPS, replicas=2))
+    runs(own, "site")
+    before = pids(engine)
+    assert len(before) == 2
+    own.kill()
+    assert all(runs_now(pid) for pid in before)
+    own.start()
+    runs(own, "site")
+    assert sorted(pids(engine)) == sorted(before)
+
+
+def test_what_ends_is_started_again_and_named(own, engine):
+    apply(own, in_docker("site", SLEEPS))
+    runs(own, "site")
+    (before,) = pids(engine)
+    os.kill(before, 9)
+    wait_until(lambda: deployment(own, "site")["restarts"] == 1)
+    wait_until(lambda: pids(engine) not in ([], [before]))
+    assert "killed by signal 9" in own.run("events").stdout
+    (container,) = engine.docker("ps", "--quiet").stdout.decode().split()
+    engine.docker("rm", "--force", container)
+    wait_until(lambda: len(pids(engine)) == 1)
+
+
+def test_an_engine_that_is_stopped_underneath_is_said_and_its_applications_come_back_with_it(own, engine):
+    apply(own, in_docker("site", SLEEPS))
+    runs(own, "site")
+    engine.stop()
+    try:
+        wait_until(lambda: "no Docker Engine answers at" in own.run("get", "deployments").stdout, patience_s=60)
+        own.kill()
+        own.start()
+        apply(own, application("other", SLEEPS))
+        runs(own, "other")
+        own.run("delete", "deployment", "other")
+    finally:
+        engine.start()
+    wait_until(lambda: len(pids(engine)) == 1, patience_s=60)
+    runs(own, "site")
+
+
+def test_its_volumes_users_and_rights_are_what_the_manifest_says(own, engine):
+    volumes = """\
+      securityContext: {fsGroup: 4711}
+      volumes:
+        - {name: data, emptyDir: {}}
+        - {name: memory, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
+        - {name: values, configMap: {name: values}}
+"""
+    more = (
+        ", securityContext: {runAsUser: 1234, runAsGroup: 99, readOnlyRootFilesystem: true}, volumeMounts: ["
+        "{name: data, mountPath: /data}, {name: memory, mountPath: /memory}, {name: values, mountPath: /values}]"
+    )
+    script = "id; cat /values/greeting; touch /data/here /memory/here && echo; touch /note; exec sleep 1000"
+    values = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: values}\ndata: {greeting: hello}\n---\n"
+    apply(own, values + in_docker("site", script, more, volumes))
+    runs(own, "site")
+    wait_until(lambda: "Read-only file system" in own.run("logs", "site").stdout)
+    said = own.run("logs", "site").stdout
+    assert "uid=1234 gid=99 groups=99,4711" in said and "hello" in said, said
+    (container,) = engine.docker("ps", "--quiet").stdout.decode().split()
+    found = json.loads(engine.docker("inspect", container).stdout)[0]["HostConfig"]
+    assert found["CapDrop"] == ["ALL"] and found["SecurityOpt"] == ["no-new-privileges"]
+
+
+def test_an_image_that_docker_cannot_have_is_said_and_a_good_one_takes_its_place(own, engine):
+    wrong = in_docker("site", SLEEPS).replace(IMAGE, "127.0.0.1:1/none:1")
+    apply(own, wrong)
+    wait_until(lambda: "Docker cannot have the image" in own.run("get", "deployments").stdout, patience_s=30)
+    apply(own, in_docker("site", SLEEPS))
+    runs(own, "site")
+
+
+def test_where_there_is_no_engine_it_is_said_and_what_waits_for_it_can_be_deleted(start):
+    with ending(start(environment={"DOCKER_HOST": "unix:///no/engine.sock"})) as edge:
+        apply(edge, in_docker("site", SLEEPS))
+        wait_until(lambda: "no Docker Engine answers at /no/engine.sock" in edge.run("get", "deployments").stdout)
+        edge.run("delete", "deployment", "site")
+        wait_until(lambda: "no applications" in edge.run("get", "deployments").stdout)
