@@ -15,6 +15,7 @@ from applications import SLEEPS, application, apply, deployment, ending, runs, r
 from brokers import BINARY, PORTS, Selvedge
 from sites import wait_until
 from test_networks import SERVES, ask
+from test_registries import USERS, Registry
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
 
@@ -206,6 +207,34 @@ def test_an_image_that_docker_cannot_have_is_said_and_a_good_one_takes_its_place
     apply(own, wrong)
     wait_until(lambda: "Docker cannot have the image" in own.run("get", "deployments").stdout, patience_s=30)
     apply(own, in_docker("site", SLEEPS))
+    runs(own, "site")
+
+
+def test_the_engine_pulls_an_image_as_whom_the_manifest_says_and_later_does_without_the_registry(own, engine, tmp_path):
+    users = tmp_path / "users"
+    users.write_text(USERS)
+    registry = Registry(tmp_path / "registry", users)
+    try:
+        name = f"{registry.name}/site:1"
+        engine.docker("tag", IMAGE, name)
+        login = ["login", "--username", "plant", "--password-stdin", registry.name]
+        engine.docker(*login, stdin=b"secret")
+        engine.docker("push", name)
+        engine.docker("logout", registry.name)
+        engine.docker("rmi", name)
+        always = ", imagePullPolicy: Always"
+        apply(own, in_docker("site", SLEEPS, always).replace(IMAGE, name))
+        wait_until(lambda: "no basic auth credentials" in own.run("get", "deployments").stdout, patience_s=30)
+        logins = json.dumps({"auths": {registry.name: {"username": "plant", "password": "secret"}}})
+        secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: pull}\ntype: kubernetes.io/dockerconfigjson\n"
+        secret += f"stringData: {{.dockerconfigjson: {json.dumps(logins)}}}\n---\n"
+        with_login = in_docker("site", SLEEPS, always, "      imagePullSecrets: [{name: pull}]\n")
+        apply(own, secret + with_login.replace(IMAGE, name))
+        runs(own, "site")
+    finally:
+        registry.stop()
+    os.kill(pids(engine)[0], 9)
+    wait_until(lambda: deployment(own, "site")["restarts"] == 1)
     runs(own, "site")
 
 
