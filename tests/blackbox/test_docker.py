@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,29 +15,33 @@ import pytest
 
 from applications import SLEEPS, application, apply, deployment, ending, runs, runs_now
 from brokers import BINARY, PORTS, Selvedge
+from machine import tried
 from sites import wait_until
-from test_networks import SERVES, ask
+from test_images import build
+from test_networks import SERVES, Between, addresses, ask, fetch, pod, with_bash
 from test_registries import USERS, Registry
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
 
 IMAGE = "box:1"
 PROGRAMS = ["sh", "sleep", "cat", "echo", "httpd", "mkdir", "hostname", "touch", "ls", "id"]
+# It changes nothing of the machine's.
+NO_NETWORK = ("--bridge", "none", "--iptables=false")
 
 
 class Engine:
     """A Docker Engine of the test's own, beside any that the machine has."""
 
-    def __init__(self, place: Path):
-        self.place = place
+    def __init__(self, place: Path, within: tuple[str, ...] = (), network: tuple[str, ...] = NO_NETWORK):
+        self.place, self.within, self.network = place, within, network
         self.socket = place / "engine.sock"
         self.process: subprocess.Popen | None = None
 
     def start(self) -> None:
-        command = ["dockerd", "--host", f"unix://{self.socket}", "--data-root", str(self.place / "data")]
+        command = [*self.within, "dockerd", "--host", f"unix://{self.socket}", "--data-root", str(self.place / "data")]
         command += ["--exec-root", str(self.place / "exec"), "--pidfile", str(self.place / "pid")]
         with (self.place / "log").open("a") as log:
-            self.process = subprocess.Popen([*command, "--bridge", "none", "--iptables=false"], stdout=log, stderr=log)
+            self.process = subprocess.Popen([*command, *self.network], stdout=log, stderr=log)
         wait_until(lambda: self.docker("version", check=False).returncode == 0, patience_s=60)
 
     def stop(self) -> None:
@@ -236,6 +242,35 @@ def test_the_engine_pulls_an_image_as_whom_the_manifest_says_and_later_does_with
     os.kill(pids(engine)[0], 9)
     wait_until(lambda: deployment(own, "site")["restarts"] == 1)
     runs(own, "site")
+
+
+def test_beside_an_engine_that_forwards_nothing_else_containers_of_the_edge_reach_the_world_and_each_other(tmp_path):
+    with contextlib.ExitStack() as undo:
+        edge = Between(tmp_path, undo)
+        # A short name: sockets are in it.
+        place = Path(undo.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        engine = Engine(place, ("nsenter", f"--net=/run/netns/{edge.edge}"), network=())
+        undo.callback(subprocess.run, f"umount {engine.place}/exec/netns/*", shell=True, capture_output=True)
+        undo.callback(engine.stop)
+        engine.start()
+        rules = tried("ip", "netns", "exec", edge.edge, "iptables", "--list-rules", "FORWARD")
+        assert "-P FORWARD DROP" in rules
+        serves = ["ip", "netns", "exec", edge.ends["b"], "python3", "-m", "http.server", "8000"]
+        server = subprocess.Popen(serves, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
+        undo.callback(server.wait)
+        undo.callback(server.kill)
+        build(edge, "box:1", files=with_bash())
+        apply(edge, pod("site", SERVES))
+        apply(edge, pod("caller", "exec sleep 1000"))
+        runs(edge, "site")
+        runs(edge, "caller")
+        wait_until(lambda: "data" in fetch(edge, "caller", str(edge.addresses["b"]), port=8000))
+        (address,) = addresses(edge, "site")
+        assert fetch(edge, "caller", address) == "it is site-0"
+        for way in ("-i", "-o"):
+            command = ["iptables", "--delete", "DOCKER-USER", way, "sv+", "--jump", "ACCEPT"]
+            tried("ip", "netns", "exec", edge.edge, *command)
+        assert fetch(edge, "caller", address) == "", "it is let through all the same"
 
 
 def test_where_there_is_no_engine_it_is_said_and_what_waits_for_it_can_be_deleted(start):

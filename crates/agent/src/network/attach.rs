@@ -28,9 +28,12 @@ pub struct Attachment {
     pub shared_with: Option<i32>,
 }
 
+/// What the host's ends of links of containers are called.
+pub(super) const LINK_PREFIX: &str = "sv";
+
 /// The host's end of the link of a container; no two of one machine have the same, whichever edge they are of.
 pub(super) fn link_of(address: Ipv4Addr) -> String {
-    format!("sv{:08x}", u32::from(address))
+    format!("{LINK_PREFIX}{:08x}", u32::from(address))
 }
 
 fn mac(end: u8, address: Ipv4Addr) -> Mac {

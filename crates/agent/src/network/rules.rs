@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, Stdio};
 
+use super::attach::LINK_PREFIX;
 use super::range::Range;
 use super::{Redirect, TENANTS_MAX};
 use crate::tools;
@@ -133,11 +134,42 @@ ip saddr 127.0.0.0/8 oifgroup {links} snat ip to {gateway}
         drop(rules);
         let output = running.wait_with_output()?;
         if output.status.success() {
+            let_through_docker();
             return Ok(());
         }
         let words = String::from_utf8_lossy(&output.stderr);
         let why = words.lines().next().unwrap_or_default();
         Err(io::Error::other(format!("nft: {why}")))
+    }
+}
+
+/// A Docker Engine has the kernel forward nothing but what is its own. In this chain it leaves alone what others let
+/// through; what of that goes on is for the rules of the edge to say.
+const DOCKERS_CHAIN: &str = "DOCKER-USER";
+
+/// Where there is such an engine, it lets through what comes from containers of the edge or goes to them.
+fn let_through_docker() {
+    let Some(iptables) = tools::find("iptables") else {
+        return;
+    };
+    let does = |words: &[&str]| {
+        let mut command = Command::new(&iptables);
+        command.args(["--wait", "5"]).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !does(&["--numeric", "--list", DOCKERS_CHAIN]) {
+        return;
+    }
+    for way in ["--in-interface", "--out-interface"] {
+        let links = format!("{LINK_PREFIX}+");
+        let rule = [DOCKERS_CHAIN, way, &links, "--jump", "ACCEPT"];
+        if !does(&[&["--check"], &rule[..]].concat()) && !does(&[&["--insert"], &rule[..]].concat()) {
+            tracing::warn!(
+                chain = DOCKERS_CHAIN,
+                "Docker lets nothing through to containers of the edge"
+            );
+        }
     }
 }
 
