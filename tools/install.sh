@@ -50,12 +50,13 @@ install_lints() {
     rustup component add rustfmt clippy
 }
 
-# The brokers and clients that Selvedge is tested with and measured against, the web server and the proxy that a link goes
+# The brokers and clients that Selvedge is tested with and measured against, the web servers and the proxy that a link goes
 # through, the database, the tools of namespaces, what counts its cost, and what shows it another time or a disk that fails.
 install_system() {
     install_rust
     install_without_service mosquitto mosquitto mosquitto
     install_without_service nginx nginx-light nginx
+    install_without_service lighttpd lighttpd lighttpd
     install_without_service tinyproxy tinyproxy tinyproxy
     install_without_service docker-registry docker-registry docker-registry
     install_without_service dockerd docker.io docker.service docker.socket
@@ -63,6 +64,8 @@ install_system() {
     apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
     apt_for ip iproute2 unshare util-linux setpriv util-linux pgrep procps
     apt_for docker docker-cli runc runc busybox busybox-static nft nftables
+    install_without_service redis-server redis-server redis-server
+    apt_for sysbench sysbench mbw mbw fio fio iperf3 iperf3
     install_postgresql
 }
 

@@ -46,7 +46,18 @@ class Host:
     def pids(self) -> list[int]:
         """First processes of the containers that run."""
         started = [json.loads(path.read_text())["pid"] for path in self.containers.glob("*/started.json")]
-        return sorted(pid for pid in started if runs_now(pid))
+        return sorted(pid for pid in started + self.in_engine() if runs_now(pid))
+
+    def in_engine(self) -> list[int]:
+        """Of those that a Docker Engine runs, if it does."""
+        found = []
+        for path in self.containers.glob("*/engine.json"):
+            with contextlib.suppress(FileNotFoundError):
+                known = json.loads(path.read_text())
+                command = ["docker", "--host", f"unix://{known['socket']}", "inspect", "--format", "{{.State.Pid}}"]
+                done = subprocess.run([*command, known["name"]], capture_output=True, text=True)
+                found += [int(pid) for pid in done.stdout.split() if pid != "0"]
+        return found
 
     def shims(self) -> list[int]:
         """The processes beside them."""
@@ -74,8 +85,10 @@ def runs_now(pid: int) -> bool:
 
 
 def apply(edge: Selvedge, text: str, *words: str, check: bool = True):
-    """`selvedge apply -f FILE`."""
+    """`selvedge apply -f FILE`; what has a network of its own is run as the test has it for this edge."""
     path = edge.directory / "app.yaml"
+    if runtime := getattr(edge, "runtime", None):
+        text = text.replace("hostNetwork: false", f"runtimeClassName: {runtime}")
     path.write_text(text)
     return edge.run("apply", "-f", str(path), *words, check=check)
 

@@ -16,6 +16,7 @@ import raw
 from brokers import Settings
 from clocks import Clock
 from credentials import Authority
+from engines import Engine
 from mosquitto_deviations import DEVIATIONS
 from paho_client import Client
 from plants import Plant
@@ -231,3 +232,15 @@ def postgres():
     made = Postgres()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory):
+    """A Docker Engine, which is started once, as it takes seconds."""
+    engine = Engine(tmp_path_factory.mktemp("dockerd"))
+    engine.start()
+    try:
+        engine.import_image()
+        yield engine
+    finally:
+        engine.forget()

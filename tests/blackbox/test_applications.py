@@ -52,7 +52,9 @@ def test_an_application_runs_with_what_it_is_given_and_ends_with_its_manifest(ow
     (pid,) = host.pids()
     environment = Path(f"/proc/{pid}/environ").read_text().split("\0")
     assert {"LOW=1", "KEY=hidden-from-all"} <= set(environment)
-    assert not any(line.startswith(("HOME=", "PWD=/root", "SELVEDGE")) for line in environment)
+    assert not any(line.startswith(("HOME=", "PWD=/root")) for line in environment)
+    of_edge = {line.split("=")[0] for line in environment if line.startswith("SELVEDGE")}
+    assert of_edge == {f"SELVEDGE_MQTT_{what}" for what in ("URL", "USERNAME", "TOKEN_FILE")}
     wait_until(lambda: "started" in own.run("logs", "site").stdout)
     row = own.run("get", "deployments").stdout.splitlines()[1].split()
     assert row == ["site", "1/1", "0", "runs"]
@@ -171,10 +173,6 @@ def test_what_is_not_done_is_refused_by_its_place_and_nothing_is_applied(own):
     said = apply(own, wrong, check=False)
     assert said.returncode == 1
     assert "app.yaml:12: spec.template.spec.volumes: is what a program of the host" in said.stderr
-    said = apply(
-        own, application("site", SLEEPS).replace("runtimeClassName: process", "runtimeClassName: docker"), check=False
-    )
-    assert "spec.template.spec.hostNetwork: is not true; containers of Docker have no network of" in said.stderr
     assert own.run("get", "deployments").stdout.startswith("no applications")
 
 
@@ -267,3 +265,45 @@ def test_an_application_of_the_cloud_runs_at_the_edge_without_it_and_ends_by_it(
     finally:
         site.edge.stop()
         host.kill_all()
+
+
+def test_an_application_for_another_edge_does_not_run_and_why_is_said_until_the_edge_has_its_labels(start):
+    text = application("chosen", SLEEPS).replace("    spec:\n", "    spec:\n      nodeSelector: {hall: '3'}\n", 1)
+    with ending(start(configuration='[labels]\nhall = "4"\n')) as edge:
+        apply(edge, text + "---\n" + application("other", SLEEPS))
+        runs(edge, "other")
+        assert 'it is for another edge: hall is "4" here, not "3"' in edge.run("get", "deployments").stdout
+        assert deployment(edge, "chosen")["containers"] == []
+        edge.stop()
+        edge.settings.configuration = '[labels]\nhall = "3"\n'
+        edge.start()
+        runs(edge, "chosen")
+        edge.stop()
+        edge.settings.configuration = ""
+        edge.start()
+        wait_until(lambda: len(Host(edge).pids()) == 1)
+        assert 'this edge has no label "hall"' in edge.run("get", "deployments").stdout
+
+
+def test_an_edge_whose_applications_do_as_they_should_writes_nothing_to_its_disk(own):
+    probe = ", livenessProbe: {exec: {command: [/bin/true]}, periodSeconds: 1}"
+    apply(own, application("first", SLEEPS, probe, replicas=3))
+    annotation = "annotations: {selvedge.dev/activation: on-demand}"
+    sleeper = application("sleeper", SLEEPS).replace("{name: sleeper}\nspec", f"{{name: sleeper, {annotation}}}\nspec")
+    apply(own, sleeper)
+    wait_until(lambda: deployment(own, "first")["ready"] == 3)
+
+    def written() -> int:
+        total = 0
+        for pid in [own.process.pid, *Host(own).shims()]:
+            lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("write_bytes"))
+        return total
+
+    def is_quiet() -> bool:
+        before = written()
+        time.sleep(10)
+        return written() == before
+
+    # What the start left to be written may still come.
+    wait_until(is_quiet, patience_s=40)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,68 +14,15 @@ import pytest
 
 from applications import SLEEPS, application, apply, deployment, ending, runs, runs_now
 from brokers import BINARY, PORTS, Selvedge
+from engines import IMAGE, Engine
 from machine import tried
 from sites import wait_until
 from test_images import build
 from test_networks import SERVES, Between, addresses, ask, fetch, pod, with_bash
+from test_pods import followed
 from test_registries import USERS, Registry
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
-
-IMAGE = "box:1"
-PROGRAMS = ["sh", "sleep", "cat", "echo", "httpd", "mkdir", "hostname", "touch", "ls", "id"]
-# It changes nothing of the machine's.
-NO_NETWORK = ("--bridge", "none", "--iptables=false")
-
-
-class Engine:
-    """A Docker Engine of the test's own, beside any that the machine has."""
-
-    def __init__(self, place: Path, within: tuple[str, ...] = (), network: tuple[str, ...] = NO_NETWORK):
-        self.place, self.within, self.network = place, within, network
-        self.socket = place / "engine.sock"
-        self.process: subprocess.Popen | None = None
-
-    def start(self) -> None:
-        command = [*self.within, "dockerd", "--host", f"unix://{self.socket}", "--data-root", str(self.place / "data")]
-        command += ["--exec-root", str(self.place / "exec"), "--pidfile", str(self.place / "pid")]
-        with (self.place / "log").open("a") as log:
-            self.process = subprocess.Popen([*command, *self.network], stdout=log, stderr=log)
-        wait_until(lambda: self.docker("version", check=False).returncode == 0, patience_s=60)
-
-    def stop(self) -> None:
-        if self.process:
-            self.process.terminate()
-            self.process.wait(timeout=60)
-            self.process = None
-
-    def docker(self, *words: str, check: bool = True, stdin: bytes = b"") -> subprocess.CompletedProcess:
-        command = ["docker", "--host", f"unix://{self.socket}", *words]
-        done = subprocess.run(command, input=stdin, capture_output=True, timeout=60)
-        assert not check or done.returncode == 0, done.stderr
-        return done
-
-    def import_image(self) -> None:
-        programs = self.place / "box/bin"
-        programs.mkdir(parents=True)
-        shutil.copy("/bin/busybox", programs / "busybox")
-        for name in PROGRAMS:
-            (programs / name).symlink_to("busybox")
-        packed = subprocess.run(["tar", "-C", str(programs.parent), "-c", "."], capture_output=True, check=True)
-        self.docker("import", "-", IMAGE, stdin=packed.stdout)
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory) -> Iterator[Engine]:
-    """It is started once, as it takes seconds."""
-    engine = Engine(tmp_path_factory.mktemp("dockerd"))
-    engine.start()
-    try:
-        engine.import_image()
-        yield engine
-    finally:
-        engine.stop()
-        subprocess.run(f"umount {engine.place}/exec/netns/*", shell=True, capture_output=True)
 
 
 @pytest.fixture
@@ -84,8 +30,7 @@ def own(start, engine) -> Iterator[Selvedge]:
     """An edge of the test's own, with the engine; what it ran is gone with it."""
     with ending(start(environment={"DOCKER_HOST": f"unix://{engine.socket}"})) as edge:
         yield edge
-    if found := engine.docker("ps", "--all", "--quiet").stdout.decode().split():
-        engine.docker("rm", "--force", *found)
+    engine.clear()
 
 
 def in_docker(name: str, script: str, more: str = "", spec: str = "", replicas: int = 1) -> str:
@@ -138,8 +83,18 @@ def test_it_says_what_it_said_and_runs_commands(own, engine):
     command = [BINARY, "exec", "talker", "--data", str(own.data), "--", "/bin/sh", "-c", "echo within; exit 7"]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30)
     assert (done.returncode, done.stdout) == (7, "within\n"), done
-    followed = own.run("logs", "--follow", "talker", check=False)
-    assert "docker logs --follow selvedge-" in followed.stderr
+
+
+def test_its_log_is_followed_through_its_starts(own):
+    apply(own, in_docker("site", "i=0; while [ $i -lt 5 ]; do echo line $i; i=$((i+1)); sleep 0.1; done"))
+    wait_until(lambda: "line" in own.run("logs", "site", check=False).stdout)
+    running = followed(own, "site")
+    lines = [running.stdout.readline().decode() for _ in range(9)]
+    running.kill()
+    running.wait()
+    numbers = [int(line.rsplit(" ", 1)[1]) for line in lines]
+    first = numbers[0]
+    assert numbers == [number % 5 for number in range(first, first + 9)]
 
 
 def test_it_runs_on_while_the_edge_is_killed_and_is_not_started_twice(own, engine):
@@ -270,7 +225,8 @@ def test_beside_an_engine_that_forwards_nothing_else_containers_of_the_edge_reac
         for way in ("-i", "-o"):
             command = ["iptables", "--delete", "DOCKER-USER", way, "sv+", "--jump", "ACCEPT"]
             tried("ip", "netns", "exec", edge.edge, *command)
-        assert fetch(edge, "caller", address) == "", "it is let through all the same"
+        # As where the engine was started after the edge.
+        wait_until(lambda: fetch(edge, "caller", address) == "it is site-0", patience_s=20)
 
 
 def test_where_there_is_no_engine_it_is_said_and_what_waits_for_it_can_be_deleted(start):

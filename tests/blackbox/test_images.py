@@ -67,12 +67,12 @@ def test_an_image_runs_with_what_its_manifest_gives_it_and_nothing_of_the_host(o
     apply(own, of_image("site", script, ", env: [{name: GREETING, value: hello}]"))
     runs(own, "site")
     wait_until(lambda: "hello" in own.run("logs", "site").stdout)
-    assert own.run("logs", "site").stdout.endswith(" stdout F hello bin dev etc proc sys\n")
+    assert own.run("logs", "site").stdout.endswith(" stdout F hello bin dev etc proc run sys\n")
     (pid,) = host.pids()
     assert Path(f"/proc/{pid}/ns/pid").readlink() != Path("/proc/self/ns/pid").readlink()
     assert str(own.data) not in Path("/proc/self/mountinfo").read_text()
     (group,) = {line.rsplit("/", 1)[1] for line in Path(f"/proc/{pid}/cgroup").read_text().split() if "+site+" in line}
-    groups = lambda: [path for of in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{of}selvedge/{group}")]  # noqa: E731
+    groups = lambda: [path for of in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{of}selvedge/*/{group}")]  # noqa: E731
     assert groups()
     own.run("delete", "deployment", "site")
     wait_until(lambda: not host.pids() and not host.shims())

@@ -9,24 +9,23 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from applications import Host, apply, deployment, ending
+from applications import Host, apply, deployment
 from brokers import PORTS, Selvedge
 from sites import wait_until
-from test_images import build
-from test_networks import SERVES, ask, fetch, pod, runs, service, services, with_bash
+from test_networks import SERVES, ask, fetch, over_each, pod, runs, service, services
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
 
 
-@pytest.fixture
-def own(start):
-    """An edge of the test's own, with an image that has a shell."""
-    with ending(start()) as edge:
-        build(edge, "box:1", files=with_bash())
+@pytest.fixture(params=["oci", "docker"])
+def own(start, request) -> Iterator[Selvedge]:
+    """An edge of the test's own, over each of what runs images."""
+    with over_each(start, request) as edge:
         yield edge
 
 

@@ -8,6 +8,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -166,6 +167,16 @@ def test_what_containers_take_is_shown_beside_what_they_may(own, runtime):
     assert "m of 300m" in shown
     assert "MB of 67.1 MB" in shown
     assert "1 of 9" in shown
+
+
+def test_what_containers_write_to_disks_is_shown(own):
+    program = f"import time; open('{own.directory}/file', 'wb').write(bytes(5_000_000)); time.sleep(1000)"
+    apply(own, application("writes", f'exec {sys.executable} -c "{program}"'))
+    runs(own, "writes")
+    written = lambda: json.loads(own.run("top", "--output", "json").stdout)[0]["written_bytes"]  # noqa: E731
+    wait_until(lambda: written() >= 5_000_000)
+    assert written() < 6_000_000
+    assert "5.0 MB" in own.run("top").stdout
 
 
 def test_what_has_happened_to_containers_is_shown_once_with_how_often(own):

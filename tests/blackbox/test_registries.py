@@ -359,7 +359,7 @@ class Between(http.server.BaseHTTPRequestHandler):
         for name in ("Accept", "Range"):
             if self.headers[name]:
                 request.add_header(name, self.headers[name])
-        with contextlib.suppress(urllib.error.HTTPError, ConnectionError):
+        with contextlib.suppress(urllib.error.HTTPError, ConnectionError, BrokenPipeError):
             answer = urllib.request.urlopen(request, timeout=10)
             self.twisted(answer.status, answer.read(), "/blobs/" in self.path)
 
@@ -381,6 +381,10 @@ class Between(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(length))
         self.end_headers()
+        if self.twist == "drip" and is_layer:
+            for byte in body[:1_000]:
+                self.wfile.write(bytes([byte]))
+                time.sleep(0.2)
         self.wfile.write(body)
         while length == 1 << 40:
             self.wfile.write(bytes(1 << 20))
@@ -423,6 +427,27 @@ def test_what_a_registry_lies_about_is_refused_and_nothing_of_it_kept(own, regis
     assert images(own) == []
     names = [path.name for path in (own.data / "images/blobs/sha256").iterdir()]
     assert all(re.fullmatch("[0-9a-f]{64}", name) for name in names)
+
+
+def test_a_registry_that_says_nothing_or_drips_is_given_up_and_holds_up_nobody(own, registry):
+    registry.push(own, "box:1", "site", "1")
+    with socket.socket() as silent, between(registry, "drip") as (drips, _):
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        says_nothing = f"127.0.0.1:{silent.getsockname()[1]}"
+        for name, registry_name in (("drips", drips), ("silent", says_nothing)):
+            build(own, "twin:1", files={"other": name})
+            registry.push(own, "twin:1", "site", name)
+            own.run("image", "remove", "twin:1")
+            apply(own, of_image(name, SLEEPS, image=f"{registry_name}/site:{name}"))
+        apply(own, of_image("neighbour", SLEEPS))
+        runs(own, "neighbour")
+        state = lambda: own.run("get", "deployments").stdout  # noqa: E731
+        wait_until(lambda: f"{drips} cannot be asked: it has brought less than 16384 bytes of layer" in state(), 120)
+        wait_until(lambda: f"{says_nothing} cannot be asked: it says nothing" in state(), patience_s=120)
+        assert deployment(own, "neighbour")["restarts"] == 0
+        own.run("delete", "deployment", "drips")
+        own.run("delete", "deployment", "silent")
 
 
 def test_a_layer_that_is_cut_off_goes_on_where_it_ended(own, registry):

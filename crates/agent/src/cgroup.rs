@@ -57,6 +57,10 @@ pub struct Usage {
     pub pids: u64,
     /// Processes that were killed because there was no memory left within the limit.
     pub oom_kills: u64,
+    /// Bytes that its processes of now have read from disks.
+    pub read_bytes: u64,
+    /// Bytes that they have written to disks.
+    pub written_bytes: u64,
 }
 
 /// A group of processes.
@@ -98,8 +102,12 @@ impl Cgroup {
     /// Of the file that could not be written, which it names.
     pub fn create(&self, limits: &Limits) -> io::Result<()> {
         if let Hierarchy::Two(mount) = &self.hierarchy {
-            fs::create_dir_all(mount.join(PARENT)).map_err(naming(&mount.join(PARENT)))?;
-            for directory in [mount.clone(), mount.join(PARENT)] {
+            let own = self.directory("");
+            let above = own.parent().unwrap_or(mount);
+            fs::create_dir_all(above).map_err(naming(above))?;
+            let mut above: Vec<&Path> = above.ancestors().take_while(|path| path.starts_with(mount)).collect();
+            above.reverse();
+            for directory in above {
                 write(&directory.join("cgroup.subtree_control"), "+cpu +memory +pids")?;
             }
         }
@@ -109,7 +117,17 @@ impl Cgroup {
         self.limit(limits)
     }
 
-    fn limit(&self, limits: &Limits) -> io::Result<()> {
+    /// Whether it is there.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.directories().iter().all(|directory| directory.is_dir())
+    }
+
+    /// Gives one that is there other limits, its processes running on.
+    ///
+    /// # Errors
+    /// Of the file that could not be written, such as where more memory is taken than may be.
+    pub fn limit(&self, limits: &Limits) -> io::Result<()> {
         let cpu_us = limits
             .cpu_millis
             .map(|millis| (u64::from(millis) * CPU_PERIOD_US / 1_000).max(CPU_QUOTA_LEAST_US));
@@ -117,6 +135,9 @@ impl Cgroup {
         match &self.hierarchy {
             Hierarchy::One(_) => {
                 let quota = cpu_us.map_or("-1".to_owned(), |us| us.to_string());
+                if let Some(us) = cpu_us {
+                    self.limit_below_1(us)?;
+                }
                 write(&self.file("cpu", "cpu.cfs_period_us"), &CPU_PERIOD_US.to_string())?;
                 write(&self.file("cpu", "cpu.cfs_quota_us"), &quota)?;
                 let memory = limits.memory_bytes.map_or("-1".to_owned(), |bytes| bytes.to_string());
@@ -147,6 +168,59 @@ impl Cgroup {
                 }
                 write(&self.file("pids", "pids.max"), &pids)
             }
+        }
+    }
+
+    /// In version 1 no group may be given more of the processor than the one above it: those below get less first.
+    fn limit_below_1(&self, quota_us: u64) -> io::Result<()> {
+        for below in self.below("cpu")? {
+            let number = |name: &str| read(&below.join(name)).map(|text| text.trim().parse::<i64>().unwrap_or(-1));
+            let (quota, period) = match (number("cpu.cfs_quota_us"), number("cpu.cfs_period_us")) {
+                (Ok(quota), Ok(period)) if quota > 0 && period > 0 => (quota.unsigned_abs(), period.unsigned_abs()),
+                // It has no limit of its own, or has gone.
+                _ => continue,
+            };
+            let most = quota_us * period / CPU_PERIOD_US;
+            if quota > most {
+                write(&below.join("cpu.cfs_quota_us"), &most.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Directories of the groups in it.
+    fn below(&self, controller: &str) -> io::Result<Vec<PathBuf>> {
+        let directory = self.directory(controller);
+        let entries = fs::read_dir(&directory).map_err(naming(&directory))?;
+        let entries = entries.filter_map(Result::ok).map(|entry| entry.path());
+        Ok(entries.filter(|path| path.is_dir()).collect())
+    }
+
+    /// The group that it is in; `None`: that of all.
+    fn parent(&self) -> Option<Cgroup> {
+        let (name, _) = self.name.rsplit_once('/')?;
+        Some(self.hierarchy.group(name))
+    }
+
+    /// Whether the group that it is in ran out of its memory, and it never out of its own.
+    #[must_use]
+    pub fn is_short_by_parent(&self) -> bool {
+        let was_full = |group: &Cgroup| group.was_full().unwrap_or(false);
+        self.parent().is_some_and(|parent| was_full(&parent)) && !was_full(self)
+    }
+
+    /// Whether it had no memory left within its own limit at some time.
+    ///
+    /// # Errors
+    /// Of the file that could not be read.
+    pub fn was_full(&self) -> io::Result<bool> {
+        match &self.hierarchy {
+            // Not every kernel counts how often (`memory.failcnt`).
+            Hierarchy::One(_) => {
+                let bytes = |name: &str| read(&self.file("memory", name)).map(|text| text.trim().parse::<u64>().ok());
+                Ok(bytes("memory.max_usage_in_bytes")? >= bytes("memory.limit_in_bytes")?)
+            }
+            Hierarchy::Two(_) => Ok(value_of(&read(&self.file("memory", "memory.events.local"))?, "oom") > 0),
         }
     }
 
@@ -246,6 +320,17 @@ impl Cgroup {
         }
     }
 
+    /// Whether the time of all its processes stands still by now.
+    ///
+    /// # Errors
+    /// Of the file that could not be read.
+    pub fn is_frozen(&self) -> io::Result<bool> {
+        match &self.hierarchy {
+            Hierarchy::One(_) => Ok(read(&self.file("freezer", "freezer.state"))?.trim() == "FROZEN"),
+            Hierarchy::Two(_) => Ok(value_of(&read(&self.file("freezer", "cgroup.events"))?, "frozen") == 1),
+        }
+    }
+
     /// What it has taken.
     ///
     /// # Errors
@@ -264,7 +349,16 @@ impl Cgroup {
                 read(&self.file("memory", "memory.events"))?,
             ),
         };
+        let (mut read_bytes, mut written_bytes) = (0, 0);
+        for process in self.processes()? {
+            // One that has ended meanwhile reads nothing. Groups of version 1 count no writes that the kernel puts off.
+            let counted = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
+            read_bytes += value_of(&counted, "read_bytes:");
+            written_bytes += value_of(&counted, "write_bytes:");
+        }
         Ok(Usage {
+            read_bytes,
+            written_bytes,
             cpu_us,
             memory_bytes: count(&memory),
             pids: count(&read(&self.file("pids", "pids.current"))?),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
 use crate::network::Attachment;
+use crate::sockets::Listening;
 
 /// What a shim is to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Spec {
     pub cgroup: Option<Cgroup>,
     /// What is kept of its output.
     pub log: LogLimits,
+    /// Sockets that it takes over, which its shim is given in this order.
+    #[serde(default)]
+    pub sockets: Vec<Listening>,
 }
 
 /// How a container is started.
@@ -43,6 +47,9 @@ pub struct InEngine {
     pub name: String,
     /// What it sees of the host's files.
     pub binds: Vec<Bind>,
+    /// Its own; none: the host's.
+    #[serde(default)]
+    pub network: Option<Attachment>,
 }
 
 /// A program of the host.
@@ -147,6 +154,9 @@ pub struct Ended {
     pub how: How,
     /// One of its processes was killed because there was no memory left within its limit.
     pub is_out_of_memory: bool,
+    /// That limit was the one of its tenant, and not its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_by_tenant: bool,
     /// ms since 1970 UTC.
     pub at_ms: i64,
     /// Of the host, since it was switched on.
@@ -185,9 +195,10 @@ impl fmt::Display for Ended {
             How::NotStarted { reason } => format!("could not be started: {reason}"),
             How::Unseen => "ended while nobody looked on".to_owned(),
         };
-        match self.is_out_of_memory {
-            true => write!(f, "ran out of memory ({how})"),
-            false => f.write_str(&how),
+        match (self.is_out_of_memory, self.is_by_tenant) {
+            (true, false) => write!(f, "ran out of memory ({how})"),
+            (true, true) => write!(f, "its tenant ran out of memory, quota app_memory_bytes ({how})"),
+            (false, _) => f.write_str(&how),
         }
     }
 }
@@ -296,7 +307,10 @@ impl Instance {
     /// # Errors
     /// Of the file.
     pub fn hold(&self) -> io::Result<Option<Hold>> {
-        let file = File::create(self.directory.join("lock"))?;
+        // Not truncated: that would be written to the disk, at each look at a container.
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        let file = options.open(self.directory.join("lock"))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Hold(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

@@ -4,16 +4,20 @@
 //! log and its end. Whoever runs the agent again finds by the files of a container what became of it meanwhile.
 
 pub mod cgroup;
+pub mod disk;
 pub mod engine;
 pub mod image;
 pub mod instance;
 pub mod local;
+pub mod logins;
 mod moves;
 pub mod network;
 pub mod probe;
 pub mod runtime;
 pub mod runtimes;
 pub mod shim;
+pub mod snapshot;
+pub mod sockets;
 pub mod supervise;
 mod tail;
 mod tools;

@@ -10,9 +10,11 @@ use manifest::workload::HostPathType;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{Limits, Usage};
+use crate::disk::DiskLimits;
 use crate::image::registry::{self, Login};
 use crate::image::store;
 use crate::instance::{Ended, LogLimits, Started};
+use crate::sockets::Listening;
 
 /// What an answer is waited for by.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -36,6 +38,10 @@ pub trait Runtime: Send + Sync {
     /// Asks a container to end; nothing where it does not run.
     fn ask_to_end(&self, name: &str) -> Answer<'_, ()>;
 
+    /// Stops the time of a container that runs, or lets it go on; nothing where it does not run, or is so already. One whose
+    /// time stands still can be asked to end, too.
+    fn pause(&self, name: &str, is_paused: bool) -> Answer<'_, ()>;
+
     /// Ends a container, with all that it made. It has ended when this returns.
     fn kill(&self, name: &str) -> Answer<'_, ()>;
 
@@ -46,11 +52,28 @@ pub trait Runtime: Send + Sync {
     fn exec(&self, name: &str, command: Vec<String>) -> Answer<'_, Done>;
 
     /// Forgets the scratch of an application's replicas but for those that are `kept`; no container of the others is there any
-    /// more.
-    fn clear(&self, tenant: &str, application: &str, kept: BTreeSet<u32>) -> Answer<'_, ()>;
+    /// more. What takes long to make and has nothing of them in it stays for the first so many that are `wanted`, which may be
+    /// asleep.
+    fn clear(&self, tenant: &str, application: &str, kept: BTreeSet<u32>, wanted: u32) -> Answer<'_, ()>;
+
+    /// What all containers of a tenant may take together from now on, those that run among them; of promises nothing is taken.
+    /// It is not known to a runtime that is opened anew.
+    fn limit(&self, tenant: &str, limits: Limits) -> Answer<'_, ()>;
+
+    /// What all containers of a tenant take; `None` where nothing of it runs, or nobody counts.
+    fn usage_of(&self, tenant: &str) -> Answer<'_, Option<Usage>>;
 
     /// What a container has taken; `None` where nobody counts.
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>>;
+
+    /// What a container has written beside its volumes, in bytes of the disk; some number beyond `bytes_max` where it is more.
+    fn written(&self, name: &str, bytes_max: u64) -> Answer<'_, u64>;
+
+    /// As much, of a volume that goes with its pod.
+    fn scratch(&self, pod: &Pod, volume: &str, bytes_max: u64) -> Answer<'_, u64>;
+
+    /// As much, of all volumes of a tenant that are kept.
+    fn kept(&self, tenant: &str, bytes_max: u64) -> Answer<'_, u64>;
 
     /// The last lines of a container's output that are kept, oldest first, each with its time and stream before it; none
     /// where there is no such container.
@@ -97,8 +120,18 @@ pub struct Launch {
     pub rights: Rights,
     /// What it may take.
     pub limits: Limits,
+    /// What it may take of the disk.
+    #[serde(default, skip_serializing_if = "DiskLimits::is_none")]
+    pub disk: DiskLimits,
     /// What is kept of its output.
     pub log: LogLimits,
+    /// Sockets that it takes over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<Listening>,
+    /// It is given nothing to log in by at the edge. That it is given something is not written down: those of agents that did
+    /// not know it are the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_login: bool,
 }
 
 /// What is kept of output where nobody says it.
@@ -129,13 +162,16 @@ impl Launch {
             devices: Vec::new(),
             rights: Rights::default(),
             limits: Limits::default(),
+            disk: DiskLimits::default(),
             log: LOG,
+            sockets: Vec::new(),
+            has_no_login: false,
         }
     }
 }
 
 /// Containers that share their scratch and their network: one replica of an application.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Pod {
     /// Whose application it is.
     pub tenant: String,
@@ -291,6 +327,12 @@ pub enum Error {
     /// It does not run, so that nothing can be done in it.
     #[error("{0} does not run")]
     NotRunning(String),
+    /// A socket that it takes over cannot be had.
+    #[error("its socket {0}: {1}")]
+    NoSocket(String, #[source] io::Error),
+    /// Its time cannot be stopped.
+    #[error("it cannot be paused: {0}")]
+    NoPause(&'static str),
     /// It cannot have a network of its own.
     #[error("it cannot have a network of its own: {0}; hostNetwork: true gives it that of the host")]
     NoNetwork(#[source] io::Error),

@@ -5,6 +5,7 @@
 mod dockerd;
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,15 +18,31 @@ use agent::image::registry::Registries;
 use agent::image::store::Images;
 use agent::instance::{Ended, How, Instance, LogLimits};
 use agent::local::Local;
+use agent::logins::{Issuer, Logins};
 use agent::network::Network;
 use agent::runtime::{Answer, Error, Kind, Launch, Pod, Runtime as _, State};
 use agent::runtimes::Runtimes;
+use agent::sockets::Sockets;
 use tempfile::TempDir;
 use tokio::runtime;
 
 /// Has a shell.
 const IMAGE: &str = "busybox:1";
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Nobody logs in.
+#[derive(Debug)]
+struct NoLogins;
+
+impl Issuer for NoLogins {
+    fn issue(&self, _: &str, _: &str) -> io::Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn variables(&self, _: &Pod, _: bool, _: &Path) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
 
 /// A runtime whose containers end with it.
 struct Host {
@@ -62,15 +79,17 @@ impl Host {
             &place.path().join("volumes"),
             Network::new(&place.path().join("network"), Vec::new()),
             Arc::new(registries),
+            Sockets::new(&place.path().join("sockets"), &place.path().join("containers")),
             &shim(),
             &prefix,
         );
+        let logins = Logins::at(&place.path().join("logins"), Arc::new(NoLogins)).unwrap();
         let socket = match kind {
             Kind::Docker => dockerd::socket(),
             Kind::Process | Kind::Oci => Path::new("/no/engine"),
         };
         Host {
-            all: Runtimes::new(local.clone(), socket),
+            all: Runtimes::new(local.clone(), socket, logins),
             local,
             kind,
             place,

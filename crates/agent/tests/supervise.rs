@@ -1,6 +1,6 @@
 //! Applications kept as they are wanted, as programs of this host: through ends, changes, and agents that are no more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use agent::local::Local;
 use agent::network::Network;
 use agent::probe::{Ask, Probe, Probes};
 use agent::runtime::{Kind, Launch, Pod, Runtime as _, State};
+use agent::sockets::Sockets;
 use agent::supervise::{Container, Key, Rollout, Salt, Status, Supervisor, Update, Wanted};
 use tempfile::TempDir;
 use tokio::time::sleep;
@@ -43,6 +44,7 @@ impl Host {
                 &place.path().join("volumes"),
                 Network::new(&place.path().join("network"), Vec::new()),
                 Arc::new(registries),
+                Sockets::new(&place.path().join("sockets"), &place.path().join("containers")),
                 &shim,
                 &format!("test{name}-"),
             ),
@@ -127,7 +129,8 @@ fn of(application: &str, containers: &[Container]) -> Wanted {
         containers,
         replicas: 1,
         update: Update::recreate(),
-        is_on_demand: false,
+        after: BTreeSet::new(),
+        when_idle: None,
     }
 }
 

@@ -1,15 +1,16 @@
 //! Applications: what each does, its output, what it is given, its end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use agent::cgroup::Limits;
 use agent::supervise::{Event, Key as Application, Rollout, Status, Supervisor, Wanted, start_before};
-use agent::workload;
+use agent::workload::{self, node};
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use identity::Registry;
+use identity::{Action, ClientName, HeldCredential, Registry, Tenant};
 use manifest::workload::Deployment;
 use manifest::{Document, Error, Resource};
 use serde::Deserialize;
@@ -19,7 +20,10 @@ use crate::applying::{self, Removal};
 use crate::desk::Desk;
 use crate::edge_manifests::Key;
 use crate::manifests::Workloads;
-use crate::types::{ContainerEnd, ContainerInfo, DeploymentInfo, EventInfo, Page, RolloutInfo, UsageInfo, ValuesInfo};
+use crate::subscriptions;
+use crate::types::{
+    ContainerEnd, ContainerInfo, DeploymentInfo, EventInfo, Page, RolloutInfo, TenantUse, UsageInfo, ValuesInfo,
+};
 use crate::wrong::{Done, Wrong};
 
 /// Lines of a log that are given where it is not said how many.
@@ -28,18 +32,34 @@ const LINES: usize = 1_000;
 /// Of one kind that a tenant may have.
 pub(crate) const PER_KIND_MAX: usize = 250;
 
-/// Has the edge run what the tenant's files say; nothing where none runs.
-pub(crate) fn follow(desk: &Desk, tenant: &str) {
-    let Some(supervisor) = &desk.supervisor else { return };
+/// Has the edge run what the tenant's files say, and log in those that do; nothing where none runs.
+pub(crate) async fn follow(desk: &Desk, tenant: &str) -> Done<()> {
+    let Some(supervisor) = &desk.supervisor else {
+        return Ok(());
+    };
+    let is_here = |deployment: &Deployment| is_here(desk, deployment);
+    if let Err(wrong) = limit(desk, tenant).await {
+        tracing::error!(%tenant, error = wrong.message(), "not all quotas of its applications are kept");
+    }
+    // What is wanted runs, or ends, whatever becomes of them.
+    let followed = follow_logins(desk, tenant).await;
     let wanted = desk.manifests.with_workloads(tenant, |workloads| {
         let wanted = |deployment: &Deployment| {
             Some(Wanted {
-                is_on_demand: mesh::activation(deployment).is_some(),
+                when_idle: mesh::activation(deployment).map(|activation| activation.when_idle),
                 ..workload::wanted(deployment, &workloads.configuration).ok()?
             })
         };
         let all = workloads.deployments.iter();
-        let wanted = all.map(|(name, deployment)| (name.clone(), wanted(deployment)));
+        let wanted = all
+            .filter(|(_, deployment)| is_here(deployment))
+            .map(|(name, deployment)| {
+                let mut wanted = wanted(deployment);
+                if let Some(wanted) = wanted.as_mut().filter(|_| desk.snapshots.is_restoring(tenant, name)) {
+                    wanted.replicas = 0;
+                }
+                (name.clone(), wanted)
+            });
         let unknown = workloads.unreadable.iter().map(|name| (name.clone(), None));
         wanted.chain(unknown).collect()
     });
@@ -47,9 +67,140 @@ pub(crate) fn follow(desk: &Desk, tenant: &str) {
     if let Some(mesh) = &desk.mesh {
         let wanted = desk.manifests.with_workloads(tenant, |workloads| mesh::Wanted {
             services: workloads.services.clone(),
-            deployments: workloads.deployments.clone(),
+            deployments: workloads
+                .deployments
+                .iter()
+                .filter(|(_, deployment)| is_here(deployment))
+                .map(|(name, deployment)| (name.clone(), deployment.clone()))
+                .collect(),
         });
+        subscriptions::follow(desk, tenant, &wanted.deployments);
         mesh.set_tenant(tenant, wanted);
+    }
+    followed
+}
+
+/// Whether an application is for this edge.
+fn is_here(desk: &Desk, deployment: &Deployment) -> bool {
+    node::elsewhere(deployment, &desk.about.labels).is_none()
+}
+
+fn containers_here(desk: &Desk, deployment: &Deployment) -> u64 {
+    match is_here(desk, deployment) {
+        true => workload::containers(deployment),
+        false => 0,
+    }
+}
+
+/// Keeps the applications of a tenant to its quotas, those that run among them; nothing where none runs here.
+pub(crate) async fn limit(desk: &Desk, tenant: &str) -> Done<()> {
+    let Some(supervisor) = &desk.supervisor else {
+        return Ok(());
+    };
+    let of = tenant.to_owned();
+    let found = desk.with_registry(move |registry| registry.tenant(&of)).await?;
+    let quotas = found.map(|found| found.quotas);
+    let narrowed = |quota: Option<u64>| quota.map(|quota| u32::try_from(quota).unwrap_or(u32::MAX));
+    let limits = quotas.map_or(Limits::default(), |quotas| Limits {
+        cpu_millis: narrowed(quotas.app_cpu_millis),
+        memory_bytes: quotas.app_memory_bytes,
+        pids: narrowed(quotas.app_pids),
+        ..Limits::default()
+    });
+    let runtime = {
+        let supervisor = held(supervisor);
+        supervisor.limit_disk(tenant, quotas.and_then(|quotas| quotas.app_disk_bytes));
+        Arc::clone(supervisor.runtime())
+    };
+    let limited = runtime.limit(tenant, limits).await;
+    limited.map_err(|error| {
+        let message = format!("the quotas are set, and what runs is not kept to them: {error}");
+        Wrong::new(StatusCode::CONFLICT, message)
+    })
+}
+
+/// What the applications of a tenant take of what it may.
+pub(crate) async fn add_uses(desk: &Desk, tenant: &str, uses: &mut TenantUse) {
+    uses.containers = containers(desk, tenant);
+    let of_edge = desk.supervisor.as_ref().map(|supervisor| {
+        let supervisor = held(supervisor);
+        (Arc::clone(supervisor.runtime()), supervisor.disk_taken(tenant))
+    });
+    let Some((runtime, disk_bytes)) = of_edge else { return };
+    // Where nobody counts, or it has just ended, it takes nothing that is known.
+    let taken = runtime.usage_of(tenant).await.ok().flatten().unwrap_or_default();
+    (uses.app_memory_bytes, uses.app_pids) = (taken.memory_bytes, taken.pids);
+    uses.app_disk_bytes = disk_bytes;
+}
+
+/// Those that a tenant's applications want.
+fn containers(desk: &Desk, tenant: &str) -> u64 {
+    desk.manifests.with_workloads(tenant, |workloads| {
+        let all = workloads.deployments.values();
+        all.map(|one| containers_here(desk, one)).fold(0, u64::saturating_add)
+    })
+}
+
+/// What would exceed the tenants' quotas of containers, by what is there and by what is to be. Who has too many already may
+/// change what he has, but not have more.
+pub(crate) fn check_containers(desk: &Desk, documents: &[Document], tenants: &[Tenant]) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for tenant in tenants {
+        let Some(most) = tenant.quotas.containers else { continue };
+        let of_tenant = |workloads: &Workloads| {
+            let all = workloads.deployments.iter();
+            all.map(|(name, one)| (name.clone(), containers_here(desk, one)))
+                .collect()
+        };
+        let mut wanted: BTreeMap<String, u64> = desk.manifests.with_workloads(&tenant.name, of_tenant);
+        let sum = |wanted: &BTreeMap<String, u64>| wanted.values().copied().fold(0, u64::saturating_add);
+        let used = sum(&wanted);
+        for document in documents {
+            let Resource::Deployment(deployment) = &document.resource else {
+                continue;
+            };
+            if deployment.metadata.namespace != tenant.name {
+                continue;
+            }
+            wanted.insert(deployment.metadata.name.clone(), containers_here(desk, deployment));
+            let would_be = sum(&wanted);
+            if would_be > most && would_be > used {
+                let message = format!(
+                    "the tenant {} has {used} containers, and would have {would_be}; its quota containers is {most}: \
+                     selvedge tenant set {} --containers {would_be}",
+                    tenant.name, tenant.name
+                );
+                errors.push(document.error("spec.replicas", 0, message));
+                break;
+            }
+        }
+    }
+    errors
+}
+
+/// Those that are gone do not log in any more, and what is connected ends.
+async fn follow_logins(desk: &Desk, tenant: &str) -> Done<()> {
+    let names: BTreeSet<String> = desk.manifests.with_workloads(tenant, |workloads| {
+        let with_login = workloads.deployments.iter().filter(|(_, one)| workload::has_login(one));
+        let with_login = with_login.map(|(name, _)| name);
+        with_login.chain(&workloads.unreadable).cloned().collect()
+    });
+    let of = tenant.to_owned();
+    let changed = desk
+        .with_registry(move |registry| registry.set_applications(&of, &names))
+        .await?;
+    for (action, names) in [(Action::Added, &changed.added), (Action::Removed, &changed.removed)] {
+        for name in names {
+            desk.account_for(
+                action,
+                &ClientName::new(tenant, name)?,
+                &HeldCredential::Application.to_string(),
+            );
+        }
+    }
+    match changed.added.is_empty() && changed.removed.is_empty() {
+        true => Ok(()),
+        false => desk.settle().await,
     }
 }
 
@@ -70,7 +221,10 @@ impl Desk {
         let all = all.map_err(|wrong| wrong.message().to_owned())?;
         let mut tenants: BTreeSet<String> = all.into_iter().map(|tenant| tenant.name).collect();
         tenants.extend(held(supervisor).tenants());
-        tenants.iter().for_each(|tenant| follow(self, tenant));
+        for tenant in tenants {
+            let followed = follow(self, &tenant).await;
+            followed.map_err(|wrong| wrong.message().to_owned())?;
+        }
         Ok(())
     }
 }
@@ -81,7 +235,9 @@ pub(crate) fn check(document: &Document) -> Vec<Error> {
         Resource::Deployment(deployment) => {
             let found = workload::unsupported(deployment).into_iter();
             let found = found.map(|finding| (finding.path, finding.message));
-            let found = found.chain(mesh::unsupported(deployment));
+            let found = found
+                .chain(mesh::unsupported(deployment))
+                .chain(subscriptions::unsupported(deployment));
             found.map(|(path, message)| document.error(&path, 0, message)).collect()
         }
         Resource::Service(service) => {
@@ -90,6 +246,31 @@ pub(crate) fn check(document: &Document) -> Vec<Error> {
         }
         Resource::ConfigMap(_) | Resource::Secret(_) | Resource::Device(_) | Resource::Route(_) => Vec::new(),
     }
+}
+
+/// Applications that would wait for themselves, by what is there and by what is to be.
+pub(crate) fn check_circles<'a>(desk: &Desk, documents: &'a [Document]) -> Vec<Error> {
+    let mut of_tenants: BTreeMap<&'a str, BTreeMap<String, Deployment>> = BTreeMap::new();
+    let deployments = || {
+        let with_document = |document: &'a Document| match &document.resource {
+            Resource::Deployment(deployment) => Some((document, deployment)),
+            _ => None,
+        };
+        documents.iter().filter_map(with_document)
+    };
+    for (document, deployment) in deployments() {
+        let tenant = document.resource.tenant();
+        let of_tenant = of_tenants.entry(tenant).or_insert_with(|| {
+            let deployments = |workloads: &Workloads| workloads.deployments.clone();
+            desk.manifests.with_workloads(tenant, deployments)
+        });
+        of_tenant.insert(deployment.metadata.name.clone(), (**deployment).clone());
+    }
+    let circles = deployments().filter_map(|(document, deployment)| {
+        let found = workload::circle(deployment, &of_tenants[document.resource.tenant()])?;
+        Some(document.error(&found.path, 0, found.message))
+    });
+    circles.collect()
 }
 
 /// Of the cloud that `document` was applied at.
@@ -149,6 +330,8 @@ fn info(desk: &Desk, deployment: &Deployment, workloads: &Workloads) -> Deployme
     let supervisor = desk.supervisor.as_ref().map(|supervisor| held(supervisor));
     let mesh = desk.mesh.as_ref();
     let is_missing = workload::wanted(deployment, &workloads.configuration).err();
+    let circle = workload::circle(deployment, &workloads.deployments);
+    let elsewhere = node::elsewhere(deployment, &desk.about.labels);
     let status = supervisor.as_ref().map(|supervisor| supervisor.status(&key));
     let rollout = supervisor.as_ref().and_then(|supervisor| supervisor.rollout(&key));
     DeploymentInfo {
@@ -161,6 +344,8 @@ fn info(desk: &Desk, deployment: &Deployment, workloads: &Workloads) -> Deployme
         waits_for: is_missing
             .into_iter()
             .flatten()
+            .chain(circle)
+            .chain(elsewhere)
             .map(|finding| format!("{}: {}", finding.path, finding.message))
             .collect(),
         sleeps: supervisor.is_some_and(|supervisor| supervisor.sleeps(&key)),
@@ -196,6 +381,7 @@ fn container(status: Status) -> ContainerInfo {
         start: doing.start,
         is_preparing: doing.is_preparing,
         is_running: doing.is_running,
+        is_paused: doing.is_paused,
         address: doing.address,
         is_ready: doing.is_ready,
         not_ready: doing.not_ready,
@@ -264,6 +450,8 @@ pub(crate) async fn usage(State(desk): State<Arc<Desk>>, Path(tenant): Path<Stri
                 memory_bytes: usage.memory_bytes,
                 pids: usage.pids,
                 oom_kills: usage.oom_kills,
+                read_bytes: usage.read_bytes,
+                written_bytes: usage.written_bytes,
                 cpu_limit_millis: one.limits.cpu_millis,
                 memory_limit_bytes: one.limits.memory_bytes,
                 pids_limit: one.limits.pids,

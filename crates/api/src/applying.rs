@@ -137,6 +137,10 @@ async fn check(desk: &Desk, documents: &[Document], terms: Terms) -> Done<()> {
         }
     }
     check_room(desk, documents, &mut errors);
+    errors
+        .0
+        .extend(applications::check_containers(desk, documents, &tenants));
+    errors.0.extend(applications::check_circles(desk, documents));
     if errors.0.is_empty() {
         Ok(())
     } else {
@@ -253,9 +257,9 @@ async fn enact(desk: &Desk, before: &[Resource], new: &[&Resource], done: &mut V
     for tenant in routing {
         follow(desk, tenant).await?;
     }
-    running
-        .into_iter()
-        .for_each(|tenant| applications::follow(desk, tenant));
+    for tenant in running {
+        applications::follow(desk, tenant).await?;
+    }
     Ok(())
 }
 
@@ -314,7 +318,7 @@ pub(crate) async fn withdraw(desk: &Desk, key: &Key) -> Done<bool> {
         }
         kind if Workloads::KINDS.contains(&kind) => {
             let was_there = desk.manifests.remove(&key.tenant, kind, &key.name).await?;
-            applications::follow(desk, &key.tenant);
+            applications::follow(desk, &key.tenant).await?;
             Ok(was_there)
         }
         "Device" => {

@@ -119,6 +119,7 @@ impl Client {
             feed: None,
             supervisor: None,
             mesh: None,
+            login_files: None,
         }));
         let router = control_router(Arc::clone(&desk));
         Ok(Client::Stopped { desk, router, lock })

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use agent::logins::Logins as LoginFiles;
 use agent::supervise::Supervisor;
+use agent::workload::node::Labels;
 use cloud::history::History;
 use cloud::{Feed, Queries};
 use futures_util::future::join_all;
@@ -26,6 +28,8 @@ use crate::log_tail::LogTail;
 use crate::logins::Logins;
 use crate::manifests::Manifests;
 use crate::member::Member;
+use crate::snapshots::Holding;
+use crate::subscriptions::Subscriptions;
 use crate::types::EdgeInfo;
 use crate::unix_now_s;
 use crate::wrong::{Done, Wrong};
@@ -60,7 +64,12 @@ pub struct Desk {
     /// What runs of applications; `None`: no edge runs here, or this is a cloud.
     pub(crate) supervisor: Option<Arc<std::sync::Mutex<Supervisor>>>,
     /// How requests come to them; `None`: as above.
-    pub(crate) mesh: Option<Mesh>,
+    pub(crate) mesh: Option<Arc<Mesh>>,
+    /// Messages that wake them.
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    /// What they log in by; `None`: as above.
+    pub(crate) login_files: Option<LoginFiles>,
+    pub(crate) snapshots: Holding,
     pub(crate) logins: Logins,
     audit: Arc<Audit>,
     /// Where no edge runs, it is started without doors by the first request that needs it.
@@ -103,7 +112,9 @@ pub struct Parts {
     /// Runs the applications of an edge; `None`: none runs here, or this is a cloud.
     pub supervisor: Option<Arc<std::sync::Mutex<Supervisor>>>,
     /// Leads requests to them; `None`: as above.
-    pub mesh: Option<Mesh>,
+    pub mesh: Option<Arc<Mesh>>,
+    /// What they log in by at the hub; `None`: as above.
+    pub login_files: Option<LoginFiles>,
 }
 
 /// What can be said about an edge.
@@ -111,6 +122,8 @@ pub struct Parts {
 pub struct About {
     /// Version and addresses.
     pub edge: EdgeInfo,
+    /// What `nodeSelector` knows it by.
+    pub labels: Labels,
     /// The end of its log.
     pub log: LogTail,
     /// Counts the lines of its log that were lost; `None` where no edge runs.
@@ -124,6 +137,7 @@ impl Desk {
         let data: Arc<Path> = parts.data.into();
         Self {
             manifests: Manifests::new(&data),
+            snapshots: Holding::new(data.to_path_buf()),
             from_cloud: FromCloud::new(&data),
             for_edges: ForEdges::new(&data),
             identity: parts.identity,
@@ -140,6 +154,8 @@ impl Desk {
             feed: parts.feed,
             supervisor: parts.supervisor,
             mesh: parts.mesh,
+            subscriptions: Arc::default(),
+            login_files: parts.login_files,
             logins: Logins::default(),
             audit: parts.audit,
             hub: OnceCell::new_with(parts.hub),
@@ -365,10 +381,10 @@ impl Desk {
                 let Ok(name) = ClientName::new(&tenant.name, &session.owner) else {
                     continue;
                 };
-                let client = self.with_registry(move |registry| registry.client(&name)).await?;
-                match client {
-                    Some(_) => hub.disconnect(&tenant.name, &session.owner, None).await,
-                    None => hub.forget(&tenant.name, &session.owner).await,
+                let may_log_in = self.with_registry(move |registry| registry.may_log_in(&name)).await?;
+                match may_log_in {
+                    true => hub.disconnect(&tenant.name, &session.owner, None).await,
+                    false => hub.forget(&tenant.name, &session.owner).await,
                 }
             }
         }

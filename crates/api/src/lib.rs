@@ -43,6 +43,8 @@ mod routes;
 mod services;
 mod sessions;
 mod sharing;
+mod snapshots;
+mod subscriptions;
 mod telemetry;
 mod tenants;
 mod token_keys;
@@ -64,9 +66,10 @@ pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, ContainerEnd,
     ContainerInfo, Credential, CredentialInfo, DeploymentInfo, EdgeInfo, EdgeManifest, EdgeState, EventInfo, Give,
-    IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo, ManifestState, Page, Patch, QuotaChanges,
-    RolloutInfo, RotateKeys, RouteInfo, ServiceInfo, SessionInfo, SetPassword, TenantInfo, TenantUse, TokenKeyInfo,
-    TwinConflict, Upstream, UsageInfo, UserInfo, UserRole, ValuesInfo,
+    ImageInSnapshot, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo, ManifestState, Page, Patch,
+    QuotaChanges, Restore, Restored, RolloutInfo, RotateKeys, RouteInfo, ServiceInfo, SessionInfo, SetPassword,
+    SnapshotInfo, TakeSnapshot, TenantInfo, TenantUse, TokenKeyInfo, TwinConflict, Upstream, UsageInfo, UserInfo,
+    UserRole, ValuesInfo, VolumeInSnapshot,
 };
 
 /// Name of the control socket in the data directory.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use agent::image::retention::Need;
 use agent::workload::Configuration;
 use manifest::workload::{Deployment, Service};
 use manifest::{Resource, Route};
@@ -142,6 +143,36 @@ impl Manifests {
         tenants.flat_map(|tenant| self.routes_of(&tenant)).collect()
     }
 
+    /// The images that applications of all tenants need.
+    ///
+    /// # Errors
+    /// A file cannot be read, so that it is not known what it needs; which, and why.
+    pub fn needs(&self) -> std::io::Result<Vec<Need>> {
+        let mut needs = Vec::new();
+        for tenant in names_in(&self.directory)? {
+            for file in names_in(&self.directory.join(&tenant).join("Deployment"))? {
+                let path = self.directory.join(&tenant).join("Deployment").join(file);
+                if !is_manifest(&path) {
+                    continue;
+                }
+                let deployment = match read(&path) {
+                    Ok(Resource::Deployment(deployment)) => deployment,
+                    Ok(_) => continue,
+                    // It was deleted meanwhile.
+                    Err(_) if !path.exists() => continue,
+                    Err(why) => return Err(std::io::Error::other(why)),
+                };
+                let pod = &deployment.spec.template.spec;
+                let containers = pod.init_containers.iter().chain(&pod.containers);
+                needs.extend(containers.map(|container| Need {
+                    image: container.image.clone(),
+                    by: format!("Deployment/{}", deployment.metadata.name),
+                }));
+            }
+        }
+        Ok(needs)
+    }
+
     /// Names of what a tenant has of a kind; nothing of devices.
     pub(crate) fn names(&self, tenant: &str, kind: &str) -> BTreeSet<String> {
         match kind {
@@ -250,6 +281,15 @@ impl Manifests {
 
     fn path(&self, tenant: &str, kind: &str, name: &str) -> PathBuf {
         self.directory.join(tenant).join(kind).join(format!("{name}.yaml"))
+    }
+}
+
+/// None where the directory is not there.
+fn names_in(directory: &Path) -> std::io::Result<Vec<std::ffi::OsString>> {
+    match std::fs::read_dir(directory) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.file_name())).collect(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 

@@ -134,6 +134,26 @@ pub fn manifest(tenant: &str, kind: &str, name: &str) -> String {
     format!("/v1/tenants/{tenant}/manifests/{kind}/{name}")
 }
 
+/// The snapshots of a tenant.
+pub fn snapshots(tenant: &str) -> String {
+    format!("/v1/tenants/{tenant}/snapshots")
+}
+
+/// One snapshot.
+pub fn snapshot(tenant: &str, name: &str) -> String {
+    format!("{}/{name}", snapshots(tenant))
+}
+
+/// Where a snapshot is restored from.
+pub fn restored(tenant: &str, name: &str) -> String {
+    format!("{}/restore", snapshot(tenant, name))
+}
+
+/// The snapshots of an application.
+pub fn snapshots_of(tenant: &str, deployment: &str) -> String {
+    format!("/v1/tenants/{tenant}/deployments/{deployment}/snapshots")
+}
+
 /// The sessions of a tenant.
 pub fn sessions(tenant: &str) -> String {
     format!("/v1/tenants/{tenant}/sessions")

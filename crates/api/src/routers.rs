@@ -19,8 +19,8 @@ use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
     applications, applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links,
-    live, locating, logins, methods, metrics, posting, routes as flows, services, sessions, telemetry, tenants,
-    token_keys, twins, users,
+    live, locating, logins, methods, metrics, posting, routes as flows, services, sessions, snapshots, telemetry,
+    tenants, token_keys, twins, users,
 };
 
 /// Bytes of a request's body on the control socket: a manifest of the longest kind, as a JSON string.
@@ -42,6 +42,7 @@ fn guarded() -> Vec<(Needs, Routes)> {
             Needs::of_cloud(Role::Operator),
             Routes::new()
                 .routes(routes!(applying::apply))
+                .routes(routes!(snapshots::restore))
                 .routes(routes!(for_edges::apply))
                 .routes(routes!(for_edges::remove)),
         ),
@@ -84,6 +85,7 @@ fn viewing() -> Routes {
         .routes(routes!(applications::events))
         .routes(routes!(applications::usage))
         .routes(routes!(services::list))
+        .routes(routes!(snapshots::list))
         .routes(routes!(applications::config_maps))
         .routes(routes!(applications::secrets))
         .routes(routes!(applications::manifest))
@@ -104,6 +106,10 @@ fn operating() -> Routes {
     Routes::new()
         .routes(routes!(flows::remove))
         .routes(routes!(applications::remove))
+        .routes(routes!(snapshots::take))
+        .routes(routes!(snapshots::download))
+        .routes(routes!(snapshots::download_latest))
+        .routes(routes!(snapshots::remove))
         .routes(routes!(clients::add))
         .routes(routes!(clients::change, clients::remove))
         .routes(routes!(credentials::add, credentials::replace))

@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use identity::{Action, Quotas, RETENTION_S, RegistryError, Tenant};
 
+use crate::applications;
 use crate::desk::Desk;
 use crate::types::{AddTenant, Page, QuotaChanges, TenantInfo, TenantUse};
 use crate::wrong::{Done, Wrong};
@@ -17,10 +18,10 @@ use crate::wrong::{Done, Wrong};
 pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<TenantInfo>>> {
     let tenants = desk.with_registry(|registry| registry.tenants()).await?;
     let uses = uses(&desk).await;
-    let items = tenants
-        .into_iter()
-        .map(|tenant| info(tenant, uses.as_deref()))
-        .collect();
+    let mut items = Vec::new();
+    for tenant in tenants {
+        items.push(info(&desk, tenant, uses.as_deref()).await);
+    }
     Ok(Json(Page { items, has_more: false }))
 }
 
@@ -62,6 +63,7 @@ pub(crate) async fn change(
         .await?;
     desk.account_for_tenant(Action::Changed, &name, &with_changes("quotas", &changes));
     desk.settle().await?;
+    applications::limit(&desk, &name).await?;
     Ok(Json(find(&desk, &name).await?))
 }
 
@@ -98,7 +100,7 @@ async fn find(desk: &Desk, name: &str) -> Done<TenantInfo> {
     let tenants = desk.with_registry(|registry| registry.tenants()).await?;
     let known: Vec<String> = tenants.iter().map(|tenant| tenant.name.clone()).collect();
     match tenants.into_iter().find(|tenant| tenant.name == wanted) {
-        Some(tenant) => Ok(info(tenant, uses(desk).await.as_deref())),
+        Some(tenant) => Ok(info(desk, tenant, uses(desk).await.as_deref()).await),
         None => Err(absent(name, &known)),
     }
 }
@@ -144,8 +146,8 @@ async fn uses(desk: &Desk) -> Option<Vec<hub::Observation>> {
     desk.running_hub()?.observe().await
 }
 
-fn info(tenant: Tenant, shards: Option<&[hub::Observation]>) -> TenantInfo {
-    let uses = shards.map(|shards| {
+async fn info(desk: &Desk, tenant: Tenant, shards: Option<&[hub::Observation]>) -> TenantInfo {
+    let mut uses = shards.map(|shards| {
         let mut used = shards.iter().flat_map(|shard| &shard.tenants);
         let used = used.find(|used| *used.name == *tenant.name);
         let queues = shards.iter().flat_map(|shard| &shard.queues);
@@ -160,8 +162,12 @@ fn info(tenant: Tenant, shards: Option<&[hub::Observation]>) -> TenantInfo {
             subscription_bytes: figures.subscription_bytes,
             stored_bytes: figures.kept_bytes + used.map_or(0, |used| used.twin_bytes),
             upstream_bytes: upstream_bytes.sum(),
+            ..TenantUse::default()
         }
     });
+    if let Some(uses) = &mut uses {
+        applications::add_uses(desk, &tenant.name, uses).await;
+    }
     TenantInfo {
         name: tenant.name,
         quotas: tenant.quotas,

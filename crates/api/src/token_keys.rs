@@ -44,6 +44,10 @@ impl Desk {
     async fn rotate_token_keys(&self, ends_others: bool) -> Done<Vec<TokenKey>> {
         self.with_identity(move |identity| identity.rotate_token_keys(ends_others, unix_now_s()))
             .await?;
+        if let Some(files) = &self.login_files {
+            // Before connections end, and those who were connected look for what is good now.
+            files.renew().await;
+        }
         let keys = self.token_keys().await?;
         self.account_for_event(&Event::TokenKey {
             key: keys.first().map_or("", |key| &key.id),

@@ -330,6 +330,18 @@ pub struct TenantUse {
     pub stored_bytes: u64,
     /// Bytes of messages that wait to leave for the cloud.
     pub upstream_bytes: u64,
+    /// Containers that its applications want.
+    #[serde(default)]
+    pub containers: u64,
+    /// Bytes of memory that all its containers take.
+    #[serde(default)]
+    pub app_memory_bytes: u64,
+    /// Their processes and threads.
+    #[serde(default)]
+    pub app_pids: u64,
+    /// Bytes on the disk of what they have written, as far as that was counted last: where there is a quota.
+    #[serde(default)]
+    pub app_disk_bytes: u64,
 }
 
 /// A page of a list; the next one is asked for with `?after=` the last id of this.

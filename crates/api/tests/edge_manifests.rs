@@ -51,6 +51,7 @@ fn desk(data: &Path) -> Arc<Desk> {
         feed: None,
         supervisor: None,
         mesh: None,
+        login_files: None,
     }))
 }
 

@@ -54,6 +54,7 @@ impl Cloud {
             feed: Some(cloud::Feed::default()),
             supervisor: None,
             mesh: None,
+            login_files: None,
         });
         Self {
             _directory: directory,
@@ -232,10 +233,14 @@ async fn a_viewer_changes_nothing_and_an_operator_no_users() {
         }
         let users = route.template.contains("/users");
         let invitations = route.template.ends_with("/invitation");
-        let of_whole_cloud =
-            route.template.contains("/edges/{id}/manifests") || route.template == "/v1/tenants/{tenant}";
+        // A restore applies manifests.
+        let of_whole_cloud = route.template.contains("/edges/{id}/manifests")
+            || route.template.ends_with("/restore")
+            || route.template == "/v1/tenants/{tenant}";
         let is_of_others = users || invitations || of_whole_cloud && route.method != Method::GET;
-        let may_view = route.method == Method::GET && !users;
+        // All that an application keeps is more than there is to be viewed.
+        let archives = route.template.ends_with("/archive");
+        let may_view = route.method == Method::GET && !users && !archives;
         let is_forbidden = |status| status == StatusCode::FORBIDDEN;
         assert_eq!(
             is_forbidden(cloud.status(&route, Some(&viewer)).await),

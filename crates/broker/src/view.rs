@@ -73,6 +73,12 @@ impl Broker {
         self.sessions.iter().map(view)
     }
 
+    /// That of this owner and client identifier.
+    pub fn session(&self, owner: &str, client_id: &str) -> Option<SessionView<'_>> {
+        let slot = self.sessions.find(owner, client_id)?;
+        Some(view(self.sessions.get(slot)))
+    }
+
     /// Sessions with a connection.
     pub fn connected(&self) -> usize {
         self.sessions.connected()

@@ -10,6 +10,7 @@ pub mod capacity;
 pub mod cli;
 pub mod environment;
 pub mod figures;
+pub mod gateway;
 mod generator;
 pub mod network;
 mod priority;

@@ -6,8 +6,9 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::capacity::CapacityRun;
+use crate::gateway::GatewayRun;
 use crate::network::NetworkRun;
-use crate::{capacity, network, run};
+use crate::{capacity, gateway, network, run};
 
 /// One raw file, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub enum Raw {
     RoundTrip(Box<run::Run>),
     /// Of the experiment on capacity.
     Capacity(Box<CapacityRun>),
+    /// Of what containers cost a gateway.
+    Gateway(Box<GatewayRun>),
     /// Of the emulated network.
     Network(Box<NetworkRun>),
 }
@@ -49,10 +52,10 @@ impl Raw {
         let (Some(experiment), Some(format)) = heading else {
             return Err(invalid("it is no raw file of an experiment"));
         };
-        let is_network = experiment == network::EXPERIMENT;
-        let known = match (is_capacity, is_network) {
-            (true, _) => capacity::FORMAT,
-            (_, true) => network::FORMAT,
+        let known = match experiment.as_str() {
+            _ if is_capacity => capacity::FORMAT,
+            network::EXPERIMENT => network::FORMAT,
+            gateway::EXPERIMENT => gateway::FORMAT,
             _ => run::FORMAT,
         };
         if format != known {
@@ -64,10 +67,11 @@ impl Raw {
             let file: CapacityFile = serde_json::from_slice(bytes)?;
             return Ok(Raw::Capacity(Box::new(file.run)));
         }
-        if is_network {
-            return Ok(Raw::Network(Box::new(serde_json::from_slice(bytes)?)));
-        }
-        Ok(Raw::RoundTrip(Box::new(serde_json::from_slice(bytes)?)))
+        Ok(match experiment.as_str() {
+            network::EXPERIMENT => Raw::Network(Box::new(serde_json::from_slice(bytes)?)),
+            gateway::EXPERIMENT => Raw::Gateway(Box::new(serde_json::from_slice(bytes)?)),
+            _ => Raw::RoundTrip(Box::new(serde_json::from_slice(bytes)?)),
+        })
     }
 }
 
@@ -91,6 +95,7 @@ mod tests {
         assert!(error("{}").contains("no raw file"));
         assert!(error(r#"{"experiment": "rtt", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "network", "format": 99}"#).contains("raw format 99"));
+        assert!(error(r#"{"experiment": "gateway", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"run": {"experiment": "capacity", "format": 99}}"#).contains("raw format 99"));
     }
 }

@@ -30,6 +30,7 @@ use crate::shard::control::{Ask, Request, RouteInfo, SessionInfo};
 use crate::shard::inbox::{Inbox, inbox};
 use crate::shard::tasks::{Place, Running};
 use crate::shard::{Departures, Observation, Order, Settings, Shard};
+use crate::stand_in::StandIn;
 use crate::twin_sync::{Told, TwinChange};
 use crate::unix_now_s;
 
@@ -476,6 +477,17 @@ impl Hub {
     /// Exchanges the routes of a tenant; those that are as they were go on counting.
     pub async fn set_routes(&self, tenant: &str, routes: Vec<CompiledRoute>) -> Option<()> {
         self.ask(tenant, |answer| Ask::SetRoutes { routes, answer }).await
+    }
+
+    /// Stands in for these applications of a tenant while they sleep, and for no others.
+    pub async fn stand_in(&self, tenant: &str, stand_ins: Vec<StandIn>) {
+        self.tell(tenant, Ask::StandIn { stand_ins }).await;
+    }
+
+    /// Messages that wait for one of these applications, or that it has not acknowledged.
+    pub async fn waiting(&self, tenant: &str, application: &str) -> Option<usize> {
+        let application = application.to_owned();
+        self.ask(tenant, |answer| Ask::Waiting { application, answer }).await
     }
 
     /// What each route of a tenant did, and the last message that it failed for.

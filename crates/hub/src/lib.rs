@@ -26,6 +26,7 @@ mod refused;
 mod reply;
 mod routing;
 mod shard;
+mod stand_in;
 mod sys;
 mod twin_changes;
 mod twin_sync;
@@ -52,6 +53,7 @@ pub use shard::control::{RouteInfo, SessionInfo};
 pub use shard::socket::Socket;
 pub use shard::tasks::Place;
 pub use shard::{Observation, TenantFigures};
+pub use stand_in::StandIn;
 pub use twin_sync::TwinChange;
 
 /// Seconds of Unix time, for what compares itself with dates that others wrote.

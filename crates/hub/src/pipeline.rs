@@ -9,7 +9,7 @@ use mqtt::{Publish, QoS, ReasonCode};
 use crate::acl;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
-use crate::{calls, overheard, twins};
+use crate::{calls, overheard, stand_in, twins};
 
 /// What the sender of a message is told, and what must be durable before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +165,7 @@ pub(crate) fn deliver(
     from: Option<ConnId>,
     publish: &Publish<'_>,
 ) -> Outcome {
+    stand_in::hear(tenant, turn, publish.topic);
     let message = Message {
         publish,
         from,
@@ -180,6 +181,7 @@ pub(crate) fn deliver(
 
 /// Sends something of the hub's own to whoever subscribed.
 pub(crate) fn announce(tenant: &mut Tenant, turn: &mut Turn<'_>, topic: &str, payload: &[u8], qos: QoS, retain: bool) {
+    stand_in::hear(tenant, turn, topic);
     let publish = plain(topic, payload, qos, retain);
     let message = Message {
         publish: &publish,

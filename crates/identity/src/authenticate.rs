@@ -8,7 +8,7 @@ use crate::enrol::Identity;
 use crate::name::{ClientKind, ClientName, DEFAULT_TENANT, NameError};
 use crate::password::{self, MAX_PASSWORD_BYTES};
 use crate::registry::{HeldCredential, Proofs, RegistryError, SerialState};
-use crate::token::{self, Claims, TokenError};
+use crate::token::{self, ApplicationClaims, Claims, TokenError};
 
 /// What a client presents when it connects.
 #[derive(Clone, Copy, Default)]
@@ -117,6 +117,9 @@ pub enum Refusal {
     /// User name, token and certificate name different clients.
     #[error("it presents credentials of two clients, \"{0}\" and \"{1}\"")]
     TwoClients(ClientName, ClientName),
+    /// An application's token, and something else that is no app has its name.
+    #[error("token: of the application \"{0}\", and a {1} of that name is there")]
+    NameTaken(ClientName, ClientKind),
     /// Right, but kept out.
     #[error("disabled")]
     Disabled,
@@ -225,7 +228,10 @@ impl Identity {
             return Err(Refusal::PasswordTooLong(secret.len()));
         }
         if token::looks_like_token(secret) {
-            return self.by_token(secret, now_unix_s);
+            return match self.by_token(secret, now_unix_s) {
+                Err(Refusal::Token(TokenError::Type(_))) => self.by_token_of_application(secret, now_unix_s),
+                proven => proven,
+            };
         }
         self.by_password(named.ok_or(Refusal::NoUserName)?, secret)
     }
@@ -271,6 +277,30 @@ impl Identity {
             return Err(Refusal::TokenRevoked);
         }
         Ok(Proven::new(name, &proofs, vec![HeldCredential::Tokens]))
+    }
+
+    /// It is the app of its name, which need not be there otherwise, and can be disabled where it is.
+    fn by_token_of_application(&self, token: &[u8], now_unix_s: i64) -> Result<Proven, Refusal> {
+        let claims: ApplicationClaims = self.tokens.verify(token, now_unix_s)?;
+        let name = ClientName::new(&claims.tenant, &claims.sub)?;
+        if self.registry().application_epoch(&name)?.as_ref() != Some(&claims.epoch) {
+            return Err(Refusal::TokenRevoked);
+        }
+        let client = self.registry().proofs(&name)?;
+        if let Some(kind) = client
+            .as_ref()
+            .map(|client| client.kind)
+            .filter(|kind| *kind != ClientKind::App)
+        {
+            return Err(Refusal::NameTaken(name, kind));
+        }
+        Ok(Proven {
+            name,
+            kind: ClientKind::App,
+            disabled: client.is_some_and(|client| client.disabled),
+            edge: String::new(),
+            by: vec![HeldCredential::Application],
+        })
     }
 }
 

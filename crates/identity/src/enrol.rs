@@ -11,7 +11,7 @@ use crate::name::{ClientKind, ClientName};
 use crate::password::{self, PasswordError};
 use crate::registry::{ClientCertificate, Labels, NewProof, NewRow, OpenError, Registry, RegistryError};
 use crate::secret::{Secret, hex, random_bytes};
-use crate::token::{Claims, TokenKey, TokenKeys};
+use crate::token::{ApplicationClaims, Claims, TokenKey, TokenKeys};
 use crate::verified::Verified;
 
 /// Who may connect to an edge: its registry, keys and certificate authority. Shared between threads.
@@ -222,6 +222,30 @@ impl Identity {
         let prepared = self.prepare(name, client.kind, credential, now_unix_s, None)?;
         self.registry.replace_credentials(name, &prepared.proof())?;
         Ok(prepared.handed_out())
+    }
+
+    /// A token by which an application that the edge runs logs in as the app of its name, until it is over; `None`: the edge
+    /// runs none of that name ([`Registry::set_applications`]).
+    ///
+    /// # Errors
+    /// The registry failed.
+    pub fn application_token(
+        &self,
+        name: &ClientName,
+        now_unix_s: i64,
+        valid_s: u32,
+    ) -> Result<Option<Secret>, IdentityError> {
+        let Some(epoch) = self.registry.application_epoch(name)? else {
+            return Ok(None);
+        };
+        let claims = ApplicationClaims {
+            sub: name.id().to_string(),
+            tenant: name.tenant().to_string(),
+            epoch,
+            iat: now_unix_s,
+            exp: now_unix_s.saturating_add(valid_s.into()),
+        };
+        Ok(Some(self.tokens.sign_noted(&self.registry, &claims)?))
     }
 
     /// Signs tokens with a new key from now on. The keys before verify until the last token that each has signed ends;

@@ -58,8 +58,8 @@ pub use password::{HASHING_MEMORY_BYTES, MAX_PASSWORD_BYTES, PasswordError};
 pub use pinned::{Pin, pinned_config};
 pub use quotas::{Quotas, RETENTION_S};
 pub use registry::{
-    Change, Client, ClientCertificate, DeviceRecord, HeldCredential, Labels, MAX_LABELS, MAX_PAGE, NoCredential,
-    OpenError, Registry, RegistryError, Shared, Sharing, Snapshot, Tenant, User, What,
+    ApplicationLogins, Change, Client, ClientCertificate, DeviceRecord, HeldCredential, Labels, MAX_LABELS, MAX_PAGE,
+    NoCredential, OpenError, Registry, RegistryError, Shared, Sharing, Snapshot, Tenant, User, What,
 };
 pub use secret::Secret;
 pub use throttle::{Policy, Throttle, network};

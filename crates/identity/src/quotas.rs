@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// For how long a tenant's telemetry can be kept, in seconds: an hour to a hundred years.
 pub const RETENTION_S: RangeInclusive<u64> = 3_600..=36_500 * 86_400;
 
-/// Limits of a tenant, `None` where there is none. The hub enforces all but `devices`, which the registry does, and
-/// `retention_s`, by which whoever keeps telemetry goes. What exceeds a lowered one stays, but for telemetry; no more comes.
+/// Limits of a tenant, `None` where there is none. The hub enforces all but `devices`, which the registry does,
+/// `retention_s`, by which whoever keeps telemetry goes, and those of applications, which whoever runs them does. What exceeds a lowered one stays, but for telemetry; no more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quotas {
@@ -44,12 +44,26 @@ pub struct Quotas {
     /// Seconds for which its telemetry is kept from when it was stored, within [`RETENTION_S`], instead of the time that is
     /// configured for all; `None`: that. Longer or shorter; what is older goes, the latest value of each stream stays.
     pub retention_s: Option<u64>,
+    /// Containers that its applications want, replicas and those that run once counted, whether they run now or not. A
+    /// manifest with one more is refused.
+    pub containers: Option<u64>,
+    /// Of the processor, in thousandths of a core, for all its containers together: they wait for more.
+    pub app_cpu_millis: Option<u64>,
+    /// Bytes of memory for all its containers together, what the kernel keeps of files for them counted. Where they have no
+    /// more, one of them is ended.
+    pub app_memory_bytes: Option<u64>,
+    /// Processes and threads of all its containers together; no further one is made.
+    pub app_pids: Option<u64>,
+    /// Bytes on the disk of what its containers write: beside their volumes, in volumes that go with them, and in those that
+    /// are kept. Images are shared, and do not count. It is looked at again and again: while there is more, the containers
+    /// that have most of it are replaced.
+    pub app_disk_bytes: Option<u64>,
 }
 
 /// Room for the 10,000 devices of a small board with some to spare, some twenty subscriptions for each, and more than a
 /// million messages that wait; storage so
 /// that one tenant cannot fill its disk, and fewer connections than a hub with its defaults takes of all tenants. Rates
-/// are not limited.
+/// are not limited, and of applications only what a board has few of: containers and processes.
 impl Default for Quotas {
     fn default() -> Self {
         Quotas {
@@ -63,6 +77,11 @@ impl Default for Quotas {
             bytes_per_s: None,
             devices: Some(20_000),
             retention_s: None,
+            containers: Some(500),
+            app_cpu_millis: None,
+            app_memory_bytes: None,
+            app_pids: Some(4_096),
+            app_disk_bytes: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tenants, devices and apps in one SQLite file.
 
+mod applications;
 mod certificates;
 mod changes;
 mod clients;
@@ -21,6 +22,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use crate::name::{ClientKind, ClientName, NameError};
 use crate::user::UserName;
 
+pub use applications::ApplicationLogins;
 pub use certificates::ClientCertificate;
 pub(crate) use certificates::SerialState;
 pub use changes::{Change, What};

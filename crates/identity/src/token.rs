@@ -53,6 +53,26 @@ pub(crate) struct Claims {
     pub(crate) exp: i64,
 }
 
+/// What a token says that the edge gives an application which it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApplicationClaims {
+    pub(crate) sub: String,
+    pub(crate) tenant: String,
+    /// Ties it to one life of the application.
+    pub(crate) epoch: String,
+    pub(crate) iat: i64,
+    pub(crate) exp: i64,
+}
+
+impl Signed for ApplicationClaims {
+    const TYPE: &'static str = "application+jwt";
+
+    fn expires_unix_s(&self) -> i64 {
+        self.exp
+    }
+}
+
 /// What is signed as a token.
 pub(crate) trait Signed: Serialize + for<'a> Deserialize<'a> {
     /// Tells its tokens from all others (RFC 8725, section 3.11).

@@ -5,8 +5,8 @@ mod common;
 use base64ct::{Base64UrlUnpadded, Encoding};
 use common::{Edge, NOW, certificate, chosen, name, password, token};
 use identity::{
-    CertificateError, CertificateIdentity, ClientKind, Credential, HeldCredential, IdentityOptions, Login, Presented,
-    PrincipalKind, Quotas, Refusal, TokenError, What,
+    ApplicationLogins, CertificateError, CertificateIdentity, ClientKind, Credential, HeldCredential, IdentityOptions,
+    Login, NewClient, Presented, PrincipalKind, Quotas, Refusal, TokenError, What,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -300,6 +300,103 @@ fn tokens_end_with_their_client_and_with_a_revocation() {
     assert!(matches!(edge.login("pump", &third), Err(Refusal::UnknownClient)));
     edge.device_with_token("pump");
     assert!(matches!(edge.login("pump", &third), Err(Refusal::TokenRevoked)));
+}
+
+/// Lets these applications of the default tenant log in, and no others.
+fn let_in(edge: &Edge, names: &[&str]) -> ApplicationLogins {
+    let names = names.iter().map(|&name| name.to_owned()).collect();
+    edge.identity.registry().set_applications("default", &names).unwrap()
+}
+
+fn given(edge: &Edge, application: &str) -> Option<String> {
+    let token = edge.identity.application_token(&name(application), NOW, 3_600).unwrap();
+    token.map(|token| token.expose().to_owned())
+}
+
+#[test]
+fn an_application_is_the_app_of_its_name_for_as_long_as_the_edge_runs_it() {
+    let edge = Edge::new();
+    assert_eq!(given(&edge, "site"), None);
+    assert_eq!(let_in(&edge, &["site", "other"]).added, ["other", "site"]);
+    let first = given(&edge, "site").unwrap();
+    let login = edge.login("site", &first).unwrap();
+    assert_eq!(
+        (login.kind, &*login.id, &*login.tenant),
+        (PrincipalKind::App, "site", "default")
+    );
+    assert!(matches!(edge.login("other", &first), Err(Refusal::TwoClients(..))));
+    assert!(matches!(
+        edge.login_at("site", &first, NOW + 3_600),
+        Err(Refusal::Token(TokenError::Expired(_)))
+    ));
+    let edge = edge.reopened();
+    edge.login("site", &first).unwrap();
+    assert_eq!(let_in(&edge, &["site", "other"]), ApplicationLogins::default());
+    let before = edge.identity.registry().last_change();
+    assert_eq!(let_in(&edge, &["other"]).removed, ["site"]);
+    let changes = edge.identity.registry().changes_since(before).unwrap();
+    assert_eq!((changes.len(), &changes[0].what), (1, &What::Removed));
+    assert!(matches!(edge.login("site", &first), Err(Refusal::TokenRevoked)));
+    let_in(&edge, &["site"]);
+    assert!(matches!(edge.login("site", &first), Err(Refusal::TokenRevoked)));
+    edge.login("site", &given(&edge, "site").unwrap()).unwrap();
+    assert!(
+        edge.identity
+            .registry()
+            .set_applications("nowhere", &["site".to_owned()].into())
+            .unwrap()
+            .added
+            .is_empty()
+    );
+}
+
+#[test]
+fn an_app_that_was_added_by_hand_stays_and_nothing_else_has_the_name_of_an_application() {
+    let edge = Edge::new();
+    let registry = edge.identity.registry();
+    let by_hand = password(edge.add("site", ClientKind::App, Credential::GeneratedPassword));
+    let_in(&edge, &["site", "pump"]);
+    let token = given(&edge, "site").unwrap();
+    registry.set_disabled(&name("site"), true).unwrap();
+    assert!(matches!(edge.login("site", &token), Err(Refusal::Disabled)));
+    registry.set_disabled(&name("site"), false).unwrap();
+    edge.login("site", &token).unwrap();
+    let before = registry.last_change();
+    let_in(&edge, &["pump"]);
+    let revoked = What::CredentialRevoked(Some(HeldCredential::Application));
+    assert_eq!(registry.changes_since(before).unwrap()[0].what, revoked);
+    edge.login("site", &by_hand).unwrap();
+    let new = NewClient {
+        name: name("pump"),
+        kind: ClientKind::Device,
+        labels: Default::default(),
+        credential: Credential::GeneratedPassword,
+        edge: None,
+    };
+    let refused = edge.identity.add(&new, NOW).unwrap_err().to_string();
+    assert!(refused.contains("exists and is an app"), "{refused}");
+    let_in(&edge, &[]);
+    edge.device("pump");
+    let_in(&edge, &["pump"]);
+    assert!(matches!(
+        edge.login("pump", &given(&edge, "pump").unwrap()),
+        Err(Refusal::NameTaken(_, ClientKind::Device))
+    ));
+}
+
+#[test]
+fn where_a_key_got_out_connections_of_applications_end_too() {
+    let edge = Edge::new();
+    let_in(&edge, &["site"]);
+    let token = given(&edge, "site").unwrap();
+    let before = edge.identity.registry().last_change();
+    edge.identity.rotate_token_keys(false, NOW).unwrap();
+    edge.login("site", &token).unwrap();
+    edge.identity.rotate_token_keys(true, NOW).unwrap();
+    let changes = edge.identity.registry().changes_since(before).unwrap();
+    let revoked = What::CredentialRevoked(Some(HeldCredential::Application));
+    assert_eq!((changes[0].id.as_deref(), &changes[0].what), (Some("site"), &revoked));
+    assert!(edge.login("site", &token).is_err());
 }
 
 #[test]

@@ -145,7 +145,14 @@ fn collect_places(node: &Node, path: String, places: &mut BTreeMap<String, Place
     match &node.content {
         Content::Map(entries) => {
             for entry in entries {
-                collect_places(&entry.node, join(&path, &entry.name), places);
+                let inner = join(&path, &entry.name);
+                // Who names a field without looking at the file writes names such as selvedge.dev/x plainly.
+                let plain = format!("{path}.{}", entry.name);
+                if plain != inner {
+                    let (line, block) = (entry.node.line, None);
+                    places.entry(plain).or_insert(Place { line, block });
+                }
+                collect_places(&entry.node, inner, places);
             }
         }
         Content::List(items) => {

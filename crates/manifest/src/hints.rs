@@ -9,10 +9,6 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
         "all of an application runs on its edge; nodeSelector says on which",
     ),
     (
-        "automountServiceAccountToken",
-        "there are no service accounts; leave it out",
-    ),
-    (
         "clusterIPs",
         "a service has one address, which the edge chooses; leave it out",
     ),

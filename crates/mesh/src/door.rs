@@ -1,22 +1,34 @@
 //! A door: takes connections in, holds them until somebody is ready, and passes on what they say, both ways.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncWriteExt, copy_bidirectional_with_sizes};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore, watch};
+use agent::sockets::{self, At, Sockets};
+use rustix::net::{AddressFamily, SocketFlags};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, copy_bidirectional_with_sizes};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::either::Either;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::first_bytes::{Begun, FirstBytes};
 use crate::held;
 use crate::idle::{Activity, Request};
 
 /// Connections of a door at once; more wait in the kernel's queue, and then are refused by it.
 const CONNECTIONS_MAX: usize = 4_096;
+/// Of them, those of which it is not known yet that somebody has them: a program has room for few that it has not taken.
+const BEGINNINGS_MAX: usize = 128;
+/// Of these, where more come at once the kernel does not yet lead those that follow past the door: what it cannot deliver it
+/// drops, and who calls tries again after seconds; a door tries again at once.
+const BEGINNINGS_CALM: usize = 16;
 /// In each direction of a connection.
 const BUFFER_BYTES: usize = 16 << 10;
 /// From a connection until somebody is ready to answer it.
@@ -36,6 +48,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const BIND_PAUSE: Duration = Duration::from_secs(2);
 /// For the first bytes of who is told that nobody answers.
 const FIRST_BYTES_PATIENCE: Duration = Duration::from_millis(200);
+/// Of them.
+const FIRST_BYTES: usize = 4 << 10;
 
 /// Whom it leads to.
 #[derive(Clone, Default)]
@@ -49,9 +63,22 @@ struct Way {
 enum State {
     #[default]
     Opening,
-    /// There.
-    Open(SocketAddrV4),
+    /// At this port, if at one.
+    Open(Option<SocketAddrV4>),
     Closed(String),
+}
+
+/// Backends that have taken a connection since they were ready.
+pub(crate) type Reached = Arc<Mutex<BTreeSet<SocketAddrV4>>>;
+
+/// How a door listens.
+pub(crate) enum Listens {
+    /// At a port; 0: at one that is free.
+    Tcp(SocketAddrV4),
+    /// At a Unix socket of the edge.
+    Unix(At, Sockets),
+    /// At a socket that those it leads to take over: it only sees whether somebody waits there while nobody is ready.
+    Given(At, Sockets),
 }
 
 /// A door that is open, or is being opened.
@@ -62,11 +89,12 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Listens `at` that place, with port 0 at one that is free. `changes` is told when it is open.
+    /// Open from when that can be; `changes` is told then.
     pub(crate) fn new(
-        at: SocketAddrV4,
+        listens: Listens,
         backends: Vec<SocketAddrV4>,
         sleepers: Vec<Activity>,
+        reached: Reached,
         changes: Arc<Notify>,
     ) -> Self {
         let (way, leading) = watch::channel(Way {
@@ -74,7 +102,12 @@ impl Opened {
             sleepers: sleepers.into(),
         });
         let state = Arc::default();
-        let serving = serve(at, leading, Arc::clone(&state), changes);
+        let leads = Leads {
+            leading,
+            reached,
+            changes,
+        };
+        let serving = open(listens, leads, Arc::clone(&state));
         Opened {
             way,
             state,
@@ -97,82 +130,251 @@ impl Opened {
         }
     }
 
-    /// Where it listens, once it is open and the port nobody else's.
+    /// The port where it listens, once it is open and the port nobody else's.
     pub(crate) fn listens_at(&self) -> Option<SocketAddrV4> {
         match *held(&self.state) {
-            State::Open(at) => Some(at),
+            State::Open(at) => at,
             State::Opening | State::Closed(_) => None,
         }
     }
 }
 
-async fn serve(at: SocketAddrV4, leading: watch::Receiver<Way>, state: Arc<Mutex<State>>, changes: Arc<Notify>) {
-    let listener = loop {
-        match bind(at).await {
-            Ok((listener, at)) => {
-                *held(&state) = State::Open(at);
-                break listener;
+async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
+    loop {
+        let bound = match &listens {
+            Listens::Tcp(at) => TcpListener::bind(at).await.map(Listener::Tcp),
+            Listens::Unix(at, sockets) => sockets.get(at).and_then(|socket| own(&socket)),
+            Listens::Given(at, sockets) => sockets.get(at).map(Listener::Given),
+        };
+        match bound {
+            Ok(listener) => {
+                *held(&state) = State::Open(listener.port());
+                leads.changes.notify_one();
+                return match listener {
+                    Listener::Given(socket) => wake_for(socket, leads.leading).await,
+                    listener => serve(listener, leads).await,
+                };
             }
             Err(error) => {
-                let why = match error.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        format!("port {} is in use by another program of this machine", at.port())
-                    }
-                    _ => format!("{at}: {error}"),
-                };
-                *held(&state) = State::Closed(why);
+                *held(&state) = State::Closed(listens.trouble(&error));
                 sleep(BIND_PAUSE).await;
             }
         }
-    };
-    changes.notify_one();
+    }
+}
+
+/// A socket that listens.
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+    Given(Arc<OwnedFd>),
+}
+
+type Stream = Either<TcpStream, UnixStream>;
+
+impl Listener {
+    fn port(&self) -> Option<SocketAddrV4> {
+        match self {
+            Listener::Tcp(listener) => match listener.local_addr() {
+                Ok(SocketAddr::V4(at)) => Some(at),
+                Ok(SocketAddr::V6(_)) | Err(_) => None,
+            },
+            Listener::Unix(_) | Listener::Given(_) => None,
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| Either::Left(stream)),
+            Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Either::Right(stream)),
+            Listener::Given(socket) => accept(socket),
+        }
+    }
+}
+
+impl Listens {
+    /// Why it is not open.
+    fn trouble(&self, error: &io::Error) -> String {
+        let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
+        match self {
+            Listens::Tcp(at) | Listens::Given(At::Tcp(at), _) => match is_in_use {
+                true => format!("port {} is in use by another program of this machine", at.port()),
+                false => format!("{at}: {error}"),
+            },
+            Listens::Unix(At::Unix { name, .. }, _) | Listens::Given(At::Unix { name, .. }, _) => match is_in_use {
+                true => format!("the socket {name} is in use by another program of this machine"),
+                false => format!("the socket {name}: {error}"),
+            },
+            Listens::Unix(At::Tcp(at), _) => unreachable!("{at} is no Unix socket"),
+        }
+    }
+}
+
+/// Nobody else has it.
+fn own(socket: &OwnedFd) -> io::Result<Listener> {
+    let socket = std::os::unix::net::UnixListener::from(socket.try_clone()?);
+    socket.set_nonblocking(true)?;
+    UnixListener::from_std(socket).map(Listener::Unix)
+}
+
+/// What connections of a door are led by.
+#[derive(Clone)]
+struct Leads {
+    leading: watch::Receiver<Way>,
+    reached: Reached,
+    /// Told when another is reached.
+    changes: Arc<Notify>,
+}
+
+async fn serve(listener: Listener, leads: Leads) {
     let (room, turn) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(AtomicUsize::new(0)));
+    let beginnings = Arc::new(Semaphore::new(BEGINNINGS_MAX));
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let (leading, turn) = (leading.clone(), Arc::clone(&turn));
+            Ok(stream) => {
+                let (leads, turn, beginnings) = (leads.clone(), Arc::clone(&turn), Arc::clone(&beginnings));
                 tokio::spawn(async move {
-                    lead(stream, leading, &turn).await;
+                    lead(stream, leads, &turn, &beginnings).await;
                     drop(place);
                 });
             }
             // No descriptor is left, or who called has gone.
             Err(error) => {
-                tracing::warn!(%at, %error, "a connection cannot be taken");
+                tracing::warn!(%error, "a connection cannot be taken");
                 sleep(LONGEST_PAUSE).await;
             }
         }
     }
 }
 
-async fn bind(at: SocketAddrV4) -> io::Result<(TcpListener, SocketAddrV4)> {
-    let listener = TcpListener::bind(at).await?;
-    match listener.local_addr()? {
-        SocketAddr::V4(at) => Ok((listener, at)),
-        SocketAddr::V6(_) => unreachable!("it is bound to an address of IPv4"),
+/// Wakes those that take a socket over while somebody waits there and none of them is ready. Who waits is told where they do
+/// not start.
+async fn wake_for(socket: Arc<OwnedFd>, mut leading: watch::Receiver<Way>) {
+    // SAFETY: it owns its descriptor, which is the same for as long as it lives.
+    let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(&socket), Interest::READABLE) };
+    let watched = match watched.map_err(io::Error::from) {
+        Ok(watched) => watched,
+        Err(error) => {
+            tracing::error!(%error, "nobody sees who waits at a socket");
+            return;
+        }
+    };
+    loop {
+        let sleepers = leading.borrow_and_update().sleepers.clone();
+        if sleepers.is_empty() || sleepers.iter().any(Activity::is_ready) {
+            match leading.changed().await {
+                Ok(()) => continue,
+                Err(_) => return,
+            }
+        }
+        if !sockets::has_waiting(&socket) {
+            tokio::select! {
+                readable = watched.readable() => match readable {
+                    // It is asked again, as others may have taken who waited.
+                    Ok(mut readable) => readable.clear_ready(),
+                    Err(_) => return,
+                },
+                changed = leading.changed() => if changed.is_err() { return },
+            }
+            continue;
+        }
+        let _requests: Vec<Request> = sleepers.iter().map(Activity::begin).collect();
+        if let Err(why) = woken(&mut leading).await {
+            while sockets::has_waiting(&socket) {
+                match accept(&socket) {
+                    Ok(stream) => drop(tokio::spawn(refuse(stream, why.clone()))),
+                    Err(error) => {
+                        tracing::warn!(%error, "who waits cannot be told that nobody answers");
+                        sleep(LONGEST_PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One that waits; nobody else takes it meanwhile.
+fn accept(socket: &OwnedFd) -> io::Result<Stream> {
+    let stream = rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    match rustix::net::getsockname(&stream)?.address_family() {
+        AddressFamily::UNIX => UnixStream::from_std(stream.into()).map(Either::Right),
+        _ => TcpStream::from_std(stream.into()).map(Either::Left),
+    }
+}
+
+/// Once one of those that sleep is ready.
+async fn woken(leading: &mut watch::Receiver<Way>) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        let sleepers = leading.borrow_and_update().sleepers.clone();
+        if sleepers.iter().any(Activity::is_ready) {
+            return Ok(());
+        }
+        wait(leading, &sleepers, began, FAILURE_POLL).await?;
+    }
+}
+
+/// Wakes those that sleep, and waits for news for so long. No longer than there is hope.
+async fn wait(
+    leading: &mut watch::Receiver<Way>,
+    sleepers: &[Activity],
+    began: Instant,
+    pause: Duration,
+) -> Result<(), String> {
+    sleepers.iter().for_each(Activity::wake);
+    if let Ok(Err(_)) = timeout(pause, leading.changed()).await {
+        return Err("it is not wanted any more".to_owned());
+    }
+    if began.elapsed() >= FAILURE_PATIENCE
+        && let Some(why) = sleepers.iter().find_map(Activity::failure)
+    {
+        return Err(why);
+    }
+    match began.elapsed() >= READY_PATIENCE {
+        true => Err(format!("it is not ready in {} s", READY_PATIENCE.as_secs())),
+        false => Ok(()),
     }
 }
 
 /// From the first byte to the last.
-async fn lead(mut stream: TcpStream, mut leading: watch::Receiver<Way>, turn: &AtomicUsize) {
-    let _ = stream.set_nodelay(true);
-    let _requests: Vec<Request> = leading.borrow().sleepers.iter().map(Activity::begin).collect();
-    match connect(&mut leading, turn).await {
-        Ok(mut backend) => {
-            let _ = backend.set_nodelay(true);
-            // Either side may end it as it likes; nobody else need know.
-            let _ = copy_bidirectional_with_sizes(&mut stream, &mut backend, BUFFER_BYTES, BUFFER_BYTES).await;
+async fn lead(mut stream: Stream, mut leads: Leads, turn: &AtomicUsize, beginnings: &Semaphore) {
+    if let Either::Left(stream) = &stream {
+        let _ = stream.set_nodelay(true);
+    }
+    let _requests: Vec<Request> = leads.leading.borrow().sleepers.iter().map(Activity::begin).collect();
+    let (mut first, until) = (FirstBytes::default(), Instant::now() + READY_PATIENCE);
+    while Instant::now() < until {
+        let (mut backend, beginning) = match connect(&mut leads, turn, beginnings).await {
+            Ok(connected) => connected,
+            Err(why) => return refuse(stream, why).await,
+        };
+        let _ = backend.set_nodelay(true);
+        match first.pass(&mut stream, &backend, beginning).await {
+            Ok(Begun::Taken) => {
+                // Either side may end it as it likes; nobody else need know.
+                let _ = copy_bidirectional_with_sizes(&mut stream, &mut backend, BUFFER_BYTES, BUFFER_BYTES).await;
+                return;
+            }
+            // It is not to come to anybody later, as it is made anew.
+            Ok(Begun::Forgotten) => drop(backend.set_zero_linger()),
+            Err(_) => return,
         }
-        Err(why) => refuse(stream, &why).await,
     }
 }
 
 /// A connection to one of those that are ready, each in its turn. Where nobody is, those that sleep are woken, and waited
 /// for.
-async fn connect(leading: &mut watch::Receiver<Way>, turn: &AtomicUsize) -> Result<TcpStream, String> {
+async fn connect<'a>(
+    Leads {
+        leading,
+        reached,
+        changes,
+    }: &mut Leads,
+    turn: &AtomicUsize,
+    beginnings: &'a Semaphore,
+) -> Result<(TcpStream, SemaphorePermit<'a>), String> {
     let began = Instant::now();
-    let until = began + READY_PATIENCE;
     let mut pause = FIRST_PAUSE;
     let mut last = "nobody is ready to answer".to_owned();
     loop {
@@ -180,15 +382,31 @@ async fn connect(leading: &mut watch::Receiver<Way>, turn: &AtomicUsize) -> Resu
         // What one of before listened at may still be known, until this is told.
         let are_there = sleepers.is_empty() || sleepers.iter().any(Activity::is_ready);
         let backends = if are_there { backends } else { Arc::default() };
+        // Who waits for a start waits for nothing else.
+        let beginning = match backends.is_empty() {
+            true => None,
+            false => beginnings.acquire().await.ok(),
+        };
         let first = turn.fetch_add(1, Ordering::Relaxed);
         let mut is_busy = false;
+        let mut connected = None;
         for step in 0..backends.len() {
             let backend = backends[(first + step) % backends.len()];
             match timeout(ATTEMPT, TcpStream::connect(backend)).await {
-                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Ok(stream)) => {
+                    let begin = BEGINNINGS_MAX - beginnings.available_permits();
+                    if begin <= BEGINNINGS_CALM && held(reached).insert(backend) {
+                        changes.notify_one();
+                    }
+                    connected = Some(stream);
+                    break;
+                }
                 Ok(Err(error)) => last = format!("{backend}: {error}"),
                 Err(_) => (is_busy, last) = (true, format!("{backend} does not answer")),
             }
+        }
+        if let Some(connected) = connected.zip(beginning) {
+            return Ok(connected);
         }
         if is_busy && began.elapsed() < CONNECT_PATIENCE {
             continue;
@@ -196,7 +414,6 @@ async fn connect(leading: &mut watch::Receiver<Way>, turn: &AtomicUsize) -> Resu
         if sleepers.is_empty() {
             return Err(last);
         }
-        sleepers.iter().for_each(Activity::wake);
         let patience = match backends.is_empty() {
             true => FAILURE_POLL,
             false => pause,
@@ -204,26 +421,15 @@ async fn connect(leading: &mut watch::Receiver<Way>, turn: &AtomicUsize) -> Resu
         if !backends.is_empty() {
             pause = LONGEST_PAUSE.min(2 * pause);
         }
-        if let Ok(Err(_)) = timeout(patience, leading.changed()).await {
-            return Err("it is not wanted any more".to_owned());
-        }
-        let failure = || sleepers.iter().find_map(Activity::failure);
-        if began.elapsed() >= FAILURE_PATIENCE
-            && let Some(why) = failure()
-        {
-            return Err(why);
-        }
-        if Instant::now() >= until {
-            return Err(format!("it is not ready in {} s", READY_PATIENCE.as_secs()));
-        }
+        wait(leading, &sleepers, began, patience).await?;
     }
 }
 
 /// Says why to who speaks HTTP; others are cut off.
-async fn refuse(mut stream: TcpStream, why: &str) {
-    let mut first = [0; 8];
-    let peeked = timeout(FIRST_BYTES_PATIENCE, stream.peek(&mut first)).await;
-    let speaks_http = matches!(peeked, Ok(Ok(length)) if is_method(&first[..length]));
+async fn refuse(mut stream: Stream, why: String) {
+    let mut first = [0; FIRST_BYTES];
+    let read = timeout(FIRST_BYTES_PATIENCE, stream.read(&mut first)).await;
+    let speaks_http = matches!(read, Ok(Ok(length)) if is_method(&first[..length]));
     if speaks_http {
         let body = format!("{why}\n");
         let answer = format!(
@@ -233,6 +439,12 @@ async fn refuse(mut stream: TcpStream, why: &str) {
         );
         let _ = stream.write_all(answer.as_bytes()).await;
         let _ = stream.shutdown().await;
+        // What was sent and not read would take the answer back.
+        let _ = timeout(
+            FIRST_BYTES_PATIENCE,
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()),
+        )
+        .await;
     }
 }
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::network::connections::{self, Use};
+use agent::sockets::{self, At, Sockets};
 use agent::supervise::{Key, Supervisor};
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::held;
@@ -25,7 +26,7 @@ pub(crate) struct Activity {
 }
 
 /// A request, for as long as it is under way.
-pub(crate) struct Request(Arc<watch::Sender<usize>>);
+pub struct Request(Arc<watch::Sender<usize>>);
 
 impl Activity {
     /// Begins one. The application does not go to sleep before it ends.
@@ -67,10 +68,19 @@ impl Drop for Request {
     }
 }
 
+/// When nobody asks an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Idle {
+    /// It sleeps once that has been so for so long.
+    pub(crate) idle_timeout: Duration,
+    /// Sockets that it has taken over, where nobody else counts connections.
+    pub(crate) taken: BTreeSet<At>,
+}
+
 /// Lets an application sleep once nobody has asked it for so long.
 pub(crate) struct Watcher {
     activity: Activity,
-    idle_timeout: Duration,
+    idle: Idle,
     is_led_past: watch::Receiver<bool>,
     _watching: AbortOnDropHandle<()>,
 }
@@ -80,7 +90,8 @@ impl Watcher {
     pub(crate) fn new(
         supervisor: Arc<Mutex<Supervisor>>,
         key: Key,
-        idle_timeout: Duration,
+        idle: Idle,
+        sockets: Sockets,
         changes: Arc<Notify>,
         rules: watch::Receiver<()>,
     ) -> Self {
@@ -92,21 +103,23 @@ impl Watcher {
         let (lead_past, is_led_past) = watch::channel(true);
         let watching = Watching {
             activity: activity.clone(),
-            idle_timeout,
+            idle: idle.clone(),
+            sockets,
+            last_use: Instant::now(),
             lead_past,
             changes,
             rules,
         };
         Watcher {
             activity,
-            idle_timeout,
+            idle,
             is_led_past,
             _watching: AbortOnDropHandle::new(tokio::spawn(watching.run())),
         }
     }
 
-    pub(crate) fn idle_timeout(&self) -> Duration {
-        self.idle_timeout
+    pub(crate) fn idle(&self) -> &Idle {
+        &self.idle
     }
 
     pub(crate) fn activity(&self) -> Activity {
@@ -121,7 +134,10 @@ impl Watcher {
 
 struct Watching {
     activity: Activity,
-    idle_timeout: Duration,
+    idle: Idle,
+    sockets: Sockets,
+    /// Of a socket that it has taken over, as far as it was seen.
+    last_use: Instant,
     lead_past: watch::Sender<bool>,
     changes: Arc<Notify>,
     rules: watch::Receiver<()>,
@@ -134,7 +150,8 @@ impl Watching {
             if open.wait_for(|open| *open == 0).await.is_err() {
                 return;
             }
-            if timeout(self.idle_timeout, open.changed()).await.is_ok() {
+            self.last_use = Instant::now();
+            if self.idle.taken.is_empty() && timeout(self.idle.idle_timeout, open.changed()).await.is_ok() {
                 continue;
             }
             while let Some(left) = self.is_used_for().await {
@@ -155,21 +172,39 @@ impl Watching {
     }
 
     /// `None`: it is not; else how long it has to be waited for at least.
-    async fn is_used_for(&self) -> Option<Duration> {
+    async fn is_used_for(&mut self) -> Option<Duration> {
+        let idle_timeout = self.idle.idle_timeout;
+        if !self.idle.taken.is_empty() {
+            if self.is_taken_used().await {
+                self.last_use = Instant::now();
+            }
+            let left = idle_timeout.checked_sub(self.last_use.elapsed())?;
+            return Some(left.min(LOOK_PAUSE)).filter(|left| !left.is_zero());
+        }
         let pods = self.activity.pods();
         if pods.is_empty() || !connections::are_listed() {
             return None;
         }
         let led = tokio::task::spawn_blocking(move || connections::led_to(&pods)).await;
         match led.expect("reading a list does not panic") {
-            Ok(Use::Open) => Some(self.idle_timeout / 4),
-            Ok(Use::Ended(ago)) => self.idle_timeout.checked_sub(ago).filter(|left| !left.is_zero()),
+            Ok(Use::Open) => Some(idle_timeout / 4),
+            Ok(Use::Ended(ago)) => idle_timeout.checked_sub(ago).filter(|left| !left.is_zero()),
             Ok(Use::None) => None,
             Err(error) => {
                 tracing::warn!(application = self.activity.key.application, %error, "it stays awake: nobody knows who is connected");
-                Some(self.idle_timeout)
+                Some(idle_timeout)
             }
         }
+    }
+
+    /// Whether a connection to a socket that it has taken over is open.
+    async fn is_taken_used(&self) -> bool {
+        let (sockets, taken) = (self.sockets.clone(), self.idle.taken.clone());
+        let used = tokio::task::spawn_blocking(move || sockets::are_used(&sockets, &taken)).await;
+        used.expect("reading a list does not panic").unwrap_or_else(|error| {
+            tracing::warn!(application = self.activity.key.application, %error, "it stays awake: nobody knows who is connected");
+            true
+        })
     }
 
     /// Returns once the kernel does so; not where nobody asks it to any more.

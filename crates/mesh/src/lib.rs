@@ -3,27 +3,31 @@
 //! It knows services, doors of the edge and which containers are ready, and not how those are started.
 
 mod door;
+mod first_bytes;
 mod idle;
 mod names;
 mod table;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use agent::network::{Network, Redirect, connections};
+use agent::sockets::{At, Sockets};
 use agent::supervise::{Key, Supervisor};
+use agent::workload::sockets;
 use manifest::workload::{Deployment, Service};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::door::Opened;
-use self::idle::{Activity, Watcher};
+use self::door::{Listens, Opened, Reached};
+pub use self::idle::Request;
+use self::idle::{Activity, Idle, Watcher};
 use self::names::Names;
-pub use self::table::{Activation, activation, selected, unsupported, unsupported_of_service};
+pub use self::table::{Activation, SUBSCRIPTIONS, activation, selected, unsupported, unsupported_of_service};
 use self::table::{Door, Place};
 
 /// How long an edge leads requests where the edge before it did, where nobody has said yet that they are ready.
@@ -46,9 +50,9 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// Over the applications that `supervisor` runs, in the `network` that it gives them.
+    /// Over the applications that `supervisor` runs, in the `network` and with the `sockets` that it gives them.
     #[must_use]
-    pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network) -> Self {
+    pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network, sockets: Sockets) -> Self {
         let (wanted, wanting) = watch::channel(BTreeMap::new());
         let doors = Arc::default();
         let leading = Leading {
@@ -57,11 +61,13 @@ impl Mesh {
             names: Arc::default(),
             resolver: None,
             watchers: HashMap::new(),
+            reached: Reached::default(),
             of_parts: Arc::default(),
             before: of_containers(network.redirects()),
             redirects: network.redirects(),
             until: Instant::now() + RESUMPTION,
             network,
+            sockets,
             rules: watch::channel(()).0,
         };
         Mesh {
@@ -82,6 +88,20 @@ impl Mesh {
         });
     }
 
+    /// Wakes an application that runs on demand, and keeps it awake for as long as the request is under way; `None` where it
+    /// is not known, or not yet.
+    #[must_use]
+    pub fn request(&self, tenant: &str, application: &str) -> Option<Request> {
+        let key = Key {
+            tenant: tenant.to_owned(),
+            application: application.to_owned(),
+        };
+        let activity = held(&self.doors).activities.get(&key)?.clone();
+        let request = activity.begin();
+        activity.wake();
+        Some(request)
+    }
+
     /// The address of a service, once it has one.
     #[must_use]
     pub fn address(&self, tenant: &str, service: &str) -> Option<Ipv4Addr> {
@@ -96,9 +116,37 @@ impl Mesh {
             .opened
             .iter()
             .filter(|(place, _)| place.tenant == tenant && place.of == of);
-        let mut troubles: Vec<String> = own.filter_map(|(_, opened)| opened.trouble()).collect();
+        let words = |(place, opened): (&Place, &Opened)| {
+            let why = opened.trouble()?;
+            // Names of other tenants are nobody's business.
+            let first = doors.opened.iter().find(|(other, opened)| {
+                let is_other = other.tenant == place.tenant && other.of != place.of;
+                is_other && has_same(&other.at, &place.at) && opened.trouble().is_none()
+            });
+            Some(match (first, &place.at) {
+                (None, _) => why,
+                (Some((first, _)), At::Tcp(at)) => {
+                    format!("port {} is that of {}, which had it first", at.port(), first.of)
+                }
+                (Some((first, _)), At::Unix { name, .. }) => {
+                    format!("the socket {name} is that of {}, which had it first", first.of)
+                }
+            })
+        };
+        let mut troubles: Vec<String> = own.filter_map(words).collect();
         troubles.extend(doors.no_addresses.get(tenant).cloned());
         troubles
+    }
+}
+
+/// Whether two doors cannot both be open: one may be at all addresses.
+fn has_same(one: &At, other: &At) -> bool {
+    match (one, other) {
+        (At::Tcp(one), At::Tcp(other)) => {
+            let (ip, other_ip) = (one.ip(), other.ip());
+            one.port() == other.port() && (ip == other_ip || ip.is_unspecified() || other_ip.is_unspecified())
+        }
+        (one, other) => one == other,
     }
 }
 
@@ -117,6 +165,8 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Default)]
 struct Doors {
     opened: HashMap<Place, Opened>,
+    /// Of applications that run on demand.
+    activities: HashMap<Key, Activity>,
     /// Of each tenant.
     services: BTreeMap<String, BTreeMap<String, Ipv4Addr>>,
     /// Why the services of a tenant have none.
@@ -127,11 +177,14 @@ struct Doors {
 struct Leading {
     supervisor: Arc<Mutex<Supervisor>>,
     network: Network,
+    sockets: Sockets,
     doors: Arc<Mutex<Doors>>,
     names: Arc<RwLock<Names>>,
     resolver: Option<AbortOnDropHandle<()>>,
     /// Of applications that run on demand.
     watchers: HashMap<Key, Watcher>,
+    /// Of all doors.
+    reached: Reached,
     /// Told when one of those wants something else of the kernel, or a door is open.
     of_parts: Arc<Notify>,
     /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time.
@@ -187,6 +240,8 @@ impl Leading {
             }
         }
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
+        let backends: BTreeSet<SocketAddrV4> = table.values().flat_map(|door| &door.backends).copied().collect();
+        held(&self.reached).retain(|backend| backends.contains(backend));
         let redirects = self.redirects(&table);
         self.open(table);
         self.serve_names();
@@ -203,19 +258,23 @@ impl Leading {
     /// services, which listen at ports that are free, as the ports of services may be those of other programs of the host.
     fn redirects(&mut self, table: &HashMap<Place, Door>) -> Vec<Redirect> {
         let are_listed = connections::are_listed();
+        let reached = held(&self.reached).clone();
         let is_direct = |door: &Door| {
             let mut sleepers = door.sleepers.iter().filter_map(|key| self.watchers.get(key));
             let may = sleepers.all(|watcher| are_listed && watcher.may_be_led_past());
-            may && !door.backends.is_empty() && !door.backends.iter().any(|to| to.ip().is_loopback())
+            // What has been started for who calls may not take connections yet.
+            let are_there = door.sleepers.is_empty() || door.backends.iter().all(|backend| reached.contains(backend));
+            may && are_there && !door.backends.is_empty() && !door.backends.iter().any(|to| to.ip().is_loopback())
         };
         let (mut redirects, mut before) = (Vec::new(), self.before.clone());
         let doors = held(&self.doors);
         for (place, door) in table {
+            let At::Tcp(at) = place.at else { continue };
             let Some(listens_at) = doors.opened.get(place).and_then(Opened::listens_at) else {
                 continue;
             };
             let tenant = door.is_of_service.then(|| place.tenant.clone());
-            let is_same = |redirect: &Redirect| redirect.at == place.at && redirect.tenant == tenant;
+            let is_same = |redirect: &Redirect| redirect.at == at && redirect.tenant == tenant;
             if door.backends.is_empty() && before.iter().any(is_same) {
                 continue;
             }
@@ -225,11 +284,7 @@ impl Leading {
                 (false, true) => vec![listens_at],
                 (false, false) => continue,
             };
-            redirects.push(Redirect {
-                at: place.at,
-                tenant,
-                to,
-            });
+            redirects.push(Redirect { at, tenant, to });
         }
         drop(doors);
         redirects.extend(before.iter().cloned());
@@ -261,29 +316,41 @@ impl Leading {
         let mut sleepers = HashMap::new();
         for (tenant, wanted) in wanted {
             for (application, deployment) in &wanted.deployments {
-                let Some(Activation { idle_timeout }) = activation(deployment) else {
+                let Some(Activation { idle_timeout, .. }) = activation(deployment) else {
                     continue;
                 };
                 let key = Key {
                     tenant: tenant.clone(),
                     application: application.clone(),
                 };
-                sleepers.insert(key, idle_timeout);
+                let taken = match sockets::take_sockets(deployment) {
+                    true => sockets::taken(deployment).collect(),
+                    false => BTreeSet::new(),
+                };
+                sleepers.insert(key, Idle { idle_timeout, taken });
             }
         }
         self.watchers
-            .retain(|key, watcher| sleepers.get(key) == Some(&watcher.idle_timeout()));
-        for (key, idle_timeout) in sleepers {
+            .retain(|key, watcher| sleepers.get(key) == Some(watcher.idle()));
+        for (key, idle) in sleepers {
             self.watchers.entry(key).or_insert_with_key(|key| {
                 let (supervisor, changes) = (Arc::clone(&self.supervisor), Arc::clone(&self.of_parts));
-                Watcher::new(supervisor, key.clone(), idle_timeout, changes, self.rules.subscribe())
+                let (sockets, rules) = (self.sockets.clone(), self.rules.subscribe());
+                Watcher::new(supervisor, key.clone(), idle, sockets, changes, rules)
             });
         }
+        let activities = self.watchers.iter();
+        held(&self.doors).activities = activities
+            .map(|(key, watcher)| (key.clone(), watcher.activity()))
+            .collect();
     }
 
     fn open(&self, table: HashMap<Place, Door>) {
         let mut doors = held(&self.doors);
         doors.opened.retain(|place, _| table.contains_key(place));
+        let is_held = |(place, door): &(&Place, &Door)| door.is_taken || matches!(place.at, At::Unix { .. });
+        let held = table.iter().filter(is_held).map(|(place, _)| place.at.clone());
+        self.sockets.keep(&held.collect());
         for (place, door) in table {
             let sleepers = door.sleepers.iter().filter_map(|key| self.watchers.get(key));
             let sleepers: Vec<Activity> = sleepers.map(Watcher::activity).collect();
@@ -291,9 +358,16 @@ impl Leading {
                 Some(opened) => opened.lead_to(door.backends, sleepers),
                 None => {
                     let changes = Arc::clone(&self.of_parts);
-                    let port = if door.is_of_service { 0 } else { place.at.port() };
-                    let at = SocketAddrV4::new(*place.at.ip(), port);
-                    let opened = Opened::new(at, door.backends, sleepers, changes);
+                    let listens = match &place.at {
+                        at if door.is_taken => Listens::Given(at.clone(), self.sockets.clone()),
+                        at @ At::Unix { .. } => Listens::Unix(at.clone(), self.sockets.clone()),
+                        At::Tcp(at) => {
+                            let port = if door.is_of_service { 0 } else { at.port() };
+                            Listens::Tcp(SocketAddrV4::new(*at.ip(), port))
+                        }
+                    };
+                    let reached = Arc::clone(&self.reached);
+                    let opened = Opened::new(listens, door.backends, sleepers, reached, changes);
                     doors.opened.insert(place, opened);
                 }
             }

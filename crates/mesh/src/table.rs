@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use agent::supervise::{Key, Status};
+use agent::sockets::At;
+use agent::supervise::{Key, Status, WhenIdle};
+use agent::workload::{DEPENDS_ON, snapshots, sockets};
 use manifest::workload::{Container, Deployment, PortRef, Protocol, Service};
 
 use crate::Wanted;
@@ -15,14 +17,20 @@ const OWN: &str = "selvedge.dev/";
 const ACTIVATION: &str = "selvedge.dev/activation";
 /// How long nobody has to have asked until it sleeps.
 const IDLE_TIMEOUT: &str = "selvedge.dev/idle-timeout";
+/// What becomes of it then.
+const WHEN_IDLE: &str = "selvedge.dev/when-idle";
+/// Messages that wake it, which whoever has the hub looks at.
+pub const SUBSCRIPTIONS: &str = "selvedge.dev/subscriptions";
 /// Where it is not written.
 const IDLE: Duration = Duration::from_secs(300);
 
 /// How an application runs that runs on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activation {
-    /// From the end of the last request until it is ended.
+    /// From the end of the last request until it rests.
     pub idle_timeout: Duration,
+    /// How it rests.
+    pub when_idle: WhenIdle,
 }
 
 /// Whether an application runs on demand; it has been checked.
@@ -33,7 +41,20 @@ pub fn activation(deployment: &Deployment) -> Option<Activation> {
     let idle_timeout = annotations.get(IDLE_TIMEOUT).and_then(|text| duration(text));
     is_on_demand.then(|| Activation {
         idle_timeout: idle_timeout.unwrap_or(IDLE),
+        when_idle: annotations
+            .get(WHEN_IDLE)
+            .and_then(|text| when_idle(text))
+            .unwrap_or_default(),
     })
+}
+
+fn when_idle(text: &str) -> Option<WhenIdle> {
+    match text {
+        "stop" => Some(WhenIdle::Stop),
+        "pause" => Some(WhenIdle::Pause),
+        "renew" => Some(WhenIdle::Renew),
+        _ => None,
+    }
 }
 
 /// A number with its unit, such as `90s`, `5m` or `1h`.
@@ -53,7 +74,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 /// A door, by which it is known as long as it is open.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Place {
-    pub(crate) at: SocketAddrV4,
+    pub(crate) at: At,
     pub(crate) tenant: String,
     /// The service or application whose door it is.
     pub(crate) of: String,
@@ -68,6 +89,8 @@ pub(crate) struct Door {
     pub(crate) sleepers: Vec<Key>,
     /// Of a service, which only its tenant may use.
     pub(crate) is_of_service: bool,
+    /// Its socket is taken over by those that it leads to.
+    pub(crate) is_taken: bool,
 }
 
 /// A replica that runs.
@@ -120,10 +143,25 @@ pub fn unsupported(deployment: &Deployment) -> Vec<(String, String)> {
             ACTIVATION => format!("{value:?} is neither always nor on-demand"),
             IDLE_TIMEOUT if duration(value).is_some() => continue,
             IDLE_TIMEOUT => format!("{value:?} is no time; one is 90s, 5m or 1h"),
-            _ => format!("there is no annotation {name}; there are {ACTIVATION} and {IDLE_TIMEOUT}"),
+            WHEN_IDLE if when_idle(value).is_some() => continue,
+            WHEN_IDLE => format!("{value:?} is neither stop, pause nor renew"),
+            // Whoever starts it looks at that.
+            sockets::LISTEN_FDS | sockets::UNIX_SOCKET | DEPENDS_ON | SUBSCRIPTIONS => continue,
+            snapshots::EVERY | snapshots::KEEP | snapshots::HOOK => continue,
+            _ => format!(
+                "there is no annotation {name}; there are {ACTIVATION}, {IDLE_TIMEOUT}, {WHEN_IDLE}, {SUBSCRIPTIONS}, {}, {}, {}, {}, {} and {DEPENDS_ON}",
+                sockets::LISTEN_FDS,
+                sockets::UNIX_SOCKET,
+                snapshots::EVERY,
+                snapshots::KEEP,
+                snapshots::HOOK
+            ),
         };
         found.push((format!("metadata.annotations.{name}"), wrong));
     }
+    let of_others = sockets::unsupported(deployment).into_iter();
+    let of_others = of_others.chain(snapshots::unsupported(deployment));
+    found.extend(of_others.map(|(name, wrong)| (format!("metadata.annotations.{name}"), wrong)));
     for name in deployment.spec.template.metadata.annotations.keys() {
         if name.starts_with(OWN) {
             let message = "stands at the Deployment, in metadata.annotations".to_owned();
@@ -181,10 +219,22 @@ pub(crate) fn doors(
                 };
                 door.add(tenant, application, deployment, target, pods);
             }
-            doors.push((place(tenant, name, SocketAddrV4::new(*address, port.port)), door));
+            let at = At::Tcp(SocketAddrV4::new(*address, port.port));
+            doors.push((place(tenant, name, at), door));
         }
     }
     for (name, deployment) in &wanted.deployments {
+        if sockets::take_sockets(deployment) {
+            for at in sockets::taken(deployment) {
+                let mut door = Door {
+                    is_taken: true,
+                    ..Door::default()
+                };
+                door.add(tenant, name, deployment, None, pods);
+                doors.push((place(tenant, name, at), door));
+            }
+            continue;
+        }
         for (at, target) in of_edge(deployment) {
             let mut door = Door::default();
             door.add(tenant, name, deployment, Some(target), pods);
@@ -194,7 +244,7 @@ pub(crate) fn doors(
     doors
 }
 
-fn place(tenant: &str, of: &str, at: SocketAddrV4) -> Place {
+fn place(tenant: &str, of: &str, at: At) -> Place {
     Place {
         at,
         tenant: tenant.to_owned(),
@@ -212,7 +262,11 @@ impl Door {
         }
         let Some(target) = target else { return };
         let ready = pods.get(application).into_iter().flatten().filter(|pod| pod.is_ready);
-        let at = ready.map(|pod| SocketAddrV4::new(pod.address.unwrap_or(Ipv4Addr::LOCALHOST), target));
+        let in_place = |target: u16| in_place(deployment, target);
+        let at = ready.map(|pod| match in_place(target) {
+            Some(taken) => taken,
+            None => SocketAddrV4::new(pod.address.unwrap_or(Ipv4Addr::LOCALHOST), target),
+        });
         self.backends.extend(at);
     }
 }
@@ -223,19 +277,30 @@ fn number(deployment: &Deployment, port: &PortRef) -> Option<u16> {
     containers.iter().find_map(|container| container.port(port))
 }
 
+/// Where a port is reached whose socket its container has taken over.
+fn in_place(deployment: &Deployment, target: u16) -> Option<SocketAddrV4> {
+    let containers = deployment.spec.template.spec.containers.iter();
+    let mut ports = containers.flat_map(|container| &container.ports);
+    let port = ports.find(|port| port.container_port == target && port.host_port.is_some());
+    let at = port
+        .filter(|_| sockets::take_sockets(deployment))
+        .and_then(sockets::at_edge)?;
+    Some(match at.ip().is_unspecified() {
+        true => SocketAddrV4::new(Ipv4Addr::LOCALHOST, at.port()),
+        false => at,
+    })
+}
+
 /// Ports of the edge that lead to a container, and to which port there. What is in the host's network is where it listens.
-fn of_edge(deployment: &Deployment) -> Vec<(SocketAddrV4, u16)> {
+fn of_edge(deployment: &Deployment) -> Vec<(At, u16)> {
     let containers = &deployment.spec.template.spec.containers;
     let ports = containers.iter().flat_map(|container| &container.ports);
     let led = ports.filter_map(|port| {
-        let host = port.host_port.filter(|_| port.protocol == Protocol::Tcp)?;
-        let at = match port.host_ip {
-            None => Ipv4Addr::UNSPECIFIED,
-            Some(IpAddr::V4(address)) => address,
-            Some(IpAddr::V6(_)) => return None,
-        };
-        let is_where_it_listens = agent::workload::is_on_host(deployment) && host == port.container_port;
-        (!is_where_it_listens).then_some((SocketAddrV4::new(at, host), port.container_port))
+        let at = sockets::at_edge(port)?;
+        let is_where_it_listens = agent::workload::is_on_host(deployment) && at.port() == port.container_port;
+        (!is_where_it_listens).then_some((At::Tcp(at), port.container_port))
     });
-    led.collect()
+    let to_first = containers.first().and_then(sockets::first_port);
+    let unix = sockets::unix_socket(deployment).zip(to_first);
+    led.chain(unix).collect()
 }

@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod commands;
+mod images_kept;
 mod node;
 mod output;
 mod registries;
@@ -73,6 +74,12 @@ enum Command {
     /// Volumes that applications keep: list, remove
     #[command(subcommand)]
     Volume(commands::volumes::Command),
+    /// Snapshots of applications, with their images, manifests and volumes: create, list, restore, export, import, remove
+    #[command(subcommand)]
+    Snapshot(commands::snapshots::Command),
+    /// All of an edge or a cloud in one sealed file: create, restore
+    #[command(subcommand)]
+    Backup(commands::backups::Command),
     /// Say how fit this machine is for an edge, and how to mend what is not
     Check(commands::check::Check),
     /// Pack configuration, figures and the end of the logs, without secrets, for somebody who helps
@@ -108,6 +115,8 @@ fn main() -> ExitCode {
         Command::Events(events) => events.run(),
         Command::Image(command) => command.run(),
         Command::Volume(command) => command.run(),
+        Command::Snapshot(command) => command.run(),
+        Command::Backup(command) => command.run(),
         Command::Check(check) => return check.run(),
         Command::SupportBundle(bundle) => bundle.run(),
         Command::Shim(shim) => shim.run(),

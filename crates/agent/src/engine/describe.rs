@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bollard::models::{
-    ContainerCreateBody, DeviceMapping, HostConfig, HostConfigLogConfig, Mount, MountBindOptions,
-    MountBindOptionsPropagationEnum, MountType, RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, DeviceMapping, EndpointIpamConfig, EndpointSettings, HostConfig, HostConfigLogConfig, Ipam,
+    IpamConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, NetworkCreateRequest,
+    NetworkInspect, NetworkingConfig, RestartPolicy, RestartPolicyNameEnum,
 };
 use oci_spec::runtime::Capability;
 
 use crate::instance::Bind;
 use crate::local::bundle;
+use crate::network::{Attachment, Bridge};
 use crate::runtime::{Launch, Volume};
 
 /// Of a core, as Docker has it.
@@ -22,11 +24,56 @@ const SHARES_LEAST: u64 = 2;
 /// What says of a container whose it is.
 pub(super) const LABEL: &str = "dev.selvedge.container";
 
-/// The container `name` of a launch, which sees these files of the host.
+/// What says of a network's bridge what it is called.
+const BRIDGE_NAME: &str = "com.docker.network.bridge.name";
+/// What else is so of such networks: rules of the edge say who leaves them by whose address, and newer engines leave it to
+/// those rules who comes in.
+const BRIDGE: [(&str, &str); 2] = [
+    ("com.docker.network.bridge.enable_ip_masquerade", "false"),
+    ("com.docker.network.bridge.gateway_mode_ipv4", "routed"),
+];
+
+/// The network that the engine calls so, with one container in it.
+pub(super) fn network(known: &str, bridge: &Bridge) -> NetworkCreateRequest {
+    let mut options = HashMap::from(BRIDGE.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    options.insert(BRIDGE_NAME.to_owned(), bridge.link.clone());
+    NetworkCreateRequest {
+        name: known.to_owned(),
+        driver: Some("bridge".to_owned()),
+        ipam: Some(Ipam {
+            config: Some(vec![IpamConfig {
+                subnet: Some(bridge.subnet.clone()),
+                gateway: Some(bridge.host.to_string()),
+                ..IpamConfig::default()
+            }]),
+            ..Ipam::default()
+        }),
+        options: Some(options),
+        labels: Some(HashMap::from([(LABEL.to_owned(), known.to_owned())])),
+        ..NetworkCreateRequest::default()
+    }
+}
+
+/// Whether the engine has that network as it is wanted now.
+pub(super) fn is_of(found: &NetworkInspect, bridge: &Bridge) -> bool {
+    let link = found.options.as_ref().and_then(|options| options.get(BRIDGE_NAME));
+    let ipam = found.ipam.as_ref().and_then(|ipam| ipam.config.as_ref());
+    let subnet = ipam.and_then(|config| config.first()?.subnet.as_ref());
+    (link, subnet) == (Some(&bridge.link), Some(&bridge.subnet))
+}
+
+/// The container `name` of a launch, which sees these files of the host, and is in its network, as the engine calls it, and in
+/// a control group.
 ///
 /// # Errors
 /// What of it cannot be, in words.
-pub(super) fn of(name: &str, launch: &Launch, binds: &[Bind]) -> Result<ContainerCreateBody, String> {
+pub(super) fn of(
+    name: &str,
+    launch: &Launch,
+    binds: &[Bind],
+    network: Option<(&str, &Attachment)>,
+    group: Option<&Path>,
+) -> Result<ContainerCreateBody, String> {
     let words = |words: &[String]| (!words.is_empty()).then(|| words.to_vec());
     let env = launch.env.iter().map(|(name, value)| format!("{name}={value}"));
     Ok(ContainerCreateBody {
@@ -36,11 +83,29 @@ pub(super) fn of(name: &str, launch: &Launch, binds: &[Bind]) -> Result<Containe
         env: Some(env.collect()),
         working_dir: launch.working_dir.as_deref().map(in_words),
         user: user(launch)?,
-        hostname: launch.hostname.clone(),
+        hostname: bundle::hostname(launch),
         labels: Some(HashMap::from([(LABEL.to_owned(), name.to_owned())])),
-        host_config: Some(host_config(launch, binds)?),
+        host_config: Some(HostConfig {
+            cgroup_parent: group.map(in_words),
+            network_mode: Some(network.map_or("host", |(known, _)| known).to_owned()),
+            ..host_config(launch, binds)?
+        }),
+        networking_config: network.map(|(known, attachment)| at(known, attachment)),
         ..ContainerCreateBody::default()
     })
+}
+
+fn at(network: &str, attachment: &Attachment) -> NetworkingConfig {
+    let endpoint = EndpointSettings {
+        ipam_config: Some(EndpointIpamConfig {
+            ipv4_address: Some(attachment.address.to_string()),
+            ..EndpointIpamConfig::default()
+        }),
+        ..EndpointSettings::default()
+    };
+    NetworkingConfig {
+        endpoints_config: Some(HashMap::from([(network.to_owned(), endpoint)])),
+    }
 }
 
 /// In place of the image's.
@@ -64,7 +129,6 @@ fn host_config(launch: &Launch, binds: &[Bind]) -> Result<HostConfig, String> {
         vec!["no-new-privileges".to_owned()]
     };
     Ok(HostConfig {
-        network_mode: Some("host".to_owned()),
         mounts: Some(binds.iter().map(mount).collect()),
         tmpfs: Some(launch.mounts.iter().filter_map(in_memory).collect()),
         devices: Some(launch.devices.iter().map(|name| device(name)).collect()),

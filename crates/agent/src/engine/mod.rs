@@ -2,7 +2,9 @@
 //! end; that there is a container, and what it sees of the host's files, is in its directory, as of any other.
 
 mod describe;
+mod follow;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,10 +16,13 @@ use bollard::auth::DockerCredentials;
 use bollard::container::LogOutput;
 use bollard::errors::Error as Refused;
 use bollard::exec::{StartExecOptions, StartExecResults};
-use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ExecConfig};
+use bollard::models::{
+    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ExecConfig, SystemInfoCgroupDriverEnum,
+};
 use bollard::query_parameters::{
-    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions, KillContainerOptionsBuilder,
-    LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions, StatsOptionsBuilder,
+    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions, InspectContainerOptionsBuilder,
+    InspectNetworkOptions, KillContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
+    StartContainerOptions, StatsOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::{StreamExt, TryStreamExt};
@@ -26,14 +31,17 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 
+pub use self::follow::Followed;
 use crate::cgroup::Usage;
 use crate::image::name;
 use crate::image::registry::Login;
 use crate::instance::{Ended, How, InEngine, Instance, Started};
 use crate::local::volumes::Volumes;
-use crate::local::{end_of, signal};
-use crate::runtime::{Done, Error, Launch, PullPolicy, SEPARATOR, State};
-use crate::shim::{boot_id, start_ticks, unix_now_ms};
+use crate::local::{Local, bundle, end_of, signal};
+use crate::network::{Bridge, Network};
+use crate::runtime::{Done, Error, Launch, Pod, PullPolicy, SEPARATOR, State};
+use crate::shim::{boot_id, is_zombie, start_ticks, unix_now_ms};
+use crate::supervise::Key;
 use crate::tools;
 use crate::tree::remove_tree;
 
@@ -48,6 +56,12 @@ const END_PATIENCE: Duration = Duration::from_secs(30);
 const END_POLL: Duration = Duration::from_millis(5);
 /// Between two attempts to reach an engine that is away.
 const AWAY_POLL: Duration = Duration::from_millis(500);
+/// Nothing runs behind one that was not given its tenant's rules before.
+const NO_BRIDGE: &str = "the engine makes a network only as its first container starts, as Podman does; write hostNetwork: \
+    true, or runtimeClassName: oci";
+/// Why the limits of a tenant are not kept.
+const NO_DRIVER: &str = "its tenant has quotas of cpu or memory, and this Docker Engine has systemd make its control groups; \
+    start it with --exec-opt native.cgroupdriver=cgroupfs, or write runtimeClassName: oci";
 /// What is kept of what a command says.
 const WORDS_BYTES: usize = 1_000;
 /// However many lines are asked for, no more bytes are given.
@@ -62,10 +76,15 @@ const SIGNAL_MAX: i64 = 64;
 pub(crate) struct Engine {
     directory: PathBuf,
     volumes: Volumes,
+    network: Network,
+    /// One network is made or removed at a time.
+    of_networks: Arc<tokio::sync::Mutex<()>>,
     socket: PathBuf,
     /// Put before the names of containers: they are those of the engine, and so of other agents with it.
     prefix: String,
     connected: Arc<Mutex<Option<Docker>>>,
+    /// Knows what tenants may take, and the groups that keep them to it.
+    local: Local,
 }
 
 /// Where the engine of this machine is asked.
@@ -78,13 +97,23 @@ pub fn socket() -> PathBuf {
 }
 
 impl Engine {
-    pub(crate) fn new(directory: &Path, volumes: Volumes, socket: &Path, prefix: &str) -> Self {
+    pub(crate) fn new(
+        local: Local,
+        directory: &Path,
+        volumes: Volumes,
+        network: Network,
+        socket: &Path,
+        prefix: &str,
+    ) -> Self {
         Engine {
             directory: directory.to_owned(),
             volumes,
+            network,
+            of_networks: Arc::default(),
             socket: socket.to_owned(),
             prefix: format!("selvedge-{prefix}"),
             connected: Arc::default(),
+            local,
         }
     }
 
@@ -94,19 +123,9 @@ impl Engine {
         if let Some(docker) = lock().clone() {
             return Ok(docker);
         }
-        let socket = self.socket.to_string_lossy();
-        let docker = Docker::connect_with_unix(&socket, PATIENCE_S, API_DEFAULT_VERSION);
-        let docker = docker.map_err(|error| self.absent(&error))?;
-        let docker = docker.negotiate_version().await.map_err(|error| self.absent(&error))?;
+        let docker = connect(&self.socket).await?;
         *lock() = Some(docker.clone());
         Ok(docker)
-    }
-
-    fn absent(&self, error: &Refused) -> Error {
-        Error::NoRuntime(format!(
-            "no Docker Engine answers at {}: {error}; start it, or leave runtimeClassName: docker out",
-            self.socket.display()
-        ))
     }
 
     /// What the engine says; where it says nothing, it is asked for its version again.
@@ -115,7 +134,7 @@ impl Engine {
             Refused::DockerResponseServerError { message, .. } => Error::Engine(format!("Docker: {message}")),
             error => {
                 *self.connected.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                self.absent(error)
+                absent(&self.socket, error)
             }
         }
     }
@@ -131,6 +150,9 @@ impl Engine {
 
     pub(crate) async fn prepare(&self, launch: &Launch) -> Result<(), Error> {
         let docker = self.docker().await?;
+        if launch.has_own_network {
+            self.network_of(&docker, &launch.pod).await?;
+        }
         let image = &launch.image;
         let here = docker.inspect_image(image).await;
         let is_here = match &here {
@@ -195,9 +217,16 @@ impl Engine {
         if instance.directory().exists() {
             return Err(Error::Exists(name.to_owned()));
         }
+        let bridge = match launch.has_own_network {
+            true => Some(self.network_of(&docker, &launch.pod).await?),
+            false => None,
+        };
+        let network = bridge.as_ref().map(|bridge| bridge.attachment.clone());
+        let network_known = self.network_name(&launch.pod);
+        let takes_groups = self.takes_groups(&docker, &launch.pod.tenant).await?;
         let described = {
             let (volumes, socket, known) = (self.volumes.clone(), self.socket.clone(), known.clone());
-            let (instance, launch, name) = (instance.clone(), launch, name.to_owned());
+            let (instance, name, local) = (instance.clone(), name.to_owned(), self.local.clone());
             blocking(move || {
                 instance.make()?;
                 // It is the engine's from now on, whatever comes of it.
@@ -205,13 +234,31 @@ impl Engine {
                     socket: socket.clone(),
                     name: known.clone(),
                     binds: Vec::new(),
+                    network: network.clone(),
                 })?;
-                let binds = volumes.binds(&launch, instance.directory())?;
-                let body = describe::of(&name, &launch, &binds).map_err(Error::Engine)?;
+                let mut binds = volumes.binds(&launch, instance.directory())?;
+                if let Some(network) = &network {
+                    binds.extend(bundle::names(&launch, network, instance.directory())?);
+                }
+                let known_network = network.as_ref().map(|network| (network_known.as_str(), network));
+                let tenant = &launch.pod.tenant;
+                // Once it is said that something of the tenant is there, its group is not removed.
+                let group = if takes_groups {
+                    local.group_for_engine(tenant)?
+                } else {
+                    None
+                };
+                let launch = Launch {
+                    limits: local.within_tenant(tenant, &launch.limits),
+                    ..launch
+                };
+                let body = describe::of(&name, &launch, &binds, known_network, group.as_deref());
+                let body = body.map_err(Error::Engine)?;
                 instance.set_in_engine(&InEngine {
                     socket,
                     name: known,
                     binds,
+                    network,
                 })?;
                 Ok(body)
             })
@@ -224,8 +271,12 @@ impl Engine {
             let started = docker.start_container(&known, None::<StartContainerOptions>).await;
             match started.map_err(|error| self.refused(&error)) {
                 // Its program cannot be run: that is kept.
-                Err(Error::Engine(_)) if matches!(self.state(name).await?, State::Ended(_)) => Ok(()),
-                started => started,
+                Err(Error::Engine(_)) if matches!(self.state(name).await?, State::Ended(_)) => return Ok(()),
+                started => started?,
+            }
+            match bridge {
+                Some(bridge) => blocking(move || bridge.turn_back().map_err(Error::NoNetwork)).await,
+                None => Ok(()),
             }
         };
         let started = started.await;
@@ -235,6 +286,83 @@ impl Engine {
             tracing::warn!(container = name, %error, "what there was of it stays");
         }
         started
+    }
+
+    /// Whether its containers can be in the group of their tenant: those of an engine that has systemd make them are in
+    /// slices of that.
+    async fn takes_groups(&self, docker: &Docker, tenant: &str) -> Result<bool, Error> {
+        let about = docker.info().await.map_err(|error| self.refused(&error))?;
+        let takes_groups = about.cgroup_driver == Some(SystemInfoCgroupDriverEnum::CGROUPFS);
+        match !takes_groups && self.local.has_limits(tenant) {
+            true => Err(Error::NoLimits(NO_DRIVER.to_owned())),
+            false => Ok(takes_groups),
+        }
+    }
+
+    /// What the engine calls the network of a pod.
+    fn network_name(&self, pod: &Pod) -> String {
+        let name = self.name(&pod.prefix());
+        name.trim_end_matches('.').to_owned()
+    }
+
+    /// That of a pod, which is there in the engine and in the kernel when this returns, and is its tenant's. Anything of it
+    /// may have been removed, or made again by an engine that began anew, since it was used.
+    async fn network_of(&self, docker: &Docker, pod: &Pod) -> Result<Bridge, Error> {
+        let _alone = self.of_networks.lock().await;
+        let (network, own) = (self.network.clone(), pod.clone());
+        let bridge = blocking(move || network.bridge(&own).map_err(Error::NoNetwork)).await?;
+        let known = self.network_name(pod);
+        let is_there = match docker.inspect_network(&known, None::<InspectNetworkOptions>).await {
+            Ok(found) if describe::is_of(&found, &bridge) && bridge.is_there() => true,
+            Ok(_) => {
+                self.remove_network(docker, &known).await?;
+                false
+            }
+            Err(error) if is_absent(&error) => false,
+            Err(error) => return Err(self.refused(&error)),
+        };
+        if !is_there {
+            let made = docker.create_network(describe::network(&known, &bridge)).await;
+            made.map_err(|error| self.refused(&error))?;
+            if !bridge.is_there() {
+                return Err(Error::Engine(NO_BRIDGE.to_owned()));
+            }
+        }
+        blocking(move || {
+            bridge.let_in().map_err(Error::NoNetwork)?;
+            Ok(bridge)
+        })
+        .await
+    }
+
+    async fn remove_network(&self, docker: &Docker, known: &str) -> Result<(), Error> {
+        match docker.remove_network(known).await {
+            Err(error) if !is_absent(&error) => Err(self.refused(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the networks of an application's replicas but for those that are `kept`, and the first so many that are `wanted`.
+    pub(crate) async fn clear(
+        &self,
+        tenant: &str,
+        application: &str,
+        kept: &BTreeSet<u32>,
+        wanted: u32,
+    ) -> Result<(), Error> {
+        let (network, of) = (self.network.clone(), (tenant.to_owned(), application.to_owned()));
+        let pods = blocking(move || network.bridged(&of.0, &of.1).map_err(Error::NoNetwork)).await?;
+        for pod in pods {
+            if pod.replica < wanted || kept.contains(&pod.replica) {
+                continue;
+            }
+            let _alone = self.of_networks.lock().await;
+            self.remove_network(&self.docker().await?, &self.network_name(&pod))
+                .await?;
+            let network = self.network.clone();
+            blocking(move || Ok(network.forget_bridge(&pod)?)).await?;
+        }
+        Ok(())
     }
 
     /// What the engine says of a container; `None`: it knows none of that name.
@@ -254,7 +382,24 @@ impl Engine {
         let until = Instant::now() + END_PATIENCE;
         loop {
             let found = self.inspect(name).await?;
+            let has_own_limit = found.as_ref().is_some_and(has_memory_limit);
             match state(found.and_then(|found| found.state).unwrap_or_default())? {
+                Some(State::Ended(ended)) if ended.is_out_of_memory && !has_own_limit => {
+                    let tenant = Key::of_container(name).map(|key| key.tenant);
+                    let is_by_tenant = tenant.is_some_and(|tenant| self.local.is_tenant_short(&tenant));
+                    return Ok(State::Ended(Ended { is_by_tenant, ..ended }));
+                }
+                Some(State::Running(started)) => {
+                    let instance = self.instance(name);
+                    let address = blocking(move || {
+                        let network = instance.in_engine()?.and_then(|container| container.network);
+                        Ok(network.map(|network| network.address))
+                    });
+                    return Ok(State::Running(Started {
+                        address: address.await?,
+                        ..started
+                    }));
+                }
                 Some(state) => return Ok(state),
                 None if Instant::now() < until => sleep(END_POLL).await,
                 None => return Err(Error::Engine(format!("Docker does not say how {name} ended"))),
@@ -282,7 +427,27 @@ impl Engine {
             return Ok(());
         };
         let asks = found.config.and_then(|config| config.stop_signal);
+        let is_paused = found.state.is_some_and(|state| state.paused == Some(true));
+        if is_paused {
+            self.pause(name, false).await?;
+        }
         self.signal(name, asks.as_deref().unwrap_or("SIGTERM")).await
+    }
+
+    pub(crate) async fn pause(&self, name: &str, is_paused: bool) -> Result<(), Error> {
+        let Some(found) = self.inspect(name).await? else {
+            return Ok(());
+        };
+        let state = found.state.unwrap_or_default();
+        if state.running != Some(true) || state.paused.unwrap_or_default() == is_paused {
+            return Ok(());
+        }
+        let (docker, known) = (self.docker().await?, self.name(name));
+        let done = match is_paused {
+            true => docker.pause_container(&known).await,
+            false => docker.unpause_container(&known).await,
+        };
+        done.map_err(|error| self.refused(&error))
     }
 
     pub(crate) async fn kill(&self, name: &str) -> Result<(), Error> {
@@ -311,9 +476,13 @@ impl Engine {
             _ => {}
         }
         let directory = self.instance(name).directory().to_owned();
-        blocking(move || match remove_tree(&directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
+        let (local, tenant) = (self.local.clone(), Key::of_container(name).map(|key| key.tenant));
+        blocking(move || {
+            match remove_tree(&directory) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+            tenant.map_or(Ok(()), |tenant| local.remove_group_of(&tenant))
         })
         .await
     }
@@ -385,13 +554,32 @@ impl Engine {
             return Ok(None);
         };
         let found = self.inspect(name).await?.and_then(|found| found.state);
+        let entries = stats.blkio_stats.and_then(|blkio| blkio.io_service_bytes_recursive);
+        let bytes = |what: &str| {
+            let is_meant = |op: &Option<String>| op.as_ref().is_some_and(|op| op.eq_ignore_ascii_case(what));
+            let entries = entries.iter().flatten().filter(|entry| is_meant(&entry.op));
+            entries.filter_map(|entry| entry.value).sum()
+        };
         let cpu = stats.cpu_stats.and_then(|cpu| cpu.cpu_usage);
         Ok(Some(Usage {
             cpu_us: cpu.and_then(|cpu| cpu.total_usage).unwrap_or_default() / 1_000,
             memory_bytes: stats.memory_stats.and_then(|memory| memory.usage).unwrap_or_default(),
             pids: stats.pids_stats.and_then(|pids| pids.current).unwrap_or_default(),
+            read_bytes: bytes("read"),
+            written_bytes: bytes("write"),
             oom_kills: u64::from(found.and_then(|state| state.oom_killed) == Some(true)),
         }))
+    }
+
+    /// As the engine counts it.
+    pub(crate) async fn written(&self, name: &str) -> Result<u64, Error> {
+        let options = InspectContainerOptionsBuilder::new().size(true).build();
+        let docker = self.docker().await?;
+        match docker.inspect_container(&self.name(name), Some(options)).await {
+            Ok(found) => Ok(found.size_rw.unwrap_or_default().unsigned_abs()),
+            Err(error) if is_absent(&error) => Ok(0),
+            Err(error) => Err(self.refused(&error)),
+        }
     }
 
     pub(crate) async fn log_tail(&self, name: &str, lines: usize) -> Result<Option<Vec<u8>>, Error> {
@@ -424,6 +612,19 @@ impl Engine {
     }
 }
 
+async fn connect(socket: &Path) -> Result<Docker, Error> {
+    let docker = Docker::connect_with_unix(&socket.to_string_lossy(), PATIENCE_S, API_DEFAULT_VERSION);
+    let docker = docker.map_err(|error| absent(socket, &error))?;
+    docker.negotiate_version().await.map_err(|error| absent(socket, &error))
+}
+
+fn absent(socket: &Path, error: &Refused) -> Error {
+    Error::NoRuntime(format!(
+        "no Docker Engine answers at {}: {error}; start it, or leave runtimeClassName: docker out",
+        socket.display()
+    ))
+}
+
 /// What runs another command in a container, with the standard streams of whoever runs it.
 ///
 /// # Errors
@@ -444,6 +645,11 @@ pub(crate) fn command_in(container: &InEngine, command: &[String], is_terminal: 
     }
     exec.arg(&container.name).args(command);
     Ok(exec)
+}
+
+fn has_memory_limit(found: &ContainerInspectResponse) -> bool {
+    let config = found.host_config.as_ref();
+    config.and_then(|config| config.memory).is_some_and(|bytes| bytes > 0)
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
@@ -511,6 +717,7 @@ fn state(found: ContainerState) -> io::Result<Option<State>> {
     Ok(Some(State::Ended(Ended {
         how,
         is_out_of_memory: found.oom_killed == Some(true),
+        is_by_tenant: false,
         at_ms: at_ms.unwrap_or_else(unix_now_ms),
         boot_id: match is_of_this_boot(at_ms)? {
             true => boot_id()?,
@@ -538,9 +745,12 @@ fn unix_ms(text: &str) -> Option<i64> {
         .filter(|at_ms| *at_ms > 0)
 }
 
-/// The process that has this number now.
+/// The process that has this number now. One that has ended, and that the engine has not asked about yet, is none.
 fn process_now(pid: i64) -> io::Result<Started> {
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    if is_zombie(pid)? {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     Ok(Started {
         pid,
         pid_start_ticks: start_ticks(pid)?,
@@ -582,6 +792,8 @@ impl Drop for Ending {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{WaitId, WaitIdOptions};
+
     use super::*;
 
     #[test]
@@ -610,6 +822,21 @@ mod tests {
         assert_eq!(end(exited(137)).how, How::Killed { signal: 9 });
         assert_ne!(end(exited(0)).boot_id, boot_id().unwrap(), "the host was off since");
         assert_eq!(end(ContainerState::default()).how, How::Unseen);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_does_not_run_though_nobody_has_asked_how_it_ended() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        rustix::process::waitid(WaitId::Pid(pid), ended).unwrap();
+        let running = ContainerState {
+            running: Some(true),
+            pid: Some(child.id().into()),
+            ..ContainerState::default()
+        };
+        assert_eq!(state(running).unwrap(), None);
+        child.wait().unwrap();
     }
 
     #[test]

@@ -19,7 +19,7 @@ use oci_spec::distribution::Reference;
 use oci_spec::image::{Arch, Descriptor, Digest, ImageConfiguration, ImageIndex, ImageManifest};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use self::http::Session;
 pub use self::http::{Connection, Dial, Dialing};
@@ -27,6 +27,10 @@ use super::store::{self, DOCUMENT_BYTES_MAX, Images, LAYER, in_full, is_for_this
 
 /// A registry that says nothing for so long is given up.
 const SILENCE: Duration = Duration::from_secs(60);
+/// In each such time a registry brings at least that much of a layer, or is given up: some 270 bytes a second, which the
+/// thinnest line has.
+const PACE: Duration = Duration::from_secs(60);
+const PACE_BYTES: u64 = 16 << 10;
 /// Of an image; overlayfs has no more.
 const LAYERS_MAX: usize = 127;
 /// Times that a blob is asked for again without a byte of it having come.
@@ -281,10 +285,11 @@ impl Source<'_> {
     async fn bring(&mut self, blob: &Descriptor, chunks: &mpsc::Sender<Bytes>) -> Result<(), Error> {
         let path = format!("blobs/{}", blob.digest());
         let (mut at_bytes, mut tries) = (0, 0);
+        let mut pace = Pace::default();
         loop {
             let before = at_bytes;
             let ended = match self.session.get(&path, at_bytes).await {
-                Ok(answer) => self.pass_on(answer, &mut at_bytes, chunks).await,
+                Ok(answer) => self.pass_on(answer, &mut at_bytes, &mut pace, chunks).await,
                 Err(error @ Error::Unreachable { .. }) => Err(error),
                 Err(other) => return Err(other),
             };
@@ -292,6 +297,15 @@ impl Source<'_> {
                 return Ok(());
             }
             tries = if at_bytes > before { 0 } else { tries + 1 };
+            if !pace.keeps(at_bytes) {
+                let slow = self.session.unreachable(format!(
+                    "it has brought less than {PACE_BYTES} bytes of layer {} in {} s, {at_bytes} of {} in all",
+                    blob.digest(),
+                    PACE.as_secs(),
+                    blob.size()
+                ));
+                return ended.and(Err(slow));
+            }
             if tries > TRIES {
                 let cut = || {
                     self.wrong(format!(
@@ -310,6 +324,7 @@ impl Source<'_> {
         &self,
         mut answer: http::Answer,
         at_bytes: &mut u64,
+        pace: &mut Pace,
         chunks: &mpsc::Sender<Bytes>,
     ) -> Result<(), Error> {
         // Who gives all of it where the rest was asked for is listened to until that comes.
@@ -329,6 +344,10 @@ impl Source<'_> {
             known_bytes -= known as u64;
             drop(chunk.split_to(known));
             *at_bytes += chunk.len() as u64;
+            // Whoever asked looks at the pace, too.
+            if !pace.keeps(*at_bytes) {
+                return Ok(());
+            }
             if !chunk.is_empty() && chunks.send(chunk).await.is_err() {
                 return Ok(());
             }
@@ -341,6 +360,35 @@ impl Source<'_> {
 
     fn wrong(&self, message: String) -> Error {
         self.session.wrong(message)
+    }
+}
+
+/// How fast a layer comes.
+struct Pace {
+    since: Instant,
+    /// How much there was then.
+    from_bytes: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            since: Instant::now(),
+            from_bytes: 0,
+        }
+    }
+}
+
+impl Pace {
+    /// Whether it is fast enough, now that there are so many bytes.
+    fn keeps(&mut self, bytes: u64) -> bool {
+        if bytes - self.from_bytes >= PACE_BYTES {
+            *self = Pace {
+                since: Instant::now(),
+                from_bytes: bytes,
+            };
+        }
+        self.since.elapsed() < PACE
     }
 }
 

@@ -20,12 +20,15 @@ use super::unpack::{self, Bounds};
 use crate::tree::remove_tree;
 
 /// Of a manifest, an index or a configuration.
-pub(super) const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
+pub(crate) const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 /// Of a layer, unpacked.
 pub(super) const LAYER: Bounds = Bounds {
     bytes: 16 << 30,
     entries: 1_000_000,
 };
+/// Of a layer, unpacked, for each byte that it had when it was brought, and however small it was then: more is a bomb.
+const INFLATION_MAX: u64 = 100;
+const INFLATED_LEAST: u64 = 256 << 20;
 /// An image's name stands there, in `index.json`.
 const NAME: &str = "org.opencontainers.image.ref.name";
 /// What is not whole yet begins so.
@@ -43,7 +46,7 @@ pub struct Images {
 pub struct Using(#[expect(dead_code, reason = "the lock goes with the file")] File);
 
 /// A directory that goes when this is dropped.
-pub(super) struct Workplace(pub(super) PathBuf);
+pub(crate) struct Workplace(pub(crate) PathBuf);
 
 impl Drop for Workplace {
     fn drop(&mut self) {
@@ -124,7 +127,7 @@ pub enum Error {
     },
 }
 
-pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Io { path, source }
 }
@@ -162,7 +165,7 @@ impl Images {
     }
 
     /// `None`: something is being taken in or made use of.
-    fn alone(&self) -> Result<Option<File>, Error> {
+    pub(crate) fn alone(&self) -> Result<Option<File>, Error> {
         self.lock("lock", FlockOperation::NonBlockingLockExclusive)
     }
 
@@ -177,14 +180,23 @@ impl Images {
     }
 
     /// A directory for what is to be taken in, which goes when it is dropped, or with the next start.
-    pub(super) fn workplace(&self) -> Result<Workplace, Error> {
+    pub(crate) fn workplace(&self) -> Result<Workplace, Error> {
         let path = self.root.join(format!("{NEW}{:016x}", rand::random::<u64>()));
         fs::create_dir(&path).map_err(at(&path))?;
         Ok(Workplace(path))
     }
 
-    fn blobs(&self) -> PathBuf {
+    pub(crate) fn blobs(&self) -> PathBuf {
         self.root.join("blobs").join("sha256")
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a layer of this content is, unpacked.
+    pub(super) fn unpacked_layer(&self, content: &str) -> Option<PathBuf> {
+        Some(self.unpacked().join(content.strip_prefix("sha256:")?))
     }
 
     fn unpacked(&self) -> PathBuf {
@@ -198,9 +210,18 @@ impl Images {
     /// Of a file or directory that could not be removed, or of an image whose documents cannot be read: they say what it
     /// refers to.
     pub fn collect(&self, in_use: impl FnOnce() -> io::Result<HashSet<PathBuf>>) -> Result<Option<u64>, Error> {
-        let Some(_alone) = self.alone()? else {
-            return Ok(None);
-        };
+        match self.alone()? {
+            Some(alone) => self.collect_alone(&alone, in_use).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Nobody else takes anything in or makes use of it.
+    pub(super) fn collect_alone(
+        &self,
+        _alone: &File,
+        in_use: impl FnOnce() -> io::Result<HashSet<PathBuf>>,
+    ) -> Result<u64, Error> {
         let (mut blobs, mut layers) = (HashSet::new(), HashSet::new());
         for digest in self.names()?.into_values() {
             let manifest: ImageManifest = self.document(&digest)?;
@@ -210,12 +231,11 @@ impl Images {
             }
             blobs.insert(self.blob_path(&digest)?);
             for content in configuration.rootfs().diff_ids() {
-                layers.extend(content.strip_prefix("sha256:").map(|hex| self.unpacked().join(hex)));
+                layers.extend(self.unpacked_layer(content));
             }
         }
         layers.extend(in_use().map_err(at(&self.root))?);
-        let bytes = remove_others(&self.blobs(), &blobs)? + remove_others(&self.unpacked(), &layers)?;
-        Ok(Some(bytes))
+        Ok(remove_others(&self.blobs(), &blobs)? + remove_others(&self.unpacked(), &layers)?)
     }
 
     /// Bytes that the layers of an image have, as they are kept.
@@ -229,10 +249,16 @@ impl Images {
     /// # Errors
     /// Of reading the list.
     pub fn names(&self) -> Result<HashMap<String, Digest>, Error> {
+        let manifests = self.manifests()?.into_iter();
+        Ok(manifests.map(|(name, digest, _)| (name, digest)).collect())
+    }
+
+    /// Names, in full, digests of manifests, and their bytes.
+    pub(super) fn manifests(&self) -> Result<Vec<(String, Digest, u64)>, Error> {
         let index = self.read_index()?;
         let named = index.manifests().iter().filter_map(|manifest| {
-            let name = manifest.annotations().as_ref()?.get(NAME)?;
-            Some((name.clone(), manifest.digest().clone()))
+            let name = name_of(manifest)?.to_owned();
+            Some((name, manifest.digest().clone(), manifest.size()))
         });
         Ok(named.collect())
     }
@@ -307,7 +333,7 @@ impl Images {
         Ok(was_there)
     }
 
-    fn change_index(&self, change: impl FnOnce(&mut Vec<Descriptor>)) -> Result<(), Error> {
+    pub(crate) fn change_index(&self, change: impl FnOnce(&mut Vec<Descriptor>)) -> Result<(), Error> {
         let _turn = self.lock("index.lock", FlockOperation::LockExclusive)?;
         let mut index = self.read_index()?;
         let mut manifests = index.manifests().clone();
@@ -317,7 +343,7 @@ impl Images {
         replace(&self.root.join("index.json"), &text)
     }
 
-    fn read_index(&self) -> Result<ImageIndex, Error> {
+    pub(crate) fn read_index(&self) -> Result<ImageIndex, Error> {
         let path = self.root.join("index.json");
         match fs::read(&path) {
             Ok(text) => understand(&path.display().to_string(), &text),
@@ -370,12 +396,12 @@ impl Images {
         self.blob_path(blob).is_ok_and(|path| path.exists())
     }
 
-    fn blob_path(&self, blob: &Digest) -> Result<PathBuf, Error> {
+    pub(crate) fn blob_path(&self, blob: &Digest) -> Result<PathBuf, Error> {
         Ok(self.blobs().join(sha256(blob)?))
     }
 
     /// A JSON document that is here.
-    pub(super) fn document<T: DeserializeOwned>(&self, blob: &Digest) -> Result<T, Error> {
+    pub(crate) fn document<T: DeserializeOwned>(&self, blob: &Digest) -> Result<T, Error> {
         let path = self.blob_path(blob)?;
         let file = File::open(&path).map_err(at(&path))?;
         let mut text = Vec::new();
@@ -433,13 +459,18 @@ impl Images {
             source,
         };
         let file = File::open(&blob).map_err(at(&blob))?;
+        let brought = file.metadata().map_err(at(&blob))?.len();
+        let bounds = Bounds {
+            bytes: LAYER.bytes.min(INFLATED_LEAST + brought.saturating_mul(INFLATION_MAX)),
+            ..LAYER
+        };
         let mut hashed = Hashed {
             content: plain(file).map_err(at(&blob))?,
             context: Context::new(&SHA256),
         };
-        unpack::unpack(&mut hashed, into, LAYER).map_err(wrong)?;
+        unpack::unpack(&mut hashed, into, bounds).map_err(wrong)?;
         // An archive has an end of zeros, which need not be read to unpack it.
-        let rest = io::copy(&mut (&mut hashed).take(LAYER.bytes), &mut io::sink());
+        let rest = io::copy(&mut (&mut hashed).take(bounds.bytes), &mut io::sink());
         rest.map_err(|error| wrong(error.into()))?;
         let found = digest(hashed.context);
         if found != *content {
@@ -484,7 +515,7 @@ pub(super) fn manifest(config: (Digest, u64), layers: Vec<Descriptor>) -> Vec<u8
 }
 
 /// What a digest is as the name of a file; others than SHA-256 nobody needs.
-fn sha256(digest: &Digest) -> Result<&str, Error> {
+pub(crate) fn sha256(digest: &Digest) -> Result<&str, Error> {
     match digest.algorithm().as_ref() {
         "sha256" => Ok(digest.digest()),
         other => Err(Error::Wrong {
@@ -530,7 +561,7 @@ fn copy_hashed(content: &mut impl Read, file: &mut File, bytes_max: u64) -> io::
     Ok((digest(hashed.context), bytes))
 }
 
-pub(super) fn digest_of(content: &[u8]) -> Digest {
+pub(crate) fn digest_of(content: &[u8]) -> Digest {
     let mut context = Context::new(&SHA256);
     context.update(content);
     digest(context)
@@ -542,7 +573,7 @@ fn digest(context: Context) -> Digest {
     Digest::from_str(&format!("sha256:{hex}")).expect("64 digits are a digest")
 }
 
-fn understand<T: DeserializeOwned>(what: &str, text: &[u8]) -> Result<T, Error> {
+pub(crate) fn understand<T: DeserializeOwned>(what: &str, text: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(text).map_err(|error| Error::Wrong {
         what: what.to_owned(),
         message: error.to_string(),
@@ -564,20 +595,26 @@ fn remove_unfinished(directory: &Path) -> io::Result<()> {
 }
 
 /// Bytes of what is not there any more.
-fn remove_others(directory: &Path, kept: &HashSet<PathBuf>) -> Result<u64, Error> {
+pub(crate) fn remove_others(directory: &Path, kept: &HashSet<PathBuf>) -> Result<u64, Error> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory).map_err(at(directory))? {
         let path = entry.map_err(at(directory))?.path();
         if !kept.contains(&path) {
             bytes += bytes_below(&path).map_err(at(&path))?;
-            let removed = match path.is_dir() {
-                true => remove_tree(&path),
-                false => fs::remove_file(&path),
-            };
-            removed.map_err(at(&path))?;
+            remove_whole(&path).map_err(at(&path))?;
         }
     }
     Ok(bytes)
+}
+
+/// Nothing that has its name is ever a part of what it was: whoever is killed meanwhile leaves what goes with the next start.
+fn remove_whole(path: &Path) -> io::Result<()> {
+    if !path.is_dir() {
+        return fs::remove_file(path);
+    }
+    let gone = path.with_file_name(format!("{NEW}{:016x}", rand::random::<u64>()));
+    fs::rename(path, &gone)?;
+    remove_tree(&gone)
 }
 
 /// Of all files, as long as they are. What goes meanwhile, or is too deep to be named, does not count.
@@ -604,7 +641,7 @@ fn is_passable(error: &io::Error) -> bool {
 }
 
 /// All of it or nothing, also across a power cut.
-fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
+pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
     let new = path.with_extension("new");
     let mut file = File::create(&new).map_err(at(&new))?;
     file.write_all(text).and_then(|()| file.sync_all()).map_err(at(&new))?;
@@ -612,7 +649,7 @@ fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
     sync_directory(path)
 }
 
-fn sync_directory(path: &Path) -> Result<(), Error> {
+pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
     let directory = path.parent().expect("a file has a directory");
     File::open(directory)
         .and_then(|directory| directory.sync_all())

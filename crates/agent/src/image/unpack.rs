@@ -65,6 +65,20 @@ const OPAQUE: &str = ".wh..wh..opq";
 /// # Errors
 /// Of the archive, or of the disk. What was unpacked until then stays.
 pub fn unpack(layer: impl Read, into: &Path, bounds: Bounds) -> Result<(), Error> {
+    unpack_as(layer, into, bounds, make)
+}
+
+/// Unpacks an archive of files that no layer is below of: each name is a name.
+///
+/// # Errors
+/// As [`unpack`].
+pub(crate) fn unpack_files(archive: impl Read, into: &Path, bounds: Bounds) -> Result<(), Error> {
+    unpack_as(archive, into, bounds, make_file)
+}
+
+type Make = fn(&Place, &Entry, &mut dyn Read) -> Result<(), Error>;
+
+fn unpack_as(layer: impl Read, into: &Path, bounds: Bounds, make: Make) -> Result<(), Error> {
     let place = Place::open(into)?;
     let mut archive = Archive::new(Bounded {
         layer,
@@ -94,23 +108,13 @@ pub fn unpack(layer: impl Read, into: &Path, bounds: Bounds) -> Result<(), Error
     Ok(())
 }
 
-/// Makes what an entry describes, in place of what is there of its name.
-fn make(place: &Place, entry: &Entry, content: &mut impl Read) -> Result<(), Error> {
-    let wrong = |message: &str| Error::Wrong {
-        path: entry.path.clone(),
-        message: message.to_owned(),
-    };
+/// Makes what an entry describes, in place of what is there of its name, or takes away what it says.
+fn make(place: &Place, entry: &Entry, content: &mut dyn Read) -> Result<(), Error> {
     let failed = |source: io::Error| Error::Entry {
         path: entry.path.clone(),
         source,
     };
-    let mut parts = Vec::new();
-    for part in entry.path.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        if part == ".." {
-            return Err(wrong("leads out of the layer"));
-        }
-        parts.push(part);
-    }
+    let parts = parts(entry)?;
     // The root itself, or one that the container never sees: it has devices of its own.
     let is_device = matches!(entry.kind, EntryType::Char | EntryType::Block);
     let Some((name, parents)) = parts.split_last() else {
@@ -119,8 +123,8 @@ fn make(place: &Place, entry: &Entry, content: &mut impl Read) -> Result<(), Err
     if is_device && parents == ["dev"] {
         return Ok(());
     }
-    let parent = place.parent(parents).map_err(failed)?;
     if *name == OPAQUE {
+        let parent = place.parent(parents).map_err(failed)?;
         return parent.hide_below().map_err(failed);
     }
     if name.starts_with(RESERVED) {
@@ -128,13 +132,28 @@ fn make(place: &Place, entry: &Entry, content: &mut impl Read) -> Result<(), Err
     }
     if let Some(gone) = name.strip_prefix(WHITEOUT) {
         if gone.is_empty() || gone == "." || gone == ".." {
-            return Err(wrong("takes away what has no name"));
+            return Err(wrong(entry, "takes away what has no name"));
         }
+        let parent = place.parent(parents).map_err(failed)?;
         return parent.white_out(gone).map_err(failed);
     }
+    make_file(place, entry, content)
+}
+
+/// Makes what an entry describes, in place of what is there of its name.
+fn make_file(place: &Place, entry: &Entry, mut content: &mut dyn Read) -> Result<(), Error> {
+    let failed = |source: io::Error| Error::Entry {
+        path: entry.path.clone(),
+        source,
+    };
+    let parts = parts(entry)?;
+    let Some((name, parents)) = parts.split_last() else {
+        return Ok(());
+    };
+    let parent = place.parent(parents).map_err(failed)?;
     match entry.kind {
         EntryType::Directory => parent.directory(name, entry),
-        EntryType::Regular | EntryType::Continuous => parent.file(name, entry, content),
+        EntryType::Regular | EntryType::Continuous => parent.file(name, entry, &mut content),
         EntryType::Symlink => parent.symbolic_link(name, entry),
         EntryType::Link => {
             let target: Vec<&str> = entry
@@ -146,14 +165,31 @@ fn make(place: &Place, entry: &Entry, content: &mut impl Read) -> Result<(), Err
                 Some((target, parents)) if !entry.link.split('/').any(|part| part == "..") => place
                     .parent(parents)
                     .and_then(|from| parent.hard_link(name, &from, target)),
-                _ => return Err(wrong("links to what is not in the layer")),
+                _ => return Err(wrong(entry, "links to what is not in the layer")),
             }
         }
         EntryType::Fifo => parent.fifo(name, entry),
-        EntryType::Char | EntryType::Block => return Err(wrong("is a device, which no layer may have")),
-        _ => return Err(wrong("is of a kind that no layer has")),
+        EntryType::Char | EntryType::Block => return Err(wrong(entry, "is a device, which no layer may have")),
+        _ => return Err(wrong(entry, "is of a kind that no layer has")),
     }
     .map_err(failed)
+}
+
+/// Of its path.
+fn parts(entry: &Entry) -> Result<Vec<&str>, Error> {
+    let parts = entry.path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    let parts: Vec<&str> = parts.collect();
+    match parts.contains(&"..") {
+        true => Err(wrong(entry, "leads out of the layer")),
+        false => Ok(parts),
+    }
+}
+
+fn wrong(entry: &Entry, message: &str) -> Error {
+    Error::Wrong {
+        path: entry.path.clone(),
+        message: message.to_owned(),
+    }
 }
 
 /// A layer that ends with an error once it has come to too much.

@@ -53,6 +53,8 @@ const HOSTNAME_BYTES_MAX: usize = 63;
 const DOMAIN: &str = "selvedge.local";
 /// Below its bundle.
 pub(crate) const ROOT: &str = "rootfs";
+/// What the container writes, beside its layers.
+pub(crate) const UPPER: &str = "upper";
 
 /// The bundle of a launch.
 ///
@@ -137,7 +139,7 @@ pub(super) fn of(
 }
 
 /// What it calls itself; `None`: as the host does.
-fn hostname(launch: &Launch) -> Option<String> {
+pub(crate) fn hostname(launch: &Launch) -> Option<String> {
     let own = || {
         launch
             .has_own_network
@@ -149,7 +151,7 @@ fn hostname(launch: &Launch) -> Option<String> {
 }
 
 /// Files by which a container with a network of its own makes addresses of names; they are written to `directory`.
-pub(super) fn names(launch: &Launch, network: &Attachment, directory: &Path) -> io::Result<Vec<Bind>> {
+pub(crate) fn names(launch: &Launch, network: &Attachment, directory: &Path) -> io::Result<Vec<Bind>> {
     let Attachment { address, gateway, .. } = network;
     let (tenant, hostname) = (&launch.pod.tenant, hostname(launch).unwrap_or_default());
     let texts = [

@@ -21,16 +21,21 @@ use tokio::io::{AsyncReadExt, Interest};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
+use self::bundle::UPPER;
 use self::volumes::Volumes;
 use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
+use crate::disk::taken_below;
 use crate::engine::{self, Engine};
 use crate::image::registry::{self, Registries};
+use crate::image::retention::{Need, Pruned, Terms};
 use crate::image::store::Images;
 use crate::instance::{Bundle, Ended, How, Instance, Spec, Started, What};
 use crate::moves::Moves;
 use crate::network::{self, Attachment, Network};
-use crate::runtime::{Answer, Done, Error, Kind, Launch, Pod, PullPolicy, Runtime, State};
+use crate::runtime::{Answer, Done, Error, Kind, Launch, Pod, PullPolicy, Runtime, SEPARATOR, State};
 use crate::shim::{self, READY};
+use crate::sockets::{Sockets, give};
+use crate::supervise::Key;
 use crate::tail;
 use crate::tools;
 use crate::tree::remove_tree;
@@ -46,6 +51,10 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 const SHIM_PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks at that.
 const SHIM_POLL: Duration = Duration::from_millis(5);
+/// Until who is connected to it by a socket that it has taken over has had his answer.
+const QUIET_PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks at that.
+const QUIET_POLL: Duration = Duration::from_millis(5);
 const NO_GROUPS: &str = "this kernel has no control groups at /sys/fs/cgroup";
 
 /// Containers of this host.
@@ -57,6 +66,7 @@ pub struct Local {
     /// Of pods that something is started of.
     pods: Pods,
     registries: Arc<Registries>,
+    sockets: Sockets,
     shim: PathBuf,
     hierarchy: Option<Hierarchy>,
     moves: Moves,
@@ -66,18 +76,24 @@ pub struct Local {
     unpacking: Arc<Semaphore>,
     /// Put before the names of control groups: they are those of the host, and so of other agents on it.
     group_prefix: String,
+    tenants: Tenants,
 }
+
+/// What all containers of a tenant may take together. While it is held no group of a tenant is made or removed.
+type Tenants = Arc<Mutex<HashMap<String, Limits>>>;
 
 impl Local {
     /// Keeps the files of containers in `directory`, their volumes in `volumes`, and makes them of the images that come by
     /// `registries`, in the `network` where they have not the host's. `shim` is the program that runs [`shim::run`] where
-    /// it is called with `shim` and the container's directory. No other agent of the host has the same `group_prefix`.
+    /// it is called with `shim` and the container's directory. Those that take over sockets have them of `sockets`. No
+    /// other agent of the host has the same `group_prefix`.
     #[must_use]
     pub fn new(
         directory: &Path,
         volumes: &Path,
         network: Network,
         registries: Arc<Registries>,
+        sockets: Sockets,
         shim: &Path,
         group_prefix: &str,
     ) -> Self {
@@ -87,12 +103,14 @@ impl Local {
             network,
             pods: Pods::default(),
             registries,
+            sockets,
             shim: shim.to_owned(),
             hierarchy: Hierarchy::of_host(),
             moves: Moves::default(),
             starting: Arc::new(Semaphore::new(STARTS_MAX)),
             unpacking: Arc::new(Semaphore::new(1)),
             group_prefix: group_prefix.to_owned(),
+            tenants: Tenants::default(),
         }
     }
 
@@ -123,6 +141,7 @@ impl Local {
                 what,
                 cgroup,
                 log: launch.log,
+                sockets: launch.sockets.clone(),
             })?)
         })();
         match described {
@@ -132,6 +151,14 @@ impl Local {
                 Err(error)
             }
         }
+    }
+
+    fn sockets(&self, launch: &Launch) -> Result<Vec<Arc<OwnedFd>>, Error> {
+        let sockets = launch.sockets.iter().map(|socket| {
+            let no_socket = |error| Error::NoSocket(socket.name.clone(), error);
+            self.sockets.get(&socket.at).map_err(no_socket)
+        });
+        sockets.collect()
     }
 
     fn what(&self, name: &str, launch: &Launch) -> Result<What, Error> {
@@ -183,24 +210,32 @@ impl Local {
     }
 
     fn new_group(&self, name: &str, limits: &Limits) -> Result<Option<Cgroup>, Error> {
-        let is_limited = *limits != Limits::default();
+        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_tenant = Key::of_container(name).and_then(|key| Some((key.tenant.clone(), *tenants.get(&key.tenant)?)));
+        let is_limited = *limits != Limits::default() || of_tenant.as_ref().is_some_and(|(_, of)| is_asked(of));
         let Some(group) = self.group(name) else {
             return match is_limited {
                 true => Err(Error::NoLimits(NO_GROUPS.to_owned())),
                 false => Ok(None),
             };
         };
-        match group.create(limits) {
+        let created = match of_tenant.and_then(|(tenant, of)| Some((self.group_of(&tenant)?, of))) {
+            Some((of_all, of)) => of_all.create(&of).and_then(|()| group.create(&within(limits, &of))),
+            None => group.create(limits),
+        };
+        match created {
             Ok(()) => Ok(Some(group)),
             Err(error) if is_limited => Err(Error::NoLimits(error.to_string())),
             Err(_) => Ok(None),
         }
     }
 
-    async fn start_shim(&self, instance: &Instance) -> Result<(), Error> {
-        let mut shim = tokio::process::Command::new(&self.shim)
-            // As it is listed: the program may be named by a link.
-            .arg0("selvedge")
+    async fn start_shim(&self, instance: &Instance, sockets: Vec<Arc<OwnedFd>>) -> Result<(), Error> {
+        let mut shim = std::process::Command::new(&self.shim);
+        give(&mut shim, sockets);
+        let mut shim = tokio::process::Command::from(shim);
+        // As it is listed: the program may be named by a link.
+        shim.arg0("selvedge")
             .arg("shim")
             .arg(instance.directory())
             .env_clear()
@@ -208,8 +243,8 @@ impl Local {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        let mut shim = shim.spawn()?;
         let mut said = shim.stdout.take().expect("it is piped");
         let mut words = vec![0; READY.len()];
         let heard = timeout(START_PATIENCE, said.read_exact(&mut words)).await;
@@ -228,9 +263,83 @@ impl Local {
         }))
     }
 
+    /// That of a container is in that of its tenant.
     fn group(&self, name: &str) -> Option<Cgroup> {
+        let hierarchy = self.hierarchy.as_ref()?;
+        let prefix = &self.group_prefix;
+        Some(match Key::of_container(name) {
+            Some(Key { tenant, .. }) => hierarchy.group(&format!("{prefix}{tenant}/{name}")),
+            None => hierarchy.group(&format!("{prefix}{name}")),
+        })
+    }
+
+    /// Of all containers of a tenant.
+    fn group_of(&self, tenant: &str) -> Option<Cgroup> {
+        let name = format!("{}{tenant}", self.group_prefix);
+        self.hierarchy.as_ref().map(|hierarchy| hierarchy.group(&name))
+    }
+
+    /// Where agents before this one had it: not in that of its tenant.
+    fn old_group(&self, name: &str) -> Option<Cgroup> {
         let name = format!("{}{name}", self.group_prefix);
         self.hierarchy.as_ref().map(|hierarchy| hierarchy.group(&name))
+    }
+
+    /// The group of a container's tenant as an engine is to have it, which is there; `None`: there can be none, and none is
+    /// asked for.
+    pub(crate) fn group_for_engine(&self, tenant: &str) -> Result<Option<PathBuf>, Error> {
+        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = tenants.get(tenant).copied().unwrap_or_default();
+        let created = match self.group_of(tenant) {
+            Some(group) => group.create(&limits).map(|()| group.path_for_runner()),
+            None => Err(io::Error::other(NO_GROUPS)),
+        };
+        match created {
+            Ok(path) => Ok(Some(path)),
+            Err(error) if is_asked(&limits) => Err(Error::NoLimits(error.to_string())),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Whether all containers of a tenant together had no memory left at some time.
+    pub(crate) fn is_tenant_short(&self, tenant: &str) -> bool {
+        self.group_of(tenant)
+            .is_some_and(|group| group.was_full().unwrap_or(false))
+    }
+
+    /// A container may take no more than its tenant.
+    pub(crate) fn within_tenant(&self, tenant: &str, limits: &Limits) -> Limits {
+        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        within(limits, &tenants.get(tenant).copied().unwrap_or_default())
+    }
+
+    /// Whether the tenant's limits have to be kept.
+    pub(crate) fn has_limits(&self, tenant: &str) -> bool {
+        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        tenants.get(tenant).is_some_and(is_asked)
+    }
+
+    fn limit(&self, tenant: &str, limits: Limits) -> Result<(), Error> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        tenants.insert(tenant.to_owned(), limits);
+        match self.group_of(tenant) {
+            Some(group) if group.is_there() => Ok(group.limit(&limits)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// That of a tenant of which nothing is there any more.
+    pub(crate) fn remove_group_of(&self, tenant: &str) -> Result<(), Error> {
+        let _alone = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let prefix = format!("{tenant}{SEPARATOR}");
+        if names_in(&self.directory)?.iter().any(|name| name.starts_with(&prefix)) {
+            return Ok(());
+        }
+        if let Some(group) = self.group_of(tenant) {
+            // An engine may have yet to let it go; it is used again, or removed after the next container.
+            let _ = group.remove();
+        }
+        Ok(())
     }
 
     /// `None`: its shim is starting it. Of one whose shim is gone nobody knows how it will end: it is ended, and that kept.
@@ -253,6 +362,7 @@ impl Local {
         let ended = Ended {
             how: How::Unseen,
             is_out_of_memory: false,
+            is_by_tenant: false,
             at_ms: shim::unix_now_ms(),
             boot_id: shim::boot_id()?,
         };
@@ -270,7 +380,7 @@ impl Local {
 
     /// Its group is the one of its name, whatever its files say.
     fn end_without_shim(&self, instance: &Instance, name: &str) -> Result<(), Error> {
-        if let Some(group) = self.group(name) {
+        for group in [self.group(name), self.old_group(name)].into_iter().flatten() {
             group.kill()?;
         }
         match readable(instance.started())? {
@@ -279,15 +389,48 @@ impl Local {
         }
     }
 
+    /// Whether nobody is connected to it by a socket that it has taken over. Then its time stands still until it is asked to
+    /// end, as nothing else keeps it from taking one who waits there for whoever comes after it.
+    fn is_quiet(&self, name: &str) -> Result<bool, Error> {
+        let State::Running(_) = self.settled(name)? else {
+            return Ok(true);
+        };
+        let spec = self.instance(name).spec()?;
+        let Some(group) = spec.cgroup.filter(|_| !spec.sockets.is_empty()) else {
+            return Ok(true);
+        };
+        let at = spec.sockets.into_iter().map(|socket| socket.at).collect();
+        group.freeze(true)?;
+        let is_quiet = group.is_frozen()? && !self.sockets.are_used_by(&at, &group.processes()?)?;
+        if !is_quiet {
+            group.freeze(false)?;
+        }
+        Ok(is_quiet)
+    }
+
     fn ask_to_end(&self, name: &str) -> Result<(), Error> {
         let State::Running(started) = self.settled(name)? else {
             return Ok(());
         };
-        let asks = match self.instance(name).spec()?.what {
+        let spec = self.instance(name).spec()?;
+        let asks = match spec.what {
             What::Program(_) => Signal::TERM,
             What::Bundle(bundle) => Signal::from_named_raw(bundle.stop_signal).unwrap_or(Signal::TERM),
         };
-        Ok(signal(&started, asks)?)
+        signal(&started, asks)?;
+        // It hears of it once its time goes on.
+        Ok(spec.cgroup.map_or(Ok(()), |group| group.freeze(false))?)
+    }
+
+    fn pause(&self, name: &str, is_paused: bool) -> Result<(), Error> {
+        let State::Running(_) = self.settled(name)? else {
+            return Ok(());
+        };
+        match self.instance(name).spec()?.cgroup {
+            Some(group) => Ok(group.freeze(is_paused)?),
+            None if is_paused => Err(Error::NoPause("it has no control group, which takes root")),
+            None => Ok(()),
+        }
     }
 
     fn end_processes(&self, name: &str) -> Result<(), Error> {
@@ -317,12 +460,16 @@ impl Local {
                 Err(error) => return Err(error.into()),
             }
         }
-        if let Some(group) = self.group(name) {
+        for group in [self.group(name), self.old_group(name)].into_iter().flatten() {
             group.remove()?;
         }
         match remove_tree(instance.directory()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        match Key::of_container(name) {
+            Some(Key { tenant, .. }) => self.remove_group_of(&tenant),
+            None => Ok(()),
         }
     }
 
@@ -336,7 +483,14 @@ impl Local {
 
     /// A Docker Engine beside it, with the same containers and volumes.
     pub(crate) fn engine(&self, socket: &Path) -> Engine {
-        Engine::new(&self.directory, self.volumes.clone(), socket, &self.group_prefix)
+        Engine::new(
+            self.clone(),
+            &self.directory,
+            self.volumes.clone(),
+            self.network.clone(),
+            socket,
+            &self.group_prefix,
+        )
     }
 
     /// The files of a container.
@@ -344,6 +498,19 @@ impl Local {
     pub fn instance(&self, name: &str) -> Instance {
         Instance::at(&self.directory.join(name))
     }
+}
+
+/// Whether somebody has written limits that have to be kept: a bound on processes alone is for hosts where there can be one.
+fn is_asked(of_tenant: &Limits) -> bool {
+    of_tenant.cpu_millis.is_some() || of_tenant.memory_bytes.is_some()
+}
+
+/// No more of the processor than its tenant may take: control groups of version 1 refuse that.
+fn within(limits: &Limits, of_tenant: &Limits) -> Limits {
+    let cpu_millis = limits
+        .cpu_millis
+        .map(|own| own.min(of_tenant.cpu_millis.unwrap_or(u32::MAX)));
+    Limits { cpu_millis, ..*limits }
 }
 
 /// Lets one container of a pod be started at a time: the first makes what those after it share.
@@ -410,6 +577,19 @@ fn readable<T>(file: io::Result<Option<T>>) -> io::Result<Option<T>> {
 /// Of a file.
 pub fn collect_images(images: &Images, containers: &Path) -> Result<Option<u64>, Error> {
     Ok(images.collect(|| layers_in_use(containers))?)
+}
+
+/// Removes images of which `needs` has none, and what none needs any more; see [`Images::prune`].
+///
+/// # Errors
+/// It is not known who needs what, or of a file.
+pub fn prune_images(
+    images: &Images,
+    containers: &Path,
+    terms: &Terms,
+    needs: impl Fn() -> io::Result<Vec<Need>>,
+) -> Result<Option<Pruned>, Error> {
+    Ok(images.prune(terms, needs, || layers_in_use(containers))?)
 }
 
 fn layers_in_use(containers: &Path) -> io::Result<HashSet<PathBuf>> {
@@ -491,8 +671,12 @@ impl Runtime for Local {
             let _turn = self.starting.acquire().await.expect("it is never closed");
             let _alone = self.pods.alone(&launch.pod).await;
             let _ready = self.moves.be_ready();
-            let described = self.blocking(&name, move |local, name| local.describe(name, &launch));
-            let started = self.start_shim(&described.await?).await;
+            let described = self.blocking(&name, move |local, name| {
+                let sockets = local.sockets(&launch)?;
+                Ok((local.describe(name, &launch)?, sockets))
+            });
+            let (described, sockets) = described.await?;
+            let started = self.start_shim(&described, sockets).await;
             if started.is_err() {
                 self.blocking(&name, Local::remove).await?;
             }
@@ -534,8 +718,16 @@ impl Runtime for Local {
         let name = name.to_owned();
         Box::pin(async move {
             Runtime::state(self, &name).await?;
+            let until = Instant::now() + QUIET_PATIENCE;
+            while !self.blocking(&name, Local::is_quiet).await? && Instant::now() < until {
+                sleep(QUIET_POLL).await;
+            }
             self.blocking(&name, Local::ask_to_end).await
         })
+    }
+
+    fn pause(&self, name: &str, is_paused: bool) -> Answer<'_, ()> {
+        self.blocking(name, move |local, name| local.pause(name, is_paused))
     }
 
     fn kill(&self, name: &str) -> Answer<'_, ()> {
@@ -578,15 +770,46 @@ impl Runtime for Local {
         })
     }
 
-    fn clear(&self, tenant: &str, application: &str, kept: BTreeSet<u32>) -> Answer<'_, ()> {
+    fn clear(&self, tenant: &str, application: &str, kept: BTreeSet<u32>, _wanted: u32) -> Answer<'_, ()> {
         let application = application.to_owned();
         self.blocking(tenant, move |local, tenant| {
             Ok(local.volumes.clear(tenant, &application, &kept)?)
         })
     }
 
+    fn limit(&self, tenant: &str, limits: Limits) -> Answer<'_, ()> {
+        self.blocking(tenant, move |local, tenant| local.limit(tenant, limits))
+    }
+
+    fn usage_of(&self, tenant: &str) -> Answer<'_, Option<Usage>> {
+        self.blocking(tenant, |local, tenant| {
+            let group = local.group_of(tenant).filter(Cgroup::is_there);
+            Ok(group.map(|group| group.usage()).transpose()?)
+        })
+    }
+
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>> {
         self.blocking(name, Local::usage)
+    }
+
+    fn written(&self, name: &str, bytes_max: u64) -> Answer<'_, u64> {
+        self.blocking(name, move |local, name| {
+            let written = local.instance(name).directory().join(UPPER);
+            Ok(taken_below(&written, bytes_max)?)
+        })
+    }
+
+    fn scratch(&self, pod: &Pod, volume: &str, bytes_max: u64) -> Answer<'_, u64> {
+        let pod = pod.clone();
+        self.blocking(volume, move |local, volume| {
+            Ok(taken_below(&local.volumes.scratch(&pod).join(volume), bytes_max)?)
+        })
+    }
+
+    fn kept(&self, tenant: &str, bytes_max: u64) -> Answer<'_, u64> {
+        self.blocking(tenant, move |local, tenant| {
+            Ok(taken_below(&local.volumes.kept(tenant), bytes_max)?)
+        })
     }
 
     fn log_tail(&self, name: &str, lines: usize) -> Answer<'_, Option<Vec<u8>>> {

@@ -21,7 +21,7 @@ const SCRATCH: &str = "scratch";
 /// Of a volume's own directory: any user of its containers may write.
 const OPEN: u32 = 0o777;
 /// What has not its name yet begins so.
-const NEW: &str = ".new-";
+pub(crate) const NEW: &str = ".new-";
 /// Set-group-ID.
 const OF_GROUP: u32 = 0o2000;
 /// Of those that lead there: nobody of the host but who runs the agent.
@@ -92,7 +92,7 @@ impl Volumes {
         }
     }
 
-    fn scratch(&self, pod: &Pod) -> PathBuf {
+    pub(super) fn scratch(&self, pod: &Pod) -> PathBuf {
         self.scratch_of(&pod.tenant, &pod.application)
             .join(pod.replica.to_string())
     }
@@ -101,7 +101,7 @@ impl Volumes {
         self.root.join(SCRATCH).join(tenant).join(application)
     }
 
-    fn kept(&self, tenant: &str) -> PathBuf {
+    pub(super) fn kept(&self, tenant: &str) -> PathBuf {
         self.root.join(KEPT).join(tenant)
     }
 }
@@ -139,6 +139,31 @@ pub fn kept(volumes: &Path, containers: &Path) -> io::Result<Vec<Kept>> {
         }
     }
     Ok(all)
+}
+
+/// The directory of one that is kept, whether it is there or not.
+pub(crate) fn kept_at(volumes: &Path, tenant: &str, name: &str) -> PathBuf {
+    volumes.join(KEPT).join(tenant).join(name)
+}
+
+/// Whether a container has one that is kept.
+pub(crate) fn is_in_use(volumes: &Path, containers: &Path, tenant: &str, name: &str) -> io::Result<bool> {
+    Ok(sources_in_use(containers)?.contains(&kept_at(volumes, tenant, name)))
+}
+
+/// Removes what somebody was killed over who made a volume; nobody makes one meanwhile.
+///
+/// # Errors
+/// Of a file.
+pub fn remove_unfinished(volumes: &Path) -> io::Result<()> {
+    for tenant in names_in(&volumes.join(KEPT))? {
+        for name in names_in(&volumes.join(KEPT).join(&tenant))? {
+            if name.starts_with(NEW) {
+                remove_tree(&kept_at(volumes, &tenant, &name))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Removes one that is kept, with all that is in it; whether there was one.

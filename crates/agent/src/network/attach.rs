@@ -88,14 +88,7 @@ fn outside(attachment: &Attachment, own: &File) -> io::Result<()> {
         },
         own.as_fd(),
     )?;
-    // Who comes to the host by another name, such as that of its loopback, is led here.
-    for (key, value) in [
-        ("ipv4/conf", "rp_filter=1"),
-        ("ipv4/conf", "route_localnet=1"),
-        ("ipv6/conf", "disable_ipv6=1"),
-    ] {
-        set(&format!("{key}/{name}"), value)?;
-    }
+    settle(&name)?;
     let link = netlink::index(&name)?;
     netlink.set_up(link)?;
     netlink.add_neighbour(link, address, there)?;
@@ -105,6 +98,19 @@ fn outside(attachment: &Attachment, own: &File) -> io::Result<()> {
         source: Some(gateway),
     };
     netlink.add_route(address, 32, &way)
+}
+
+/// What is so of all links of containers.
+pub(super) fn settle(link: &str) -> io::Result<()> {
+    for (key, value) in [
+        ("ipv4/conf", "rp_filter=1"),
+        // Who comes to the host by another name, such as that of its loopback, is led here.
+        ("ipv4/conf", "route_localnet=1"),
+        ("ipv6/conf", "disable_ipv6=1"),
+    ] {
+        set(&format!("{key}/{link}"), value)?;
+    }
+    Ok(())
 }
 
 /// The container's end: one neighbour, the host, by which it reaches all others.

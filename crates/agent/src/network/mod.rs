@@ -5,6 +5,7 @@ pub mod connections;
 mod netlink;
 mod range;
 mod rules;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,10 +17,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 pub use self::attach::Attachment;
-use self::attach::{link_of, set};
-use self::netlink::{LOOPBACK, Netlink, Way};
+use self::attach::{LINK_PREFIX, link_of, set, settle};
+use self::netlink::{Known, LOOPBACK, Netlink, Way};
 use self::range::Range;
 use self::rules::{Rules, Tenant};
+use crate::runtime::Pod;
 
 /// Tenants whose containers have had a network; each has links of its own group.
 const TENANTS_MAX: u32 = 4_000;
@@ -43,11 +45,26 @@ pub struct Redirect {
     pub to: Vec<SocketAddrV4>,
 }
 
+/// A link of the host's that an engine makes, with the one container of a pod behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bridge {
+    /// Its name.
+    pub(crate) link: String,
+    /// What is behind it, such as `10.112.4.0/30`.
+    pub(crate) subnet: String,
+    /// The host's end of it.
+    pub(crate) host: Ipv4Addr,
+    /// How the container is in its network.
+    pub(crate) attachment: Attachment,
+}
+
 #[derive(Debug)]
 struct State {
     plan: Plan,
     /// The next address that is tried.
     next: u32,
+    /// What the kernel says of the rules that it has of this plan, once it was asked.
+    listed: Option<Vec<u8>>,
 }
 
 /// What has to be the same for whoever runs the edge anew, as containers run on.
@@ -62,6 +79,9 @@ struct Plan {
     /// Links of the host between which nothing was forwarded before there was a network of containers.
     #[serde(default)]
     apart: Vec<String>,
+    /// Pods behind a bridge, and its number.
+    #[serde(default)]
+    bridges: Vec<(Pod, u32)>,
     /// Connections that come in go on to do so while nobody runs the edge.
     #[serde(default)]
     redirects: Vec<Redirect>,
@@ -101,6 +121,62 @@ impl Network {
             group: state.plan.range.group(number),
             shared_with: None,
         })
+    }
+
+    /// The bridge of a pod, which is the same for as long as it is not forgotten. Nothing of it is made.
+    ///
+    /// # Errors
+    /// As of [`Network::attach`].
+    pub(crate) fn bridge(&self, pod: &Pod) -> io::Result<Bridge> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.there(&mut state)?;
+        let mut with = state.plan.clone();
+        let group = with.range.group(with.number(&pod.tenant)?);
+        let number = with.bridge(pod)?;
+        if with != state.plan {
+            self.change(state, with)?;
+        }
+        let range = state.plan.range;
+        let bridged = range.bridged(number);
+        Ok(Bridge {
+            link: link_of(bridged.container),
+            subnet: bridged.subnet,
+            host: bridged.host,
+            attachment: Attachment {
+                address: bridged.container,
+                gateway: range.gateway(),
+                group,
+                shared_with: None,
+            },
+        })
+    }
+
+    /// Those of an application's replicas that have a bridge.
+    ///
+    /// # Errors
+    /// Of reading what is kept.
+    pub(crate) fn bridged(&self, tenant: &str, application: &str) -> io::Result<Vec<Pod>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.is_none() && !self.kept.exists() {
+            return Ok(Vec::new());
+        }
+        let pods = self.there(&mut state)?.plan.bridges.iter().map(|(pod, _)| pod);
+        let of_application = pods.filter(|pod| pod.tenant == tenant && pod.application == application);
+        Ok(of_application.cloned().collect())
+    }
+
+    /// Another pod may have its bridge, which is not there any more.
+    ///
+    /// # Errors
+    /// Of writing what is kept.
+    pub(crate) fn forget_bridge(&self, pod: &Pod) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.there(&mut state)?;
+        let mut with = state.plan.clone();
+        with.bridges.retain(|(other, _)| other != pod);
+        self.keep(&with)?;
+        state.plan = with;
+        Ok(())
     }
 
     /// Goes on with what an edge before this one made, if any did.
@@ -180,10 +256,13 @@ impl Network {
         let mut netlink = Netlink::open()?;
         let networks = netlink.networks()?;
         let mut plan = self.kept()?;
-        let is_there = networks.contains(&(plan.range.base(), plan.range.prefix_len()));
+        let (base, prefix_len) = (plan.range.base(), plan.range.prefix_len());
+        let mut known = networks.iter();
+        let is_there = known.any(|known| (known.network, known.prefix_len) == (base, prefix_len));
         if !is_there {
             // No container of before runs: whatever was kept of addresses may change.
-            plan.range = claim(&mut netlink, plan.range, &networks)?;
+            let own = plan.bridge_links();
+            plan.range = claim(&mut netlink, plan.range, &networks, &own)?;
             let kept = links_apart(&mut netlink).and_then(|apart| {
                 plan.apart = apart;
                 plan.redirects.clear();
@@ -194,7 +273,7 @@ impl Network {
                 return Err(error);
             }
         }
-        set("ipv4", "ip_forward=1")?;
+        forward()?;
         let range = plan.range;
         netlink.add_address(LOOPBACK, range.gateway(), 32)?;
         let (services, prefix_len) = range.services();
@@ -203,6 +282,7 @@ impl Network {
         Ok(State {
             plan,
             next: rand::random(),
+            listed: None,
         })
     }
 
@@ -215,6 +295,7 @@ impl Network {
                 range: Range::any(rand::random()),
                 tenants: BTreeMap::new(),
                 services: BTreeMap::new(),
+                bridges: Vec::new(),
                 apart: Vec::new(),
                 redirects: Vec::new(),
             }),
@@ -247,9 +328,33 @@ impl Network {
     /// Has the kernel keep to another plan, too, and keeps it.
     fn change(&self, state: &mut State, with: Plan) -> io::Result<()> {
         self.rules(&with)?;
+        state.listed = None;
         self.keep(&with)?;
         state.plan = with;
         Ok(())
+    }
+
+    /// Has the kernel's rules be as they are to be; whether they were not.
+    fn mend(&self) -> io::Result<bool> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(state) = &mut *state else {
+            return Ok(false);
+        };
+        let range = state.plan.range;
+        let now = rules::listed(range)?;
+        let is_changed = now.is_none() || state.listed.is_some() && now != state.listed;
+        state.listed = match is_changed {
+            true => {
+                self.rules(&state.plan)?;
+                rules::listed(range)?
+            }
+            false => {
+                rules::let_through_docker();
+                now
+            }
+        };
+        forward()?;
+        Ok(is_changed)
     }
 
     fn keep(&self, plan: &Plan) -> io::Result<()> {
@@ -272,6 +377,33 @@ impl Plan {
         }
         self.tenants.insert(tenant.to_owned(), number);
         Ok(number)
+    }
+
+    /// Its number, which is its own from now on.
+    fn bridge(&mut self, pod: &Pod) -> io::Result<u32> {
+        if let Some((_, number)) = self.bridges.iter().find(|(other, _)| other == pod) {
+            return Ok(*number);
+        }
+        let taken: BTreeSet<u32> = self.bridges.iter().map(|(_, number)| *number).collect();
+        let count = self.range.bridge_count();
+        let is_free = |number: &u32| {
+            let link = link_of(self.range.bridged(*number).container);
+            !taken.contains(number) && netlink::index(&link).is_err()
+        };
+        let number = (0..count).find(is_free).ok_or_else(|| {
+            io::Error::other(format!(
+                "{count} containers of Docker have a network here, and there are no more"
+            ))
+        })?;
+        self.bridges.push((pod.clone(), number));
+        Ok(number)
+    }
+
+    /// Those that an engine has made again before the edge was started.
+    fn bridge_links(&self) -> Vec<u32> {
+        let numbers = self.bridges.iter().map(|(_, number)| *number);
+        let names = numbers.map(|number| link_of(self.range.bridged(number).container));
+        names.filter_map(|name| netlink::index(&name).ok()).collect()
     }
 
     fn addresses(&self, tenant: &str) -> impl Iterator<Item = (&str, Ipv4Addr)> {
@@ -315,21 +447,62 @@ impl State {
     }
 }
 
-/// All of the host, where it forwards nothing: that it does so for containers makes it no router between its networks.
-fn links_apart(netlink: &mut Netlink) -> io::Result<Vec<String>> {
-    match fs::read_to_string("/proc/sys/net/ipv4/ip_forward")?.trim() {
-        "0" => netlink.links(),
-        _ => Ok(Vec::new()),
+impl Bridge {
+    pub(crate) fn is_there(&self) -> bool {
+        netlink::index(&self.link).is_ok()
+    }
+
+    /// Has it be a link of its tenant's, as all who forward for it begin without one: before anything runs behind it.
+    ///
+    /// # Errors
+    /// It is not there, or the kernel allows none of it.
+    pub(crate) fn let_in(&self) -> io::Result<()> {
+        settle(&self.link)?;
+        Netlink::open()?.set_group(netlink::index(&self.link)?, self.attachment.group)
+    }
+
+    /// Has its container, which is there, reach itself by the address of its service: where rules are for what crosses bridges,
+    /// too (`br_netfilter`, which Docker loads), that would be sent back where it came from.
+    ///
+    /// # Errors
+    /// As of [`Bridge::let_in`].
+    pub(crate) fn turn_back(&self) -> io::Result<()> {
+        Netlink::open()?.set_turning_back(netlink::index(&self.link)?)
     }
 }
 
-/// Takes one that this machine knows no way into yet, `wished` if may be. What is for nobody in it is refused at once, and
-/// does not go to the next router.
-fn claim(netlink: &mut Netlink, wished: Range, networks: &[(Ipv4Addr, u8)]) -> io::Result<Range> {
-    let is_taken = |range: &Range| {
-        let mut others = networks.iter().filter(|(_, prefix_len)| *prefix_len > 0);
-        others.any(|&(network, prefix_len)| range.overlaps(network, prefix_len))
+/// Has the host do so.
+fn forward() -> io::Result<()> {
+    match does_forward()? {
+        true => Ok(()),
+        false => set("ipv4", "ip_forward=1"),
+    }
+}
+
+fn does_forward() -> io::Result<bool> {
+    Ok(fs::read_to_string("/proc/sys/net/ipv4/ip_forward")?.trim() != "0")
+}
+
+/// All of the host, where it forwards nothing: that it does so for containers makes it no router between its networks.
+fn links_apart(netlink: &mut Netlink) -> io::Result<Vec<String>> {
+    let mut links = match does_forward()? {
+        true => Vec::new(),
+        false => netlink.links()?,
     };
+    links.retain(|link| !link.starts_with(LINK_PREFIX));
+    Ok(links)
+}
+
+/// Takes one that this machine knows no way into yet but by its `own` links, `wished` if may be. What is for nobody in it is
+/// refused at once, and does not go to the next router.
+fn claim(netlink: &mut Netlink, wished: Range, networks: &[Known], own: &[u32]) -> io::Result<Range> {
+    let others = || {
+        let is_own = |known: &Known| known.link.is_some_and(|link| own.contains(&link));
+        networks
+            .iter()
+            .filter(move |known| known.prefix_len > 0 && !is_own(known))
+    };
+    let is_taken = |range: &Range| others().any(|other| range.overlaps(other.network, other.prefix_len));
     for range in wished.and_all_others().filter(|range| !is_taken(range)) {
         match netlink.claim(range.base(), range.prefix_len()) {
             // Another edge was quicker.
@@ -355,10 +528,10 @@ mod tests {
         unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET).unwrap() };
         let mut netlink = Netlink::open().unwrap();
         let seen = netlink.networks().unwrap();
-        let first = claim(&mut netlink, Range::any(7), &seen).unwrap();
-        let second = claim(&mut netlink, Range::any(7), &seen).unwrap();
+        let first = claim(&mut netlink, Range::any(7), &seen, &[]).unwrap();
+        let second = claim(&mut netlink, Range::any(7), &seen, &[]).unwrap();
         assert_eq!([first, second], [Range::any(7), Range::any(8)]);
         netlink.give_up(first.base(), first.prefix_len()).unwrap();
-        assert_eq!(claim(&mut netlink, Range::any(7), &seen).unwrap(), first);
+        assert_eq!(claim(&mut netlink, Range::any(7), &seen, &[]).unwrap(), first);
     }
 }

@@ -9,7 +9,10 @@ use netlink_packet_core::{
     NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo,
+    LinkMessage,
+};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -51,6 +54,13 @@ pub(super) enum Way {
     Nowhere,
 }
 
+/// A network that this machine knows a way to.
+pub(super) struct Known {
+    pub(super) network: Ipv4Addr,
+    pub(super) prefix_len: u8,
+    pub(super) link: Option<u32>,
+}
+
 /// A socket to the kernel, in the network name space it was opened in.
 pub(super) struct Netlink {
     socket: Socket,
@@ -84,6 +94,35 @@ impl Netlink {
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
         ]));
         self.create(RouteNetlinkMessage::NewLink(link))
+    }
+
+    pub(super) fn set_group(&mut self, link: u32, group: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = link;
+        message.attributes = vec![LinkAttribute::Group(group)];
+        self.change(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Has the ports of a bridge send back where it came from what is for who sent it.
+    pub(super) fn set_turning_back(&mut self, bridge: u32) -> io::Result<()> {
+        let answers = self.ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
+        let ports = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(link) if link.attributes.contains(&LinkAttribute::Controller(bridge)) => {
+                Some(link.header.index)
+            }
+            _ => None,
+        });
+        for port in ports {
+            let mut message = LinkMessage::default();
+            message.header.index = port;
+            let settings = vec![InfoBridgePort::HairpinMode(true)];
+            message.attributes = vec![LinkAttribute::LinkInfo(vec![
+                LinkInfo::PortKind(InfoPortKind::Bridge),
+                LinkInfo::PortData(InfoPortData::BridgePort(settings)),
+            ])];
+            self.change(RouteNetlinkMessage::NewLink(message), 0)?;
+        }
+        Ok(())
     }
 
     pub(super) fn set_up(&mut self, link: u32) -> io::Result<()> {
@@ -139,8 +178,8 @@ impl Netlink {
         self.change(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Networks that this machine knows a way to, but for the way to all others.
-    pub(super) fn networks(&mut self) -> io::Result<Vec<(Ipv4Addr, u8)>> {
+    /// Networks that this machine knows a way to, but for the way to all others, with the link that it is at.
+    pub(super) fn networks(&mut self) -> io::Result<Vec<Known>> {
         let mut asked = RouteMessage::default();
         asked.header.address_family = AddressFamily::Inet;
         let answers = self.ask(RouteNetlinkMessage::GetRoute(asked), NLM_F_DUMP)?;
@@ -152,7 +191,15 @@ impl Netlink {
                 RouteAttribute::Destination(RouteAddress::Inet(network)) => Some(*network),
                 _ => None,
             });
-            Some((to?, route.header.destination_prefix_length))
+            let link = route.attributes.iter().find_map(|attribute| match attribute {
+                RouteAttribute::Oif(link) => Some(*link),
+                _ => None,
+            });
+            Some(Known {
+                network: to?,
+                prefix_len: route.header.destination_prefix_length,
+                link,
+            })
         };
         Ok(answers.into_iter().filter_map(network).collect())
     }

@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 const PREFIX_LEN: u8 = 20;
 /// The first half of a range is for containers, the second for services.
 const HALF_LEN: u8 = PREFIX_LEN + 1;
+/// Of the half for containers, the first is for those that are routed to, the second for those behind a bridge of their own.
+const QUARTER_LEN: u8 = HALF_LEN + 1;
+/// What is behind a bridge: the host and one container, and the two addresses that a network has beside those of its hosts.
+const BRIDGED_LEN: u8 = 30;
 /// Ranges are taken from here: of what is private (RFC 1918), a part that few use.
 const ALL: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 112, 0, 0), 12);
 
@@ -65,14 +69,29 @@ impl Range {
         self.at(size(HALF_LEN) + number)
     }
 
-    /// How many containers may have one.
+    /// How many containers may have one that is routed to.
     pub(super) fn pod_count(self) -> u32 {
-        size(HALF_LEN) - 2
+        size(QUARTER_LEN) - 2
     }
 
     /// Of a container.
     pub(super) fn pod(self, number: u32) -> Ipv4Addr {
         self.at(2 + number % self.pod_count())
+    }
+
+    /// How many bridges there may be, each with one container behind it.
+    pub(super) fn bridge_count(self) -> u32 {
+        size(QUARTER_LEN) / size(BRIDGED_LEN)
+    }
+
+    /// What is behind a bridge, by its number from 0 on.
+    pub(super) fn bridged(self, number: u32) -> Bridged {
+        let base = size(QUARTER_LEN) + number * size(BRIDGED_LEN);
+        Bridged {
+            subnet: format!("{}/{BRIDGED_LEN}", self.at(base)),
+            host: self.at(base + 1),
+            container: self.at(base + 2),
+        }
     }
 
     /// Of the links of a tenant, by its number from 1 on. Ranges are disjoint, and so are the groups of all edges of a host.
@@ -89,6 +108,16 @@ impl Range {
     fn at(self, offset: u32) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.0) + offset)
     }
+}
+
+/// The addresses behind a bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bridged {
+    /// All of them.
+    pub(super) subnet: String,
+    /// The host's end.
+    pub(super) host: Ipv4Addr,
+    pub(super) container: Ipv4Addr,
 }
 
 impl fmt::Display for Range {
@@ -137,8 +166,24 @@ mod tests {
     fn containers_have_addresses_of_the_first_half_and_none_the_gateway() {
         let range = Range(Ipv4Addr::new(10, 112, 16, 0));
         assert_eq!(range.pod(0), Ipv4Addr::new(10, 112, 16, 2));
-        assert_eq!(range.pod(range.pod_count() - 1), Ipv4Addr::new(10, 112, 23, 255));
+        assert_eq!(range.pod(range.pod_count() - 1), Ipv4Addr::new(10, 112, 19, 255));
         assert_eq!(range.pod(range.pod_count()), range.pod(0));
         assert_eq!(range.pods(), "10.112.16.0/21");
+    }
+
+    #[test]
+    fn bridges_have_what_is_left_of_the_half_of_containers() {
+        let range = Range(Ipv4Addr::new(10, 112, 16, 0));
+        let first = range.bridged(0);
+        assert_eq!(first.subnet, "10.112.20.0/30");
+        assert_eq!(
+            [first.host, first.container],
+            [[10, 112, 20, 1], [10, 112, 20, 2]].map(Ipv4Addr::from)
+        );
+        let last = range.bridged(range.bridge_count() - 1);
+        assert_eq!(
+            (last.subnet.as_str(), range.services().0),
+            ("10.112.23.252/30", [10, 112, 24, 0].into())
+        );
     }
 }

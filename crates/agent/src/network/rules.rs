@@ -39,7 +39,7 @@ impl Rules<'_> {
     fn script(&self) -> String {
         let range = self.range;
         let (gateway, pods) = (range.gateway(), range.pods());
-        let table = format!("inet selvedge-{:08x}", u32::from(range.base()));
+        let table = table(range);
         let links = format!("{}-{}", range.group(1), range.group(TENANTS_MAX));
         let tenants = || self.tenants.iter();
         let same_tenant =
@@ -122,8 +122,7 @@ ip saddr 127.0.0.0/8 oifgroup {links} snat ip to {gateway}
 
     /// Has the kernel keep to them, all at once.
     pub(super) fn apply(&self) -> io::Result<()> {
-        let nft = tools::find("nft").ok_or_else(|| io::Error::other(NO_NFT))?;
-        let mut running = Command::new(nft)
+        let mut running = nft()?
             .args(["-f", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -143,28 +142,47 @@ ip saddr 127.0.0.0/8 oifgroup {links} snat ip to {gateway}
     }
 }
 
+/// The rules of an edge as the kernel has them, in words that are the same for as long as they are; `None`: it has none.
+pub(super) fn listed(range: Range) -> io::Result<Option<Vec<u8>>> {
+    let table = table(range);
+    let listed = nft()?.args(["list", "table"]).args(table.split(' ')).output()?;
+    Ok(listed.status.success().then_some(listed.stdout))
+}
+
+fn nft() -> io::Result<Command> {
+    let nft = tools::find("nft").ok_or_else(|| io::Error::other(NO_NFT))?;
+    let mut command = Command::new(nft);
+    command.stdin(Stdio::null());
+    Ok(command)
+}
+
+/// What an edge has its rules in.
+fn table(range: Range) -> String {
+    format!("inet selvedge-{:08x}", u32::from(range.base()))
+}
+
 /// A Docker Engine has the kernel forward nothing but what is its own. In this chain it leaves alone what others let
 /// through; what of that goes on is for the rules of the edge to say.
 const DOCKERS_CHAIN: &str = "DOCKER-USER";
 
 /// Where there is such an engine, it lets through what comes from containers of the edge or goes to them.
-fn let_through_docker() {
+pub(super) fn let_through_docker() {
     let Some(iptables) = tools::find("iptables") else {
         return;
     };
-    let does = |words: &[&str]| {
+    let said = |words: &[&str]| {
         let mut command = Command::new(&iptables);
-        command.args(["--wait", "5"]).args(words);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
+        command.args(["--wait", "5"]).args(words).stdin(Stdio::null());
+        let output = command.output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    if !does(&["--numeric", "--list", DOCKERS_CHAIN]) {
+    let Some(rules) = said(&["--list-rules", DOCKERS_CHAIN]) else {
         return;
-    }
-    for way in ["--in-interface", "--out-interface"] {
-        let links = format!("{LINK_PREFIX}+");
-        let rule = [DOCKERS_CHAIN, way, &links, "--jump", "ACCEPT"];
-        if !does(&[&["--check"], &rule[..]].concat()) && !does(&[&["--insert"], &rule[..]].concat()) {
+    };
+    for way in ["-i", "-o"] {
+        let rule = [DOCKERS_CHAIN, way, &format!("{LINK_PREFIX}+"), "-j", "ACCEPT"];
+        let is_there = rules.lines().any(|line| line == format!("-A {}", rule.join(" ")));
+        if !is_there && said(&[&["--insert"], &rule[..]].concat()).is_none() {
             tracing::warn!(
                 chain = DOCKERS_CHAIN,
                 "Docker lets nothing through to containers of the edge"

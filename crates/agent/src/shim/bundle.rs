@@ -20,9 +20,10 @@ use super::Running;
 use crate::image::unpack::place::Place;
 use crate::image::users::{self, Ids};
 use crate::instance::{Bind, Bundle, Identity};
-use crate::local::bundle::{ROOT, bind};
+use crate::local::bundle::{ROOT, UPPER, bind};
 use crate::local::runner::{CONTAINER, state_dir};
 use crate::network::attach;
+use crate::sockets::{self, Listening};
 
 /// Of what a runner complains about.
 const WORDS_BYTES: u64 = 4 << 10;
@@ -33,7 +34,8 @@ const PREAMBLES: [&str; 3] = [
     "error during container init: ",
 ];
 
-pub(super) fn start(directory: &Path, bundle: &Bundle) -> io::Result<Running> {
+/// Its sockets are the shim's, which has them where the container is to have them.
+pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) -> io::Result<Running> {
     if let Some(attachment) = &bundle.network {
         attach::enter(attachment).map_err(|error| io::Error::new(error.kind(), format!("its network: {error}")))?;
     }
@@ -41,13 +43,19 @@ pub(super) fn start(directory: &Path, bundle: &Bundle) -> io::Result<Running> {
     put_together(directory, &bundle.layers)?;
     let ids = ids(&directory.join(ROOT), &bundle.identity)?;
     let binds = binds(directory, &bundle.binds)?;
-    write_config(directory, bundle, &ids, binds)?;
+    write_config(directory, bundle, &ids, binds, sockets)?;
     let pid_file = directory.join("container.pid");
     let mut runner = Command::new(&bundle.runner);
     runner
         .args(["--log", "/dev/null", "--root"])
         .arg(state_dir(directory))
-        .args(["run", "--detach", "--bundle"])
+        .args([
+            "run",
+            "--detach",
+            "--preserve-fds",
+            &sockets.len().to_string(),
+            "--bundle",
+        ])
         .arg(directory)
         .arg("--pid-file")
         .arg(&pid_file)
@@ -95,7 +103,7 @@ fn put_together(directory: &Path, layers: &[std::path::PathBuf]) -> io::Result<(
     unsafe { unshare_unsafe(UnshareFlags::NEWNS)? };
     // What the host mounts later is seen here, and nothing of here by the host.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
-    let [root, upper, work, links] = [ROOT, "upper", "work", "layers"].map(|name| directory.join(name));
+    let [root, upper, work, links] = [ROOT, UPPER, "work", "layers"].map(|name| directory.join(name));
     for directory in [&root, &upper, &work, &links] {
         fs::create_dir(directory).map_err(naming(directory))?;
     }
@@ -111,7 +119,7 @@ fn put_together(directory: &Path, layers: &[std::path::PathBuf]) -> io::Result<(
         below.push("layers".to_owned());
     }
     // It is never used again once the host has been switched off, so that it need not be on disk then.
-    let options = format!("lowerdir={},upperdir=upper,workdir=work,volatile", below.join(":"));
+    let options = format!("lowerdir={},upperdir={UPPER},workdir=work,volatile", below.join(":"));
     let options = CString::new(options).expect("there is no zero in it");
     mount("overlay", ROOT, "overlay", MountFlags::NODEV, Some(options.as_c_str())).map_err(|errno| {
         io::Error::other(format!(
@@ -168,7 +176,13 @@ fn bind_part(volume: &Path, part: &str, place: &Path) -> io::Result<()> {
     Ok(mount_bind(source, place)?)
 }
 
-fn write_config(directory: &Path, bundle: &Bundle, ids: &Ids, binds: Vec<Mount>) -> io::Result<()> {
+fn write_config(
+    directory: &Path,
+    bundle: &Bundle,
+    ids: &Ids,
+    binds: Vec<Mount>,
+    sockets: &[Listening],
+) -> io::Result<()> {
     let mut config = bundle.config.clone();
     if let Some(mounts) = config.mounts_mut() {
         mounts.extend(binds);
@@ -178,6 +192,12 @@ fn write_config(directory: &Path, bundle: &Bundle, ids: &Ids, binds: Vec<Mount>)
         user.set_uid(ids.uid);
         user.set_gid(ids.gid);
         user.set_additional_gids(Some(ids.others.clone()));
+        if let (Some(env), false) = (process.env_mut(), sockets.is_empty()) {
+            let told = sockets::environment(sockets);
+            env.extend(told.map(|(name, value)| format!("{name}={value}")));
+            // It is the first process of the container.
+            env.push("LISTEN_PID=1".to_owned());
+        }
     }
     if bundle.network.is_some()
         && let Some(linux) = config.linux_mut()

@@ -21,6 +21,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 use time::OffsetDateTime;
 
 use self::log::Log;
+use crate::cgroup::Cgroup;
 use crate::instance::{Ended, How, Instance, Spec, Started, What};
 
 /// Written to standard output once the container has been started, or it is known that it will not be.
@@ -47,8 +48,8 @@ pub fn run(directory: &Path) -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let log = Arc::new(Log::open(&instance.log(), spec.log)?);
     let running = match &spec.what {
-        What::Program(program) => program::start(program, spec.cgroup.as_ref()),
-        What::Bundle(bundle) => bundle::start(directory, bundle),
+        What::Program(program) => program::start(program, spec.cgroup.as_ref(), &spec.sockets),
+        What::Bundle(bundle) => bundle::start(directory, bundle, &spec.sockets),
     };
     match running {
         Ok(running) => {
@@ -167,6 +168,7 @@ fn ended(how: How, spec: &Spec) -> Ended {
     Ended {
         how,
         is_out_of_memory: usage.is_some_and(|usage| usage.oom_kills > 0),
+        is_by_tenant: spec.cgroup.as_ref().is_some_and(Cgroup::is_short_by_parent),
         at_ms: unix_now_ms(),
         boot_id: boot_id().unwrap_or_default(),
     }
@@ -174,14 +176,21 @@ fn ended(how: How, spec: &Spec) -> Ended {
 
 /// When a process began, in ticks since the host did (`proc(5)`, field 22 of `stat`).
 pub(crate) fn start_ticks(pid: i32) -> io::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, field 2, may contain anything, a parenthesis too.
-    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = behind_name
-        .split_whitespace()
-        .nth(19)
-        .and_then(|field| field.parse().ok());
+    let stat = stat(pid)?;
+    let ticks = stat.split_whitespace().nth(19).and_then(|field| field.parse().ok());
     ticks.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Whether a process has ended, and only its parent has not asked how yet (field 3).
+pub(crate) fn is_zombie(pid: i32) -> io::Result<bool> {
+    Ok(stat(pid)?.trim_start().starts_with(['Z', 'X']))
+}
+
+/// What the kernel says of a process, from field 3 on. The name, field 2, may contain anything, a parenthesis too.
+fn stat(pid: i32) -> io::Result<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    Ok(behind_name.to_owned())
 }
 
 /// Of the host, since it was switched on.

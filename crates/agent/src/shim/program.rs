@@ -10,9 +10,15 @@ use rustix::process::Pid;
 use super::Running;
 use crate::cgroup::Cgroup;
 use crate::instance::Program;
+use crate::sockets::{self, Listening};
 
-pub(super) fn start(program: &Program, cgroup: Option<&Cgroup>) -> io::Result<Running> {
+/// Its sockets are the shim's, which has them where the program is to have them.
+pub(super) fn start(program: &Program, cgroup: Option<&Cgroup>, sockets: &[Listening]) -> io::Result<Running> {
     let mut command = command(program, cgroup)?;
+    if !sockets.is_empty() {
+        let env = [&*program.env, &sockets::environment(sockets)].concat();
+        sockets::tell_pid(&mut command, &program.command, &env)?;
+    }
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

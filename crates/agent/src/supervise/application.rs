@@ -11,11 +11,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::backoff::Backoff;
-use super::container::{Board, Doing, Turn, end, keep};
+use super::container::{Board, Doing, Orders, Turn, end, keep};
 use super::events::{Events, What, cut};
+use super::hold::HeldApplication;
 use super::rollout::{self, Seen, Step, Update};
+use super::tenant_disk::TenantDisks;
 use super::version::{Bad, Histories, History, Plan, Version, of_start};
-use super::{Changes, Key, Rollout, Status};
+use super::{Changes, Gate, Key, Peers, Rollout, Status, WhenIdle};
 use crate::runtime::{Error, Runtime};
 
 /// From the request to end until it is made to, for a container that nobody wants any more.
@@ -33,9 +35,9 @@ const DRAIN: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Default)]
 struct Wanted {
     target: Target,
-    is_on_demand: bool,
+    when_idle: Option<WhenIdle>,
     is_awake: bool,
-    /// How often it went to sleep: what ran before that is not what is woken.
+    /// How often what runs was given up: that is not what is woken.
     naps: u64,
 }
 
@@ -58,20 +60,29 @@ pub(super) struct Replicas {
 
 impl Wanted {
     fn sleeps(&self) -> bool {
-        self.is_on_demand && !self.is_awake
+        self.when_idle.is_some() && !self.is_awake
+    }
+
+    /// Containers of it are to be there.
+    fn runs(&self) -> bool {
+        !self.sleeps() || self.when_idle != Some(WhenIdle::Stop)
     }
 }
 
 /// What is shown of an application.
 #[derive(Clone, Debug, Default)]
-struct Shown {
-    containers: Vec<(Plan, Board)>,
+pub(super) struct Shown {
+    pub(super) containers: Vec<(Plan, Board)>,
     rollout: Option<Rollout>,
 }
 
 /// An application that is kept as it is wanted.
 pub(super) struct Application {
     wanted: watch::Sender<Wanted>,
+    /// What it comes after.
+    after: watch::Sender<BTreeSet<String>>,
+    /// Whether its time is to stand still.
+    hold: watch::Sender<bool>,
     shown: watch::Receiver<Shown>,
     /// Whether nothing is wanted, and nothing is left.
     is_over: watch::Receiver<bool>,
@@ -84,7 +95,8 @@ impl Application {
         histories: Histories,
         key: &Key,
         events: Events,
-        changes: Changes,
+        (peers, changes): (Peers, Changes),
+        disks: TenantDisks,
         is_awake: bool,
     ) -> Self {
         let (wanted, wanting) = watch::channel(Wanted {
@@ -93,29 +105,47 @@ impl Application {
         });
         let (show, shown) = watch::channel(Shown::default());
         let (tell_over, is_over) = watch::channel(false);
+        let (after, told_after) = watch::channel(BTreeSet::new());
+        let (hold, is_held) = watch::channel(false);
         let following = Following {
+            gate: Gate::new(&key.tenant, peers, changes.clone(), told_after),
             history: histories.read(key),
             histories,
             runtime,
             key: key.clone(),
             events,
             changes,
+            disks,
             of_replicas: Arc::default(),
             replicas: BTreeMap::new(),
             naps: 0,
+            is_at_rest: false,
+            is_held,
             progress: Progress::default(),
             show,
         };
         tokio::spawn(following.run(wanting, tell_over));
-        Application { wanted, shown, is_over }
+        Application {
+            wanted,
+            after,
+            hold,
+            shown,
+            is_over,
+        }
     }
 
-    /// Has these run, and no others; on demand, those only while it is awake.
-    pub(super) fn want(&self, replicas: Option<Replicas>, is_on_demand: bool) {
+    /// Has these run, and no others, started `after` those that are named; where it is said what becomes of them when nobody
+    /// asks, they run on demand.
+    pub(super) fn want(&self, replicas: Option<Replicas>, after: BTreeSet<String>, when_idle: Option<WhenIdle>) {
+        self.after.send_if_modified(|known| {
+            let is_new = *known != after;
+            *known = after;
+            is_new
+        });
         let target = replicas.map_or(Target::Nothing, |replicas| Target::Replicas(Arc::new(replicas)));
         self.wanted.send_if_modified(|wanted| {
-            let is_new = wanted.target != target || wanted.is_on_demand != is_on_demand;
-            (wanted.target, wanted.is_on_demand) = (target, is_on_demand);
+            let is_new = wanted.target != target || wanted.when_idle != when_idle;
+            (wanted.target, wanted.when_idle) = (target, when_idle);
             is_new
         });
     }
@@ -130,15 +160,23 @@ impl Application {
 
     pub(super) fn let_sleep(&self) {
         self.wanted.send_if_modified(|wanted| {
-            let can_sleep = wanted.is_on_demand && wanted.is_awake;
+            let can_sleep = wanted.when_idle.is_some() && wanted.is_awake;
             if can_sleep {
                 let shown = self.shown.borrow();
                 shown.containers.iter().for_each(|(_, board)| board.withdraw());
                 wanted.is_awake = false;
-                wanted.naps += 1;
+                wanted.naps += u64::from(wanted.when_idle != Some(WhenIdle::Pause));
             }
             can_sleep
         });
+    }
+
+    /// What its time is made to stand still by.
+    pub(super) fn holding(&self) -> HeldApplication {
+        HeldApplication {
+            hold: self.hold.clone(),
+            shown: self.shown.clone(),
+        }
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -148,6 +186,14 @@ impl Application {
 
     pub(super) fn sleeps(&self) -> bool {
         self.wanted.borrow().sleeps()
+    }
+
+    /// How it is, for others.
+    pub(super) fn readiness(&self) -> Readiness {
+        Readiness {
+            wanted: self.wanted.subscribe(),
+            shown: self.shown.clone(),
+        }
     }
 
     /// Whether nothing is wanted of it, and nothing is left.
@@ -172,19 +218,48 @@ impl Application {
     }
 }
 
+/// How an application is, for those that come after it.
+#[derive(Clone, Debug)]
+pub(super) struct Readiness {
+    wanted: watch::Receiver<Wanted>,
+    shown: watch::Receiver<Shown>,
+}
+
+impl Readiness {
+    pub(super) fn is_wanted(&self) -> bool {
+        matches!(self.wanted.borrow().target, Target::Replicas(_))
+    }
+
+    /// Whether all containers of a replica are ready, or whoever calls it has it started.
+    pub(super) fn is_met(&self) -> bool {
+        let mut replicas: BTreeMap<u32, bool> = BTreeMap::new();
+        for (plan, board) in &self.shown.borrow().containers {
+            let is_ready = plan.container.is_init || board.look().is_ready;
+            *replicas.entry(plan.container.replica).or_insert(true) &= is_ready;
+        }
+        replicas.into_values().any(|is_ready| is_ready) || self.wanted.borrow().sleeps()
+    }
+}
+
 /// The loop of one application.
 struct Following {
+    gate: Gate,
     runtime: Arc<dyn Runtime>,
     histories: Histories,
     history: History,
     key: Key,
     events: Events,
     changes: Changes,
+    disks: TenantDisks,
     /// Told when something of a replica is so that was not.
     of_replicas: Arc<Notify>,
     /// By their numbers.
     replicas: BTreeMap<u32, Replica>,
     naps: u64,
+    /// Nobody is to be sent to what is there, and its time stands still once it is ready.
+    is_at_rest: bool,
+    /// Told to all containers.
+    is_held: watch::Receiver<bool>,
     progress: Progress,
     show: watch::Sender<Shown>,
 }
@@ -193,6 +268,10 @@ struct Following {
 struct Replica {
     version: Version,
     keepers: Vec<Keeper>,
+    /// Of how often it was evicted.
+    backoff: Backoff,
+    /// Told to them.
+    is_to_rest: watch::Sender<bool>,
     since: Instant,
     /// With how many restarts before.
     ready: Option<(Instant, u32)>,
@@ -244,17 +323,23 @@ impl Following {
                 self.find(target.as_deref()).await;
             }
             look_at = match &target {
-                Some(target) if !wanted.sleeps() => self.step(target, &wanted.target).await,
+                Some(target) if wanted.runs() => {
+                    self.is_at_rest = wanted.sleeps();
+                    self.rest_or_go_on();
+                    let look_at = self.step(target, &wanted.target).await;
+                    self.rest_or_go_on();
+                    look_at
+                }
                 _ => {
                     self.stop(self.replicas.keys().copied().collect()).await;
                     self.progress = Progress::default();
-                    self.clear().await;
+                    self.clear(target.as_ref().map_or(0, |target| target.count)).await;
                     self.show(self.taken_back(&wanted.target));
                     None
                 }
             };
             preparing = match target {
-                Some(target) if wanted.sleeps() => match preparing {
+                Some(target) if !wanted.runs() => match preparing {
                     Some(same) if same.0 == target.version => Some(same),
                     _ => Some((target.version.clone(), self.prepare(target.version.clone()))),
                 },
@@ -267,6 +352,22 @@ impl Following {
         }
         let keepers = self.replicas.values().flat_map(|replica| &replica.keepers);
         keepers.for_each(|keeper| keeper.task.abort());
+    }
+
+    /// Replicas rest as a whole, once all of a replica is ready: its containers may need each other for that.
+    fn rest_or_go_on(&self) {
+        for replica in self.replicas.values() {
+            let rests = self.is_at_rest && replica.lasting().all(|keeper| keeper.board.is_up());
+            for keeper in &replica.keepers {
+                match self.is_at_rest {
+                    true => keeper.board.withdraw(),
+                    false => keeper.board.restore(),
+                }
+            }
+            replica
+                .is_to_rest
+                .send_if_modified(|is_to_rest| std::mem::replace(is_to_rest, rests) != rests);
+        }
     }
 
     /// What is wanted, or what was good before it where that was taken back.
@@ -351,14 +452,15 @@ impl Following {
     async fn step(&mut self, target: &Arc<Replicas>, wanted: &Target) -> Option<Instant> {
         let mut target = Arc::clone(target);
         loop {
-            self.end_others(&target.version).await;
+            self.end_others(&target).await;
+            self.replace_evicted(target.count).await;
             let now = Instant::now();
             let seen = self.look(&target, now);
             match rollout::next(target.count, &target.update, &seen) {
                 Step::Stop(replicas) => {
                     self.drain(&replicas).await;
                     self.stop(replicas).await;
-                    self.clear().await;
+                    self.clear(target.count).await;
                 }
                 Step::Start(count) => {
                     for _ in 0..count {
@@ -398,14 +500,14 @@ impl Following {
     }
 
     /// Neither those of the version that is wanted nor those of the last good one.
-    async fn end_others(&mut self, version: &Version) {
+    async fn end_others(&mut self, target: &Replicas) {
         let good = self.history.good.as_ref();
-        let is_other = |replica: &Replica| replica.version != *version && good != Some(&replica.version);
+        let is_other = |replica: &Replica| replica.version != target.version && good != Some(&replica.version);
         let others = self.replicas.iter().filter(|(_, replica)| is_other(replica));
         let others: Vec<u32> = others.map(|(number, _)| *number).collect();
         if !others.is_empty() {
             self.stop(others).await;
-            self.clear().await;
+            self.clear(target.count).await;
         }
     }
 
@@ -583,30 +685,67 @@ impl Following {
     }
 
     /// What the containers of a replica shared goes with it.
-    async fn clear(&self) {
+    async fn clear(&self, wanted: u32) {
         let Key { tenant, application } = &self.key;
         let kept: BTreeSet<u32> = self.replicas.keys().copied().collect();
-        if let Err(error) = self.runtime.clear(tenant, application, kept).await {
-            tracing::warn!(%tenant, %application, %error, "the scratch of what has ended is not removed");
+        if let Err(error) = self.runtime.clear(tenant, application, kept, wanted).await {
+            tracing::warn!(%tenant, %application, %error, "what replicas shared that have ended is not removed");
         }
     }
 
-    /// Has a replica kept: each container of it once those before it have come to their end that are to.
+    /// Replicas of which a container had more on disk than it may go as a whole, with all that they had, and begin anew.
+    async fn replace_evicted(&mut self, wanted: u32) {
+        let is_evicted = |replica: &Replica| replica.keepers.iter().any(|keeper| keeper.board.is_evicted());
+        let evicted = self.replicas.iter().filter(|(_, replica)| is_evicted(replica));
+        let evicted: Vec<u32> = evicted.map(|(number, _)| *number).collect();
+        for number in evicted {
+            let replica = &self.replicas[&number];
+            let (version, mut backoff, ran) = (replica.version.clone(), replica.backoff, replica.since.elapsed());
+            let doing = replica.keepers.iter().map(|keeper| keeper.board.look()).collect();
+            self.stop(vec![number]).await;
+            self.clear(wanted).await;
+            let pause = backoff.after(ran, rand::random());
+            self.keep_after(number, version, backoff, pause, doing);
+        }
+    }
+
     fn keep(&mut self, number: u32, version: Version) {
+        self.keep_after(number, version, Backoff::default(), Duration::ZERO, Vec::new());
+    }
+
+    /// Has a replica kept: each container of it once those before it have come to their end that are to. `before` it, its
+    /// containers did that.
+    fn keep_after(&mut self, number: u32, version: Version, backoff: Backoff, pause: Duration, before: Vec<Doing>) {
+        let mut before = before.into_iter();
         let mut keepers: Vec<Keeper> = Vec::new();
+        let is_to_rest = watch::Sender::new(false);
         for plan in version.plans(number) {
             let awaited = keepers.iter().filter(|keeper| keeper.plan.container.is_init);
             let awaited = awaited.map(|keeper| keeper.is_done.clone()).collect();
             let (stop, board) = (
                 CancellationToken::new(),
-                Board::new(self.changes.clone(), Arc::clone(&self.of_replicas)),
+                Board::new(self.changes.clone(), Arc::clone(&self.of_replicas), before.next()),
             );
+            if self.is_at_rest {
+                board.withdraw();
+            }
+            let orders = Orders {
+                stop: stop.clone(),
+                is_to_rest: is_to_rest.subscribe(),
+                disks: self.disks.clone(),
+                is_held: self.is_held.clone(),
+            };
             let (done, is_done) = watch::channel(false);
             let keeping = keep(
                 Arc::clone(&self.runtime),
                 plan.clone(),
-                Turn { awaited, done },
-                stop.clone(),
+                Turn {
+                    awaited,
+                    done,
+                    gate: self.gate.clone(),
+                    pause,
+                },
+                orders,
                 board.clone(),
                 self.events.clone(),
             );
@@ -621,6 +760,8 @@ impl Following {
         let replica = Replica {
             version,
             keepers,
+            is_to_rest,
+            backoff,
             since: Instant::now(),
             ready: None,
             was_available: false,
@@ -635,7 +776,7 @@ impl Replica {
         let doing: Vec<Doing> = self.lasting().map(|keeper| keeper.board.look()).collect();
         let restarts = doing.iter().map(|doing| doing.restarts).sum();
         self.ready = match self.ready {
-            _ if !doing.iter().all(|doing| doing.is_ready) => None,
+            _ if !self.lasting().all(|keeper| keeper.board.is_up()) => None,
             Some((since, before)) if before == restarts => Some((since, before)),
             _ => Some((Instant::now(), restarts)),
         };

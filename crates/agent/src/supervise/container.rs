@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -12,21 +12,35 @@ use tokio_util::sync::CancellationToken;
 use super::Changes;
 use super::backoff::Backoff;
 use super::events::{Events, What, cut};
+use super::gate::Gate;
+use super::tenant_disk::TenantDisks;
 use super::version::Plan;
 use crate::instance::{Ended, How};
 use crate::probe::Watch;
-use crate::runtime::{Error, Runtime, SEPARATOR, State};
+use crate::runtime::{Error, Launch, Runtime, SEPARATOR, State};
 use crate::shim::{boot_id, unix_now_ms};
 
 /// From the request to end until it is made to, whatever was done before; as in Kubernetes.
 const GRACE_LEAST: Duration = Duration::from_secs(2);
 
+/// Between two looks at what it has on disk, so many times as long as the last one took, within these bounds.
+pub(super) const LOOKS_SHARE: u32 = 100;
+pub(super) const LOOK_LEAST: Duration = Duration::from_secs(1);
+pub(super) const LOOK_MOST: Duration = Duration::from_secs(60);
+
 /// What is known of a container, for whoever asks.
 #[derive(Clone, Debug)]
 pub(super) struct Board {
-    doing: Arc<Mutex<Doing>>,
+    noted: Arc<Mutex<Noted>>,
     changes: Changes,
     of_replicas: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    doing: Doing,
+    is_withdrawn: bool,
+    is_evicted: bool,
 }
 
 /// What a container is doing.
@@ -38,9 +52,11 @@ pub struct Doing {
     pub is_preparing: bool,
     /// Whether it runs, for all that is known.
     pub is_running: bool,
+    /// Whether it runs, and its time stands still.
+    pub is_paused: bool,
     /// Where it is reached while it runs; `None`: where the host is.
     pub address: Option<Ipv4Addr>,
-    /// Whether it runs and is ready, if there is a probe for that.
+    /// Whether it runs and is ready, if there is a probe for that, and somebody may be sent to it.
     pub is_ready: bool,
     /// Whether it has come to its good end, where it is to.
     pub is_done: bool,
@@ -56,28 +72,79 @@ pub struct Doing {
 
 impl Board {
     /// Who leads requests is told of `changes`, and of more whoever keeps the replica.
-    pub(super) fn new(changes: Changes, of_replicas: Arc<Notify>) -> Self {
+    /// `before` it, a container was evicted that was doing that.
+    pub(super) fn new(changes: Changes, of_replicas: Arc<Notify>, before: Option<Doing>) -> Self {
+        let doing = before.map(|before| Doing {
+            start: before.start,
+            restarts: before.restarts,
+            last_end: before.last_end,
+            trouble: before.trouble,
+            ..Doing::default()
+        });
         Board {
-            doing: Arc::default(),
+            noted: Arc::new(Mutex::new(Noted {
+                doing: doing.unwrap_or_default(),
+                ..Noted::default()
+            })),
             changes,
             of_replicas,
         }
     }
 
-    pub(super) fn look(&self) -> Doing {
-        self.doing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is to end: nobody is to be sent there.
+    pub(super) fn look(&self) -> Doing {
+        let noted = self.noted();
+        Doing {
+            is_ready: noted.doing.is_ready && !noted.is_withdrawn,
+            ..noted.doing.clone()
+        }
+    }
+
+    /// Whether its replica is to be replaced.
+    pub(super) fn is_evicted(&self) -> bool {
+        self.noted().is_evicted
+    }
+
+    /// Whether it is ready, though nobody may be sent there.
+    pub(super) fn is_up(&self) -> bool {
+        self.noted().doing.is_ready
+    }
+
+    /// It is to end, or to rest: nobody is to be sent there.
     pub(super) fn withdraw(&self) {
-        self.note(|doing| doing.is_ready = false);
+        self.change(|noted| noted.is_withdrawn = true);
+    }
+
+    /// It is as if it had not been withdrawn; not while its time stands still.
+    pub(super) fn restore(&self) {
+        self.change(|noted| noted.is_withdrawn &= noted.doing.is_paused);
     }
 
     fn note(&self, change: impl FnOnce(&mut Doing)) {
-        let mut doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = (doing.is_ready, doing.address, doing.restarts);
-        change(&mut doing);
-        if before != (doing.is_ready, doing.address, doing.restarts) {
+        self.change(|noted| change(&mut noted.doing));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Noted)) {
+        let mut noted = self.noted();
+        let seen = |Noted {
+                        doing,
+                        is_withdrawn,
+                        is_evicted,
+                    }: &Noted| {
+            (
+                (*is_withdrawn, *is_evicted),
+                doing.is_ready,
+                doing.is_paused,
+                doing.address,
+                doing.restarts,
+            )
+        };
+        let before = seen(&noted);
+        change(&mut noted);
+        if before != seen(&noted) {
             self.changes.tell();
             self.of_replicas.notify_one();
         }
@@ -90,6 +157,10 @@ pub(super) struct Turn {
     pub(super) awaited: Vec<watch::Receiver<bool>>,
     /// Says so of this one.
     pub(super) done: watch::Sender<bool>,
+    /// Of its application.
+    pub(super) gate: Gate,
+    /// Before its first start.
+    pub(super) pause: Duration,
 }
 
 impl Turn {
@@ -103,25 +174,80 @@ impl Turn {
     }
 }
 
+/// What is wanted of one that is kept.
+pub(super) struct Orders {
+    /// Its end.
+    pub(super) stop: CancellationToken,
+    /// That its time stands still.
+    pub(super) is_to_rest: watch::Receiver<bool>,
+    /// That it goes, as its tenant has too much on disk.
+    pub(super) disks: TenantDisks,
+    /// That it does, and that nothing is started, while somebody reads what it keeps.
+    pub(super) is_held: watch::Receiver<bool>,
+}
+
+impl Orders {
+    /// Returns once its time is to stand still.
+    async fn to_rest(is_to_rest: &mut watch::Receiver<bool>, is_held: &mut watch::Receiver<bool>) {
+        tokio::select! {
+            () = becomes(is_to_rest, true) => {}
+            () = becomes(is_held, true) => {}
+        }
+    }
+
+    /// Returns once its time is to go on.
+    async fn to_go_on(is_to_rest: &mut watch::Receiver<bool>, is_held: &mut watch::Receiver<bool>) {
+        loop {
+            becomes(is_to_rest, false).await;
+            becomes(is_held, false).await;
+            if !*is_to_rest.borrow() {
+                return;
+            }
+        }
+    }
+}
+
+/// Whoever said it last may be gone, and what is kept with it: then it does not.
+async fn becomes(told: &mut watch::Receiver<bool>, wanted: bool) {
+    let is_told = told.wait_for(|told| *told == wanted).await.is_ok();
+    if !is_told {
+        pending::<()>().await;
+    }
+}
+
 /// Keeps it running until it is to stop, or to its good end where it is to have one; once it is to stop it has ended, and
 /// its files are gone. One that runs already is kept.
 pub(super) async fn keep(
     runtime: Arc<dyn Runtime>,
     plan: Plan,
     mut turn: Turn,
-    stop: CancellationToken,
+    orders: Orders,
     board: Board,
     events: Events,
 ) {
+    let Orders {
+        stop,
+        is_to_rest,
+        disks,
+        is_held,
+    } = orders;
     tokio::select! {
         () = turn.comes() => {}
         () = stop.cancelled() => {}
     }
-    let keeper = Keeper {
+    tokio::select! {
+        () = sleep(turn.pause) => {}
+        () = stop.cancelled() => {}
+    }
+    let mut keeper = Keeper {
         runtime: &*runtime,
+        gate: turn.gate.clone(),
         plan: &plan,
         board: &board,
         stop: &stop,
+        is_to_rest,
+        disks: &disks,
+        is_held,
         events: &events,
     };
     let mut backoff = Backoff::default();
@@ -143,6 +269,9 @@ pub(super) async fn keep(
             turn.done.send_replace(true);
             stop.cancelled().await;
         }
+        if board.is_evicted() {
+            stop.cancelled().await;
+        }
         tokio::select! {
             () = sleep(pause) => {}
             () = stop.cancelled() => {}
@@ -158,9 +287,13 @@ pub(super) async fn keep(
 
 struct Keeper<'a> {
     runtime: &'a dyn Runtime,
+    gate: Gate,
     plan: &'a Plan,
     board: &'a Board,
     stop: &'a CancellationToken,
+    is_to_rest: watch::Receiver<bool>,
+    disks: &'a TenantDisks,
+    is_held: watch::Receiver<bool>,
     events: &'a Events,
 }
 
@@ -171,17 +304,21 @@ impl Keeper<'_> {
     }
 
     /// The name of the start that runs now; `None`: it is to stop, and none was made.
-    async fn find_or_start(&self) -> Result<Option<String>, Error> {
+    async fn find_or_start(&mut self) -> Result<Option<String>, Error> {
         let number = match self.last_start().await? {
             // Nobody starts anew what has come to its good end, but with the host.
-            Some((number, State::Running(_))) => number,
+            Some((number, State::Running(_))) => {
+                // An agent before this one may have had it rest.
+                self.runtime.pause(&self.start_name(number), false).await?;
+                number
+            }
             Some((number, State::Ended(ended)))
                 if self.plan.container.is_init && is_good(&ended) && ended.boot_id == boot_id()? =>
             {
                 number
             }
             last => {
-                if !self.prepare().await? {
+                if !self.prepare().await? || !self.passes().await {
                     return Ok(None);
                 }
                 let number = self.start_after(last.map(|(number, _)| number)).await?;
@@ -198,7 +335,7 @@ impl Keeper<'_> {
             doing.address = address;
             doing.restarts += u32::from(doing.start.is_some());
             (doing.start, doing.is_running, doing.trouble) = (Some(name.clone()), true, None);
-            (doing.is_ready, doing.not_ready) = (false, None);
+            (doing.is_paused, doing.is_ready, doing.not_ready) = (false, false, None);
         });
         Ok(Some(name))
     }
@@ -214,6 +351,24 @@ impl Keeper<'_> {
         prepared
     }
 
+    /// Waits for what it comes after; not where it is to stop meanwhile.
+    async fn passes(&mut self) -> bool {
+        let (board, events, container) = (self.board, self.events, &self.plan.container);
+        let tell = |why: String| {
+            events.note(&container.launch.pod, &container.name, What::Waiting, &why);
+            board.note(|doing| doing.trouble = Some(why));
+        };
+        let is_held = &mut self.is_held;
+        let opens = async {
+            self.gate.opens(tell).await;
+            becomes(is_held, false).await;
+        };
+        tokio::select! {
+            () = opens => true,
+            () = self.stop.cancelled() => false,
+        }
+    }
+
     /// Asks it whether it lives and is ready until it has ended, by itself or because it does not live.
     async fn attend(&self, name: &str) -> Result<Ended, Error> {
         let watch = Watch {
@@ -223,7 +378,7 @@ impl Keeper<'_> {
             probes: &self.plan.container.probes,
         };
         let ready = |answer: Result<(), String>| {
-            if answer.is_ok() && self.plan.container.probes.readiness.is_some() {
+            if answer.is_ok() && !self.board.is_up() && self.plan.container.probes.readiness.is_some() {
                 self.tell(What::Ready, "its readiness probe is answered");
             }
             self.board.note(|doing| {
@@ -231,19 +386,102 @@ impl Keeper<'_> {
                 doing.not_ready = answer.err();
             });
         };
-        let why = tokio::select! {
-            ended = self.wait(name) => return ended,
-            why = watch.run(ready) => why,
+        let _counted = self.disks.count(name, &self.plan.container.launch);
+        let (mut is_to_rest, mut is_held) = (self.is_to_rest.clone(), self.is_held.clone());
+        let why = loop {
+            tokio::select! {
+                ended = self.wait(name) => return ended,
+                why = watch.run(ready) => break (What::Unhealthy, why),
+                why = self.overfull(name) => break (What::Evicted, why),
+                why = self.disks.is_to_go(name) => break (What::Evicted, why),
+                () = Orders::to_rest(&mut is_to_rest, &mut is_held) => {}
+            }
+            self.pause(name).await;
+            tokio::select! {
+                ended = self.wait(name) => return ended,
+                why = self.disks.is_to_go(name) => break (What::Evicted, why),
+                () = Orders::to_go_on(&mut is_to_rest, &mut is_held) => {}
+            }
+            self.runtime.pause(name, false).await?;
+            self.board
+                .note(|doing| (doing.is_paused, doing.trouble) = (false, None));
         };
-        let why = cut(&why);
-        self.tell(What::Unhealthy, &why);
-        self.board.note(|doing| {
-            doing.is_ready = false;
-            doing.trouble = Some(why);
+        let (what, why) = (why.0, cut(&why.1));
+        self.tell(what, &why);
+        self.board.change(|noted| {
+            noted.is_evicted = what == What::Evicted;
+            noted.doing.is_ready = false;
+            noted.doing.trouble = Some(why);
         });
         let container = &self.plan.container;
         stop(self.runtime, name, container.pre_stop.as_deref(), container.grace).await?;
         self.wait(name).await
+    }
+
+    /// Where it cannot be, it runs on, and only nobody is sent there.
+    async fn pause(&self, name: &str) {
+        let paused = self.runtime.pause(name, true).await;
+        if paused.is_ok() {
+            let until = match *self.is_held.borrow() {
+                true => "while a snapshot is taken",
+                false => "until somebody asks it",
+            };
+            self.tell(What::Paused, until);
+        }
+        self.board.note(|doing| {
+            doing.is_paused = paused.is_ok();
+            doing.trouble = paused.err().map(|error| cut(&error.to_string()));
+        });
+    }
+
+    /// Returns once it has more on disk than it may: what, and how much that is. Looking takes no more than a hundredth of the
+    /// time.
+    async fn overfull(&self, name: &str) -> String {
+        let launch = &self.plan.container.launch;
+        if launch.disk.is_none() {
+            pending::<()>().await;
+        }
+        loop {
+            let began = Instant::now();
+            match self.too_much(name, launch).await {
+                Ok(Some(why)) => return why,
+                Ok(None) => {}
+                Err(error) => tracing::warn!(container = name, %error, "it is not known what it has on disk"),
+            }
+            sleep((began.elapsed() * LOOKS_SHARE).clamp(LOOK_LEAST, LOOK_MOST)).await;
+        }
+    }
+
+    async fn too_much(&self, name: &str, launch: &Launch) -> Result<Option<String>, Error> {
+        let words = |what: &str, bytes: u64, most: u64| {
+            let most = format!("{:.1} MB", most as f64 / 1e6);
+            match bytes {
+                u64::MAX => format!("{what} is nested too deep to be counted; it may take {most}"),
+                bytes => format!(
+                    "{what} takes {:.1} MB of the disk; it may take {most}",
+                    bytes as f64 / 1e6
+                ),
+            }
+        };
+        if let Some(most) = launch.disk.own_bytes {
+            // What is counted ends soon after the limit: how much it really is says more.
+            let taken = self.runtime.written(name, most.saturating_mul(2)).await?;
+            if taken > most {
+                let what = "what it has written (limits.ephemeral-storage)";
+                return Ok(Some(words(what, taken, most)));
+            }
+        }
+        for (volume, most) in &launch.disk.scratch_bytes {
+            let taken = self
+                .runtime
+                .scratch(&launch.pod, volume, most.saturating_mul(2))
+                .await?;
+            if taken > *most {
+                let what = format!("its volume {volume} (emptyDir.sizeLimit)");
+                return Ok(Some(words(&what, taken, *most)));
+            }
+        }
+        Ok(None)
     }
 
     async fn wait(&self, name: &str) -> Result<Ended, Error> {
@@ -252,6 +490,7 @@ impl Keeper<'_> {
             State::Absent | State::Running(_) => Ok(Ended {
                 how: How::Unseen,
                 is_out_of_memory: false,
+                is_by_tenant: false,
                 at_ms: unix_now_ms(),
                 boot_id: boot_id()?,
             }),
@@ -287,7 +526,7 @@ impl Keeper<'_> {
         let words = cut(&words);
         self.tell(what, &words);
         self.board.note(|doing| {
-            (doing.is_running, doing.is_ready, doing.is_done) = (false, false, is_done);
+            (doing.is_running, doing.is_paused, doing.is_ready, doing.is_done) = (false, false, false, is_done);
             match ended {
                 Ok(ended) => doing.last_end = Some(ended),
                 Err(_) => doing.trouble = Some(words),
@@ -346,6 +585,7 @@ async fn stop(runtime: &dyn Runtime, name: &str, pre_stop: Option<&[String]>, gr
     if let Some(command) = pre_stop
         && let State::Running(_) = runtime.state(name).await?
     {
+        runtime.pause(name, false).await?;
         match timeout(grace, runtime.exec(name, command.to_vec())).await {
             Ok(Ok(done)) if done.is_good => {}
             Ok(Ok(done)) => tracing::warn!(container = name, why = done.words, "its preStop has failed"),

@@ -32,6 +32,8 @@ pub struct Event {
 /// Kinds of what happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
+    /// It is to start, and waits for what it comes after.
+    Waiting,
     /// It was started, or found to run.
     Started,
     /// It is ready.
@@ -40,10 +42,14 @@ pub enum What {
     Ended,
     /// It does not live, and is ended.
     Unhealthy,
+    /// It has more on disk than it may, and its replica is replaced.
+    Evicted,
     /// It could not be started, looked at or ended.
     Failed,
     /// It was ended, as nobody wants it so any more.
     Stopped,
+    /// Its time stands still, as nobody asks it.
+    Paused,
     /// A new version of its application did not become ready: the last good one runs in its place.
     TakenBack,
 }
@@ -51,12 +57,15 @@ pub enum What {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
+            What::Waiting => "waiting",
             What::Started => "started",
             What::Ready => "ready",
             What::Ended => "ended",
             What::Unhealthy => "unhealthy",
+            What::Evicted => "evicted",
             What::Failed => "failed",
             What::Stopped => "stopped",
+            What::Paused => "paused",
             What::TakenBack => "taken-back",
         };
         f.write_str(name)

@@ -4,27 +4,36 @@ mod application;
 mod backoff;
 mod container;
 mod events;
+mod gate;
+mod hold;
 mod revision;
 mod rollout;
+mod tenant_disk;
 mod version;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::application::{Application, Replicas};
 pub use self::container::Doing;
 use self::events::Events;
 pub use self::events::{Event, What};
+use self::gate::{Gate, Peers};
+pub use self::hold::Held;
 pub use self::revision::Salt;
 pub use self::rollout::Update;
+use self::tenant_disk::TenantDisks;
 use self::version::{Histories, Version};
 use crate::cgroup::Limits;
+use crate::image::retention::Need;
 use crate::probe::Probes;
 use crate::runtime::{Error, Launch, Runtime, SEPARATOR};
 
@@ -45,13 +54,21 @@ impl Key {
     }
 
     /// Whose container that is.
-    fn of_container(name: &str) -> Option<Key> {
+    pub(crate) fn of_container(name: &str) -> Option<Key> {
         let mut parts = name.split(SEPARATOR);
         Some(Key {
             tenant: parts.next()?.to_owned(),
             application: parts.next()?.to_owned(),
         })
     }
+}
+
+/// Images of the last good versions of applications, which are kept in the directory `histories`.
+///
+/// # Errors
+/// Of a file.
+pub fn needs(histories: &Path) -> io::Result<Vec<Need>> {
+    Histories::of(histories).needs()
 }
 
 /// The start before that one, whose output is kept, too; none before the first.
@@ -90,8 +107,23 @@ pub struct Wanted {
     pub replicas: u32,
     /// How others take the place of those that run.
     pub update: Update,
-    /// They run only from [`Supervisor::wake`] to [`Supervisor::let_sleep`].
-    pub is_on_demand: bool,
+    /// Applications of its tenant that have to be ready before anything of it is started.
+    pub after: BTreeSet<String>,
+    /// Those that run on demand answer only from [`Supervisor::wake`] to [`Supervisor::let_sleep`], and so become of them
+    /// meanwhile; `None`: they run all the time.
+    pub when_idle: Option<WhenIdle>,
+}
+
+/// What becomes of an application on demand while nobody asks it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenIdle {
+    /// It is ended, and started when somebody asks.
+    #[default]
+    Stop,
+    /// Its time stands still.
+    Pause,
+    /// It is ended, and a new one started whose time stands still once it is ready.
+    Renew,
 }
 
 /// What a container of an application is doing.
@@ -134,6 +166,9 @@ pub struct Supervisor {
     histories: Histories,
     events: Events,
     changes: Changes,
+    peers: Peers,
+    disks: TenantDisks,
+    _watching: AbortOnDropHandle<()>,
     applications: BTreeMap<Key, Application>,
 }
 
@@ -145,6 +180,10 @@ impl Changes {
     fn tell(&self) {
         self.0.send_replace(());
     }
+
+    fn subscribe(&self) -> watch::Receiver<()> {
+        self.0.subscribe()
+    }
 }
 
 impl Supervisor {
@@ -155,24 +194,43 @@ impl Supervisor {
     /// The runtime does not say what it has, or the directory cannot be made.
     pub async fn new(runtime: Arc<dyn Runtime>, salt: Salt, histories: &Path) -> Result<Self, Error> {
         let found = runtime.names().await?;
+        let disks = TenantDisks::default();
+        let watching = tokio::spawn(disks.clone().watch(Arc::clone(&runtime)));
         let mut supervisor = Supervisor {
             runtime,
             salt,
             histories: Histories::at(histories)?,
             events: Events::default(),
             changes: Changes(Arc::new(watch::channel(()).0)),
+            peers: Peers::default(),
+            disks,
+            _watching: AbortOnDropHandle::new(watching),
             applications: BTreeMap::new(),
         };
         for key in found.iter().filter_map(|name| Key::of_container(name)) {
-            if let Entry::Vacant(entry) = supervisor.applications.entry(key) {
-                let runtime = Arc::clone(&supervisor.runtime);
-                let (histories, events) = (supervisor.histories.clone(), supervisor.events.clone());
-                let changes = supervisor.changes.clone();
-                let application = Application::open(runtime, histories, entry.key(), events, changes, true);
-                entry.insert(application);
-            }
+            supervisor.open(key, true);
         }
         Ok(supervisor)
+    }
+
+    /// The application of this name, which is opened where it is not.
+    fn open(&mut self, key: Key, is_awake: bool) -> &Application {
+        match self.applications.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let opened = Application::open(
+                    Arc::clone(&self.runtime),
+                    self.histories.clone(),
+                    entry.key(),
+                    self.events.clone(),
+                    (self.peers.clone(), self.changes.clone()),
+                    self.disks.clone(),
+                    is_awake,
+                );
+                self.peers.add(entry.key().clone(), opened.readiness());
+                entry.insert(opened)
+            }
+        }
     }
 
     /// Tenants that something runs of, or is wanted of.
@@ -186,7 +244,7 @@ impl Supervisor {
         let of_tenant = |key: &Key| key.tenant == tenant;
         for (key, application) in self.applications.iter().filter(|(key, _)| of_tenant(key)) {
             if !wanted.contains_key(&key.application) {
-                application.want(None, false);
+                application.want(None, BTreeSet::new(), None);
             }
         }
         for (application, wanted) in wanted {
@@ -199,6 +257,7 @@ impl Supervisor {
             }
         }
         self.applications.retain(|_, application| !application.is_over());
+        self.peers.retain(|key| self.applications.contains_key(key));
     }
 
     /// Wants this of an application.
@@ -211,12 +270,19 @@ impl Supervisor {
             count: wanted.replicas,
             update: wanted.update,
         };
-        let (runtime, histories) = (&self.runtime, &self.histories);
-        let application = self.applications.entry(key).or_insert_with_key(|key| {
-            let (events, changes) = (self.events.clone(), self.changes.clone());
-            Application::open(Arc::clone(runtime), histories.clone(), key, events, changes, false)
-        });
-        application.want(Some(replicas), wanted.is_on_demand);
+        let (after, when_idle) = (wanted.after.clone(), wanted.when_idle);
+        self.open(key, false).want(Some(replicas), after, when_idle);
+    }
+
+    /// What all containers of a tenant may have on disk together, in bytes: beside their volumes, in those that go with them,
+    /// and in those that are kept. While it is more, those that have most are replaced.
+    pub fn limit_disk(&self, tenant: &str, most: Option<u64>) {
+        self.disks.set(tenant, most);
+    }
+
+    /// What they have, as it was counted last, where it is limited.
+    pub fn disk_taken(&self, tenant: &str) -> u64 {
+        self.disks.taken(tenant)
     }
 
     /// Has an application run that runs on demand, if it does not.
@@ -226,8 +292,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends an application that runs on demand, until it is woken. Nothing of it is ready once this returns, and what will
-    /// be is started anew.
+    /// Has an application that runs on demand rest until it is woken, as it is wanted. Nothing of it is ready once this
+    /// returns.
     pub fn let_sleep(&self, key: &Key) {
         if let Some(application) = self.applications.get(key) {
             application.let_sleep();
@@ -239,14 +305,14 @@ impl Supervisor {
         self.applications.get(key).is_some_and(Application::is_ready)
     }
 
-    /// Whether it runs on demand, and there is none.
+    /// Whether it runs on demand, and nobody asks it.
     pub fn sleeps(&self, key: &Key) -> bool {
         self.applications.get(key).is_some_and(Application::sleeps)
     }
 
     /// Changes whenever something is ready that was not, or is not any more.
     pub fn changes(&self) -> watch::Receiver<()> {
-        self.changes.0.subscribe()
+        self.changes.subscribe()
     }
 
     /// What the containers of an application are doing; none where it is not wanted and has ended.
@@ -262,6 +328,12 @@ impl Supervisor {
     /// What has happened to containers of a tenant since the edge was started, the last of it, the newest last.
     pub fn events(&self, tenant: &str) -> Vec<Event> {
         self.events.of_tenant(tenant)
+    }
+
+    /// Has these applications stand still, however they are wanted, until what this returns is dropped.
+    pub fn hold(&self, keys: &[Key]) -> Held {
+        let found = keys.iter().filter_map(|key| self.applications.get(key));
+        Held::begin(found.map(Application::holding).collect())
     }
 
     /// What runs the containers.

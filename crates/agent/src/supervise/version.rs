@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{Container, Key};
+use crate::image::retention::Need;
 use crate::runtime::SEPARATOR;
 
 /// The containers of one replica, and a name for all that they are.
@@ -71,7 +72,12 @@ pub(super) struct Histories(PathBuf);
 impl Histories {
     pub(super) fn at(directory: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        Ok(Histories(directory.to_owned()))
+        Ok(Histories::of(directory))
+    }
+
+    /// Those in a directory that may not be there.
+    pub(super) fn of(directory: &Path) -> Self {
+        Histories(directory.to_owned())
     }
 
     /// Nothing where none is kept, or it cannot be understood.
@@ -107,6 +113,32 @@ impl Histories {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// What the last good versions are made of, which are gone back to where newer ones fail. One that cannot be understood is
+    /// not gone back to.
+    pub(super) fn needs(&self) -> io::Result<Vec<Need>> {
+        let mut needs = Vec::new();
+        let entries = match fs::read_dir(&self.0) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(needs),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let text = match fs::read(entry?.path()) {
+                Ok(text) => text,
+                // It was replaced or removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let history: History = serde_json::from_slice(&text).unwrap_or_default();
+            let containers = history.good.into_iter().flat_map(|version| version.containers);
+            needs.extend(containers.map(|container| Need {
+                by: format!("Deployment/{}", container.launch.pod.application),
+                image: container.launch.image,
+            }));
+        }
+        Ok(needs)
     }
 
     fn file(&self, Key { tenant, application }: &Key) -> PathBuf {

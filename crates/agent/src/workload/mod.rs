@@ -1,7 +1,11 @@
 //! What a manifest comes to: the containers of an application, with all that they are given.
 
 mod environment;
+pub mod node;
+mod order;
 mod pull;
+pub mod snapshots;
+pub mod sockets;
 mod support;
 mod volumes;
 
@@ -9,11 +13,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use manifest::workload::{ConfigMap, Container, Deployment, Handler, PodSpec, PortRef, Secret, StrategyType, Volume};
+use manifest::workload::{
+    ConfigMap, Container, Deployment, Handler, Medium, PodSpec, PortRef, Secret, StrategyType, Volume,
+};
 
 use self::environment::Environment;
+pub use self::order::{DEPENDS_ON, circle, depends_on};
 pub use self::support::unsupported;
 use crate::cgroup::Limits;
+use crate::disk::DiskLimits;
 use crate::probe::{Ask, Probe, Probes};
 use crate::runtime::{Kind, Launch, Pod, Rights};
 use crate::supervise::{self, Update, Wanted};
@@ -87,7 +95,8 @@ pub fn wanted(deployment: &Deployment, given: &Configuration) -> Result<Wanted, 
         containers: containers.collect(),
         replicas: deployment.spec.replicas,
         update: update(deployment),
-        is_on_demand: false,
+        after: depends_on(deployment),
+        when_idle: None,
     })
 }
 
@@ -161,6 +170,7 @@ fn launch(
         gid: own.run_as_group.or(shared.run_as_group),
         has_own_network: !is_on_host(deployment),
         hostname: pod.hostname.clone(),
+        sockets: sockets::of(deployment, container),
         mounts: volumes::of(pod, container, given, wrong),
         volumes_gid: pod.security_context.fs_group,
         devices: support::devices(limits).map(str::to_owned).collect(),
@@ -172,7 +182,36 @@ fn launch(
             promised_cpu_millis: promised.cpu.map(|cpu| cpu.millis),
             promised_memory_bytes: promised.memory.map(|bytes| bytes.0),
         },
+        disk: disk(pod, container),
+        has_no_login: !has_login(deployment),
         ..Launch::of(kind(pod), &container.image, of_first)
+    }
+}
+
+/// Containers that a deployment wants, its replicas and those that run once counted.
+#[must_use]
+pub fn containers(deployment: &Deployment) -> u64 {
+    let pod = &deployment.spec.template.spec;
+    let per_replica = pod.init_containers.len() + pod.containers.len();
+    u64::from(deployment.spec.replicas).saturating_mul(per_replica.max(1) as u64)
+}
+
+/// Whether the containers of a deployment are given what they log in by at their edge.
+#[must_use]
+pub fn has_login(deployment: &Deployment) -> bool {
+    deployment.spec.template.spec.automount_service_account_token != Some(false)
+}
+
+/// What it may take of the disk, of volumes those that it sees.
+fn disk(pod: &PodSpec, container: &Container) -> DiskLimits {
+    let sees = |volume: &&Volume| container.volume_mounts.iter().any(|mount| mount.name == volume.name);
+    let limited = pod.volumes.iter().filter(sees).filter_map(|volume| {
+        let empty = volume.empty_dir.as_ref().filter(|empty| empty.medium == Medium::Disk)?;
+        Some((volume.name.clone(), empty.size_limit?.0))
+    });
+    DiskLimits {
+        own_bytes: container.resources.limits.ephemeral_storage.map(|bytes| bytes.0),
+        scratch_bytes: limited.collect(),
     }
 }
 
@@ -180,7 +219,7 @@ fn launch(
 #[must_use]
 pub fn is_on_host(deployment: &Deployment) -> bool {
     let pod = &deployment.spec.template.spec;
-    kind(pod) != Kind::Oci || pod.host_network
+    kind(pod) == Kind::Process || pod.host_network
 }
 
 fn rights(pod: &PodSpec, container: &Container) -> Rights {

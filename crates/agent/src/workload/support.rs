@@ -2,7 +2,7 @@
 
 use manifest::workload::{Amounts, Container, Deployment, HostPathType, Medium, PodSpec, Scheme, Volume};
 
-use super::{CONTAINERS_MAX, Finding, kind, rights};
+use super::{CONTAINERS_MAX, Finding, kind, order, rights};
 use crate::local::bundle;
 use crate::runtime::Kind;
 
@@ -27,18 +27,17 @@ pub fn unsupported(deployment: &Deployment) -> Vec<Finding> {
     let mut found = Found(Vec::new());
     let spec = &deployment.spec;
     let pod = &spec.template.spec;
-    let per_replica = pod.init_containers.len() + pod.containers.len();
-    let containers = spec.replicas as usize * per_replica.max(1);
+    let containers = super::containers(deployment);
     found.is_set(
-        containers > CONTAINERS_MAX,
+        containers > CONTAINERS_MAX as u64,
         "spec.replicas",
         &format!("makes {containers} containers; an application has at most {CONTAINERS_MAX}"),
     );
+    found.0.extend(order::unsupported(deployment));
     found.pod("spec.template.spec", pod);
     found.0
 }
 
-const NOT_YET: &str = "is not done yet; leave it out";
 const OF_CONTAINERS: &str = "is what a program of the host (runtimeClassName: process) cannot have; leave it out";
 
 struct Found(Vec<Finding>);
@@ -55,12 +54,12 @@ impl Found {
         let (security, is_program) = (&pod.security_context, kind == Kind::Process);
         for (field, is_set, message) in [
             (
-                "hostNetwork",
-                kind == Kind::Docker && !pod.host_network,
-                "is not true; containers of Docker have no network of their own yet: write hostNetwork: true",
+                "containers",
+                kind == Kind::Docker && !pod.host_network && pod.containers.len() > 1,
+                "are several, which cannot share a network of their own in Docker; write hostNetwork: true, or \
+                 runtimeClassName: oci",
             ),
             ("volumes", is_program && !pod.volumes.is_empty(), OF_CONTAINERS),
-            ("nodeSelector", !pod.node_selector.is_empty(), NOT_YET),
             ("hostname", is_program && pod.hostname.is_some(), OF_CONTAINERS),
             (
                 "securityContext.fsGroup",
@@ -104,11 +103,6 @@ impl Found {
             .filter(is_seen)
             .count();
         for (field, is_set, message) in [
-            (
-                "emptyDir.sizeLimit",
-                !is_in_memory && empty.size_limit.is_some(),
-                "is not kept on disk yet; leave it out, or write medium: Memory",
-            ),
             (
                 "emptyDir.medium",
                 is_in_memory && seen_by > 1,
@@ -162,6 +156,13 @@ impl Found {
                 "is a device, which a program of the host has as the host does; leave it out",
             );
         }
+        let is_limited = container.resources.limits.ephemeral_storage.is_some();
+        let message = "is of what a program of the host writes anywhere, which nobody counts; leave it out";
+        self.is_set(
+            is_limited,
+            &format!("{path}.resources.limits.ephemeral-storage"),
+            message,
+        );
         self.non_root(path, pod, container);
     }
 
@@ -200,7 +201,14 @@ impl Found {
         }
         let resources = &container.resources;
         for (field, amounts) in [("requests", &resources.requests), ("limits", &resources.limits)] {
-            self.amounts(&format!("{path}.resources.{field}"), amounts);
+            // A board promises nobody a part of its disk.
+            let is_promise = field == "requests" && amounts.ephemeral_storage.is_some();
+            let message = "is promised to nobody here; write it in limits";
+            self.is_set(
+                is_promise,
+                &format!("{path}.resources.{field}.ephemeral-storage"),
+                message,
+            );
         }
         for name in devices(&resources.requests) {
             let is_limited = devices(&resources.limits).any(|other| other == name);
@@ -228,10 +236,5 @@ impl Found {
             &format!("{path}.securityContext.runAsNonRoot"),
             message,
         );
-    }
-
-    fn amounts(&mut self, path: &str, amounts: &Amounts) {
-        let has_storage = amounts.ephemeral_storage.is_some();
-        self.is_set(has_storage, &format!("{path}.ephemeral-storage"), NOT_YET);
     }
 }

@@ -175,6 +175,10 @@ fn what_is_not_done_is_refused_by_name() {
             "resources.requests.ephemeral-storage",
         ),
         (
+            "          resources: {limits: {ephemeral-storage: 1Gi}}\n",
+            "resources.limits.ephemeral-storage",
+        ),
+        (
             "          resources: {limits: {selvedge.dev/ttyUSB0: 1}}\n",
             "resources.limits.selvedge.dev/ttyUSB0",
         ),
@@ -205,9 +209,13 @@ fn what_no_container_of_docker_can_have_is_refused_by_name() {
     let pod = &mut of_image.spec.template.spec;
     pod.runtime_class_name = Some("docker".to_owned());
     pod.containers[0].image = "nginx".to_owned();
+    let mut second = pod.containers[0].clone();
+    second.volume_mounts.clear();
+    second.security_context.run_as_user = Some(5);
+    pod.containers.push(second);
     let of_pod = "spec.template.spec";
     let expected = [
-        "hostNetwork",
+        "containers",
         "containers[0].volumeMounts[0].subPath",
         "containers[0].securityContext.runAsGroup",
     ];

@@ -22,7 +22,7 @@ pub struct DeploymentInfo {
     pub restarts: u32,
     /// What it refers to and is not there, such as a ConfigMap: until then what ran before runs on.
     pub waits_for: Vec<String>,
-    /// Whether it runs on demand, and nobody has asked for it.
+    /// Whether it runs on demand, and nobody asks it.
     pub sleeps: bool,
     /// Why ports of the edge do not lead to it.
     pub closed_doors: Vec<String>,
@@ -65,6 +65,8 @@ pub struct ContainerInfo {
     pub is_preparing: bool,
     /// Whether it runs.
     pub is_running: bool,
+    /// Whether it runs, and its time stands still until somebody asks.
+    pub is_paused: bool,
     /// Where it is reached while it runs, if it has a network of its own.
     #[schema(value_type = Option<String>)]
     pub address: Option<Ipv4Addr>,
@@ -127,6 +129,10 @@ pub struct UsageInfo {
     pub pids: u64,
     /// Processes that were killed because there was no memory left within the limit.
     pub oom_kills: u64,
+    /// Bytes that its processes of now have read from disks.
+    pub read_bytes: u64,
+    /// Bytes that they have written to disks.
+    pub written_bytes: u64,
     /// Thousandths of a core that it may take.
     pub cpu_limit_millis: Option<u32>,
     /// Memory that it may take.
@@ -162,4 +168,85 @@ pub struct ServiceInfo {
     pub deployments: Vec<String>,
     /// Why it does not listen.
     pub closed_doors: Vec<String>,
+}
+
+/// A snapshot of an application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotInfo {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// The application.
+    pub deployment: String,
+    /// Of its manifest: what is the same has the same.
+    pub digest: String,
+    /// When it was taken.
+    pub created: String,
+    /// Whether its schedule asked for it.
+    pub is_scheduled: bool,
+    /// Of all that it refers to.
+    pub bytes: u64,
+    /// Of what no other refers to.
+    pub own_bytes: u64,
+    /// What was run in the application before.
+    pub hook: Option<String>,
+    /// For how long the application stood still; `null`: none of it ran.
+    pub paused_ms: Option<u64>,
+    /// What its containers are made of.
+    pub images: Vec<ImageInSnapshot>,
+    /// Its volumes.
+    pub volumes: Vec<VolumeInSnapshot>,
+    /// What of the application is not in it, in words.
+    pub left_out: Vec<String>,
+}
+
+/// An image of an application in a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImageInSnapshot {
+    /// As the manifest names it.
+    pub name: String,
+    /// Of its manifest, which is in the snapshot; `null`: only its name is.
+    pub digest: Option<String>,
+}
+
+/// A volume in a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeInSnapshot {
+    /// Its claim.
+    pub name: String,
+    /// Of its archive, as it was before it was compressed.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub entries: u64,
+}
+
+/// A snapshot to be taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TakeSnapshot {
+    /// Its name; that of the application and the time where it has none.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// How a snapshot is restored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Restore {
+    /// The application's new name: it comes back beside the one that is there, with volumes of its own.
+    #[serde(default)]
+    pub restore_as: Option<String>,
+    /// What is in its volumes goes.
+    #[serde(default)]
+    pub is_forced: bool,
+}
+
+/// What was restored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Restored {
+    /// Volumes, by their claims.
+    pub volumes: Vec<String>,
+    /// What was changed of manifests.
+    pub changes: Vec<String>,
+    /// What was so already.
+    pub unchanged: Vec<String>,
 }

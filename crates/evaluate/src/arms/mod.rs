@@ -10,11 +10,14 @@ mod process;
 mod selvedge;
 mod target;
 
+use std::cell::OnceCell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use crate::gateway::{Carried, Carrier, Load, Runtime};
 use crate::generator::fleet::{Access, Protocol};
 use crate::generator::socket::Endpoint;
 use crate::network::{Host, Place};
@@ -53,12 +56,25 @@ pub(crate) struct Site {
     pub(crate) protocol: Version,
     /// File of the authority that a target's certificate comes from.
     pub(crate) authority: Option<PathBuf>,
+    /// Edges that run arms in a runtime: without a Docker Engine and with one, each once an arm needs it.
+    pub(crate) carriers: [OnceCell<Arc<Carrier>>; 2],
 }
 
 impl Site {
     /// One of the hosts; none where all is on this machine.
     fn host(&self, place: Place) -> Option<&Host> {
         self.hosts.as_ref().map(|hosts| &hosts[place as usize])
+    }
+
+    /// The edge that runs arms in a runtime; started when the first one is.
+    fn carrier(&self, runtime: Runtime) -> Result<&Arc<Carrier>, String> {
+        let place = &self.carriers[usize::from(runtime == Runtime::Docker)];
+        if let Some(carrier) = place.get() {
+            return Ok(carrier);
+        }
+        let directory = self.directory.join(format!("carrier-{runtime:?}"));
+        let carrier = Carrier::start(&self.helper, self.selvedge_program.as_ref(), runtime, &directory)?;
+        Ok(place.get_or_init(|| Arc::new(carrier)))
     }
 
     fn helper_at(&self, place: Place) -> Helper {
@@ -98,19 +114,26 @@ pub(crate) struct RunningArm {
     pub(crate) version: String,
     pub(crate) settings: String,
     pub(crate) ready_ms: Option<f64>,
+    /// Its server, where an edge runs it.
+    pub(crate) carried: Option<Carried>,
 }
 
 impl RunningArm {
     /// Why one of its servers is no more, if one is not.
     pub(crate) fn ended(&mut self) -> Option<String> {
-        self.servers.iter_mut().find_map(|(_, server)| server.ended())
+        let carried = self.carried.as_ref().and_then(Carried::ended);
+        carried.or_else(|| self.servers.iter_mut().find_map(|(_, server)| server.ended()))
     }
 
     /// CPU seconds that its servers have used so far; of those on one host, if one is named.
     pub(crate) fn cpu_s(&self, place: Option<Place>) -> Option<f64> {
         let wanted = |host: &Place| place.is_none_or(|place| place == *host);
         let servers = self.servers.iter().filter(|(host, _)| wanted(host));
-        let used: Vec<f64> = servers.map(|(_, server)| server.cpu_s()).collect::<Option<_>>()?;
+        let carried = self.carried.iter().map(Carried::cpu_s);
+        let used: Vec<f64> = servers
+            .map(|(_, server)| server.cpu_s())
+            .chain(carried)
+            .collect::<Option<_>>()?;
         (!used.is_empty()).then(|| used.iter().sum())
     }
 
@@ -120,6 +143,7 @@ impl RunningArm {
             .servers
             .iter()
             .map(|(_, server)| server.rss_bytes())
+            .chain(self.carried.iter().map(Carried::rss_bytes))
             .collect::<Option<_>>()?;
         (!used.is_empty()).then(|| used.iter().sum())
     }
@@ -152,24 +176,50 @@ pub(crate) fn start(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningAr
 }
 
 fn set_up(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningArm, String> {
+    let (kind, runtime) = match kind {
+        ArmKind::In(runtime, inner) => (&**inner, Some(*runtime)),
+        kind => (kind, None),
+    };
     let directory = site.directory.join(name);
     std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let address = site.free_address(Place::Edge)?;
-    let recipe = match kind {
-        ArmKind::Mosquitto => mosquitto::prepare(site, &directory, address, false)?,
-        ArmKind::MosquittoTls => mosquitto::prepare(site, &directory, address, true)?,
+    let recipe = recipe(kind, site, &directory, address)?;
+    launch_recipe((recipe, runtime), site, &directory, address)
+}
+
+fn recipe(kind: &ArmKind, site: &Site, directory: &Path, address: SocketAddr) -> Result<Recipe, String> {
+    Ok(match kind {
+        ArmKind::Mosquitto => mosquitto::prepare(site, directory, address, false)?,
+        ArmKind::MosquittoTls => mosquitto::prepare(site, directory, address, true)?,
         ArmKind::Relay => own::relay(site, address),
         ArmKind::TcpEcho => own::echo(site, address),
-        ours => selvedge::prepare(ours, site, &directory, address)?,
-    };
-    launch_recipe(recipe, site, &directory, address)
+        ours => selvedge::prepare(ours, site, directory, address)?,
+    })
 }
 
 /// On the edge's host, where there are hosts: devices on theirs, the responder beside the server.
-fn launch_recipe(recipe: Recipe, site: &Site, directory: &Path, address: SocketAddr) -> Result<RunningArm, String> {
+fn launch_recipe(
+    (recipe, runtime): (Recipe, Option<Runtime>),
+    site: &Site,
+    directory: &Path,
+    address: SocketAddr,
+) -> Result<RunningArm, String> {
     let (helper, cpu) = (site.helper_at(Place::Edge), site.cpu_at(Place::Edge));
-    let mut server = ServerProcess::start(&helper, cpu, &recipe.program, &recipe.arguments, directory)?;
-    let ready_ms = Some(site.wait_until_ready(Place::Edge, &mut server, address)?);
+    let (mut servers, mut carried, mut ready_ms) = (Vec::new(), None, None);
+    if let Some(runtime) = runtime {
+        carried = Some(site.carrier(runtime)?.carry(&Load {
+            runtime,
+            program: &recipe.program,
+            arguments: &recipe.arguments,
+            directory,
+            address,
+            cpu,
+        })?);
+    } else {
+        let mut server = ServerProcess::start(&helper, cpu, &recipe.program, &recipe.arguments, directory)?;
+        ready_ms = Some(site.wait_until_ready(Place::Edge, &mut server, address)?);
+        servers.push((Place::Edge, server));
+    }
     let tls = if recipe.tls {
         Some(site.certificates.client_side())
     } else {
@@ -188,10 +238,11 @@ fn launch_recipe(recipe: Recipe, site: &Site, directory: &Path, address: SocketA
     let (version, settings) = (recipe.version, recipe.settings);
     Ok(RunningArm {
         access,
-        servers: vec![(Place::Edge, server)],
+        servers,
         version,
         settings,
         ready_ms,
+        carried,
     })
 }
 
@@ -215,7 +266,12 @@ pub(crate) fn free_address(host: Option<&Host>) -> Result<SocketAddr, String> {
 }
 
 /// The program that a person named, else the first that is there of `usual` paths and of `PATH`.
-fn find_program(named: Option<&PathBuf>, name: &str, usual: &[PathBuf], option: &str) -> Result<PathBuf, String> {
+pub(crate) fn find_program(
+    named: Option<&PathBuf>,
+    name: &str,
+    usual: &[PathBuf],
+    option: &str,
+) -> Result<PathBuf, String> {
     if let Some(path) = named {
         return if path.is_file() {
             Ok(path.clone())

@@ -47,6 +47,7 @@ pub(super) fn start(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningAr
     Ok(RunningArm {
         access,
         ready_ms: Some(servers.iter().map(|server| server.ready_ms).sum()),
+        carried: None,
         servers: servers
             .into_iter()
             .map(|server| (server.place, server.process))

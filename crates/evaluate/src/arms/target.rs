@@ -42,6 +42,7 @@ pub(super) fn reach(target: &Target, site: &Site) -> Result<RunningArm, String> 
         version: "unknown".to_owned(),
         settings: "as it runs".to_owned(),
         ready_ms: None,
+        carried: None,
     })
 }
 

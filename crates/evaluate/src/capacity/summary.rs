@@ -26,6 +26,12 @@ pub enum Unit {
     PerS,
     /// Messages, edges or calls, of all blocks together.
     Messages,
+    /// Bytes a second, shown in decimal megabytes.
+    MegabytesPerS,
+    /// Seconds.
+    Seconds,
+    /// Watts.
+    Watts,
     /// A share of a whole, shown in per cent.
     Share,
     /// One figure as a multiple of another.
@@ -147,7 +153,7 @@ fn exact(value: f64) -> Estimate {
     }
 }
 
-fn outcome(promise: Promise, figure: Option<&Estimate>) -> Outcome {
+pub(crate) fn outcome(promise: Promise, figure: Option<&Estimate>) -> Outcome {
     Outcome::of(figure.and_then(|figure| {
         let Interval { low, high, method } = figure.interval;
         match promise {

@@ -80,6 +80,9 @@ pub(crate) fn shown(value: f64, unit: Unit) -> String {
         Unit::Us => words::duration(value),
         Unit::PerS => format!("{}/s", count(value.round() as u64)),
         Unit::Messages => count(value.round() as u64),
+        Unit::MegabytesPerS => format!("{}/s", words::bytes(value)),
+        Unit::Seconds => words::duration(value * 1e6),
+        Unit::Watts => format!("{} W", words::round(value)),
         Unit::Share => format!("{} %", words::round(value * 100.0)),
         Unit::Times => format!("{} ×", words::round(value)),
     }

@@ -1,6 +1,7 @@
 //! `selvedge evaluate …`: what the command line can ask for. The `selvedge` program only mounts it.
 
 mod capacity;
+mod gateway;
 mod kept;
 mod network;
 mod outcome;
@@ -26,10 +27,13 @@ pub enum Command {
     /// Memory, time until ready, and acknowledged messages that survive kill -9: Selvedge beside Mosquitto; and of an edge
     /// and its cloud how a backlog drains, over a thin line too, how many edges come back at once, and what a cut loses
     Capacity(Box<capacity::Capacity>),
+    /// What containers cost a gateway, and how long the first request to a sleeping application takes: programs of the host,
+    /// oci and docker, beside `docker start` and `runc run`; as root
+    Gateway(Box<gateway::Gateway>),
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
-    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about an hour and a
-    /// quarter
+    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about two hours and
+    /// a quarter
     Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
     Replay(replay::Replay),
@@ -83,6 +87,7 @@ impl Command {
         match self {
             Command::Rtt(rtt) => rtt.run(prefix),
             Command::Capacity(capacity) => capacity.run(prefix),
+            Command::Gateway(gateway) => gateway.run(prefix),
             Command::Network(network) => network.run(),
             Command::Promises(promises) => promises.run(prefix),
             Command::Replay(replay) => replay.run(prefix),

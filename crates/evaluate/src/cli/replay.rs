@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use super::Failure;
 use super::capacity::measure as measure_capacity;
+use super::gateway::measure as measure_gateway;
 use super::network::measure as measure_network;
 use super::outcome::Outcome;
 use super::rtt::{data_set, measure, progress};
 use crate::capacity::{self, CapacityRun};
+use crate::gateway::{self, GatewayRun};
 use crate::network::{self, NetworkRun};
 use crate::raw::Raw;
 use crate::rtt::Plan;
@@ -27,6 +29,7 @@ impl Replay {
         let again = match Raw::read(&self.raw_file)? {
             Raw::RoundTrip(before) => self.round_trip(*before, prefix)?,
             Raw::Capacity(before) => self.capacity(*before, prefix)?,
+            Raw::Gateway(before) => self.gateway(*before, prefix)?,
             Raw::Network(before) => self.network(*before)?,
         };
         self.outcome.report(vec![again])
@@ -56,6 +59,15 @@ impl Replay {
         };
         let path = self.outcome.out.join("capacity-again.json");
         measure_capacity(&options, &path, prefix, progress().as_mut())
+    }
+
+    fn gateway(&self, before: GatewayRun, prefix: &[&str]) -> Result<Raw, Failure> {
+        let options = gateway::Options {
+            seed: Some(before.seed),
+            ..before.options
+        };
+        let path = self.outcome.out.join("gateway-again.json");
+        measure_gateway(&options, None, (&path, prefix), progress().as_mut())
     }
 
     fn network(&self, before: NetworkRun) -> Result<Raw, Failure> {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::Failure;
 use super::kept::Kept;
 use super::outcome::Outcome;
+use crate::gateway::Runtime;
 use crate::raw::Raw;
 use crate::replay::{self, Machine, Pace, record};
 use crate::report::words;
-use crate::rtt::{Bar, Helper, Lines, Options, Plan, Progress, Trace, as_possible_here, run};
+use crate::rtt::{ArmKind, Bar, Helper, Lines, Options, Plan, Progress, Trace, as_possible_here, run};
 use crate::run::Run;
 
 /// Stands for a file: readings of the machine itself.
@@ -27,6 +28,10 @@ pub struct Rtt {
     /// options is not measured again
     #[arg(long)]
     resume: bool,
+    /// What a container costs a message: each system on the host beside the same in each of these runtimes with the host's
+    /// network, by an edge; as root
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "RUNTIME", conflicts_with_all = ["model", "baseline"])]
+    runtime: Vec<Where>,
     #[command(flatten)]
     outcome: Outcome,
 }
@@ -40,9 +45,56 @@ impl Rtt {
         } else {
             Kept::default()
         };
+        if !self.runtime.is_empty() {
+            let mut runs = Vec::new();
+            for options in beside_host(&self.options, &self.runtime) {
+                runs.extend(measure_all(options, (prefix, out), Kept::default(), progress.as_mut())?);
+            }
+            return self.outcome.report(runs);
+        }
         let runs = measure_all(self.options, (prefix, out), kept, progress.as_mut())?;
         self.outcome.report(runs)
     }
+}
+
+/// Where a system runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Where {
+    /// On the host, started by this program: what the others are compared with, named or not
+    Host,
+    /// A program of the host, by an edge
+    Process,
+    /// A container, by an edge
+    Oci,
+    /// A container of a Docker Engine, by an edge
+    Docker,
+}
+
+/// For each system the options of an experiment that has it on the host and in each runtime.
+fn beside_host(options: &Options, runtimes: &[Where]) -> Vec<Options> {
+    let usual = [ArmKind::Selvedge, ArmKind::Mosquitto, ArmKind::TcpEcho];
+    let systems = if options.arms.is_empty() {
+        &usual[..]
+    } else {
+        &options.arms
+    };
+    let within = |system: &ArmKind, place: &Where| {
+        let runtime = match place {
+            Where::Host => return None,
+            Where::Process => Runtime::Process,
+            Where::Oci => Runtime::Oci,
+            Where::Docker => Runtime::Docker,
+        };
+        Some(ArmKind::In(runtime, Box::new(system.clone())))
+    };
+    let experiment = |system: &ArmKind| Options {
+        arms: std::iter::once(system.clone())
+            .chain(runtimes.iter().filter_map(|place| within(system, place)))
+            .collect(),
+        baseline: Some(system.clone()),
+        ..options.clone()
+    };
+    systems.iter().map(experiment).collect()
 }
 
 /// Every run that the options ask for, each with its raw file, or several: see [`Plan::parts`].
@@ -191,6 +243,15 @@ pub(super) fn about(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_system_is_compared_with_itself_on_the_host() {
+        let found = beside_host(&Options::default(), &[Where::Host, Where::Oci]);
+        let arms: Vec<String> = found[1].arms.iter().map(ToString::to_string).collect();
+        assert_eq!(arms, ["mosquitto", "mosquitto@oci"]);
+        assert_eq!(found[1].baseline, Some(ArmKind::Mosquitto));
+        assert_eq!(found.len(), 3);
+    }
 
     #[test]
     fn times_are_said_in_units_that_a_person_waits_in() {

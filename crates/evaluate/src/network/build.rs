@@ -114,6 +114,11 @@ pub(super) fn namespaces(plan: &Plan, means: [Option<Means>; 2]) -> Result<Netwo
     })
 }
 
+/// A host that no line leads to: what it makes of networks, rules and ports is its own, and gone with it.
+pub(super) fn alone() -> Result<Host, NetworkError> {
+    Ok(Host::inside(new_host()?, Ipv4Addr::LOCALHOST))
+}
+
 fn new_namespace() -> Result<Namespace, NetworkError> {
     Namespace::create().map_err(trying("making a network namespace"))
 }

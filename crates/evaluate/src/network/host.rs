@@ -39,6 +39,14 @@ impl Host {
         }
     }
 
+    /// One that no line leads to. What is made there of networks, rules and ports is its own, and gone with it.
+    ///
+    /// # Errors
+    /// Hosts cannot be made here.
+    pub(crate) fn alone() -> Result<Host, NetworkError> {
+        super::build::alone()
+    }
+
     /// This machine itself.
     pub(crate) fn loopback() -> Host {
         Host {

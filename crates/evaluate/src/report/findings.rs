@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::promises::{Line, lines};
 use super::summary::{Summary, summarise};
 use crate::capacity::{self, CapacityRun};
+use crate::gateway::{self, GatewayRun};
 use crate::network::NetworkRun;
 use crate::raw::Raw;
 use crate::rtt::Options;
@@ -19,6 +20,8 @@ pub struct Findings {
     pub experiments: Vec<Summary>,
     /// Experiments on memory, time until ready and durability.
     pub capacity: Vec<Capacity>,
+    /// Experiments on a gateway.
+    pub gateways: Vec<Gateway>,
     /// Measurements of the emulated network.
     pub networks: Vec<NetworkRun>,
 }
@@ -32,11 +35,20 @@ pub struct Capacity {
     pub rows: Vec<capacity::Row>,
 }
 
+/// One experiment on a gateway.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gateway {
+    /// What was seen.
+    pub run: GatewayRun,
+    /// What follows from it.
+    pub rows: Vec<gateway::Row>,
+}
+
 impl Findings {
     /// Judges raw files. Runs with the same options are runs of one experiment.
     pub fn of(raw: Vec<Raw>) -> Findings {
         let mut experiments: Vec<Vec<Run>> = Vec::new();
-        let (mut capacity, mut networks) = (Vec::new(), Vec::new());
+        let (mut capacity, mut gateways, mut networks) = (Vec::new(), Vec::new(), Vec::new());
         for file in raw {
             match file {
                 Raw::RoundTrip(run) => match experiments.iter_mut().find(|runs| is_of_one(&runs[0], &run)) {
@@ -47,21 +59,26 @@ impl Findings {
                     rows: capacity::summarise(&run),
                     run: *run,
                 }),
+                Raw::Gateway(run) => gateways.push(Gateway {
+                    rows: gateway::summarise(&run),
+                    run: *run,
+                }),
                 Raw::Network(run) => networks.push(*run),
             }
         }
         let experiments = experiments.iter().map(|runs| summarise(runs)).collect();
         Findings {
             networks,
-            ..Findings::new(experiments, capacity)
+            ..Findings::new(experiments, capacity, gateways)
         }
     }
 
-    pub(super) fn new(experiments: Vec<Summary>, capacity: Vec<Capacity>) -> Findings {
+    pub(super) fn new(experiments: Vec<Summary>, capacity: Vec<Capacity>, gateways: Vec<Gateway>) -> Findings {
         Findings {
-            promises: lines(&experiments, &capacity),
+            promises: lines(&experiments, &capacity, &gateways),
             experiments,
             capacity,
+            gateways,
             networks: Vec::new(),
         }
     }

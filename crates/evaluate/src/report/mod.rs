@@ -19,7 +19,7 @@ mod table;
 pub(crate) mod words;
 
 pub use csv::csv;
-pub use findings::{Capacity, Findings};
+pub use findings::{Capacity, Findings, Gateway};
 pub use html::html;
 pub use promises::Line;
 pub use summary::{

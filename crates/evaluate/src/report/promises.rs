@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::findings::Capacity;
+use super::findings::{Capacity, Gateway};
 use super::summary::{Aim, Promised, Quantity, Summary};
 use super::words::{self, count};
 use crate::capacity::{self, Promise};
+use crate::gateway;
 use crate::stats::{Estimate, Method, Outcome, Undecided};
 
 const LABEL: usize = 46;
@@ -32,13 +33,19 @@ pub struct Line {
 }
 
 /// Of all experiments.
-pub(super) fn lines(experiments: &[Summary], capacity: &[Capacity]) -> Vec<Line> {
+pub(super) fn lines(experiments: &[Summary], capacity: &[Capacity], gateways: &[Gateway]) -> Vec<Line> {
     let cells = experiments.iter().flat_map(|summary| &summary.cells);
     let round_trips = cells.flat_map(|cell| {
         let under = words::cell(&cell.cell);
         cell.promises.iter().map(move |promised| round_trip(&under, promised))
     });
-    round_trips.chain(capacity.iter().flat_map(of_capacity)).collect()
+    let of_gateways = gateways
+        .iter()
+        .flat_map(|gateway| gateway.rows.iter().filter_map(of_gateway));
+    round_trips
+        .chain(capacity.iter().flat_map(of_capacity))
+        .chain(of_gateways)
+        .collect()
 }
 
 fn round_trip(under: &str, promised: &Promised) -> Line {
@@ -75,6 +82,38 @@ fn name(quantity: Quantity) -> &'static str {
         Quantity::P99 => "p99",
         Quantity::ServerCpu => "server CPU",
     }
+}
+
+/// A row of a gateway, if it holds an aim: of the figure, or of the ratio.
+fn of_gateway(row: &gateway::Row) -> Option<Line> {
+    let verdict = row.verdict?;
+    let ratio = row.comparison.and_then(|comparison| comparison.ratio);
+    let (promise, figure) = match verdict.aim {
+        gateway::Aim::AtMost(_) => {
+            let figure = row
+                .figure
+                .as_ref()
+                .map(|figure| gateway::with_interval(figure, row.unit));
+            (row.label.clone(), figure)
+        }
+        _ => (
+            format!("{} × {}", row.label, row.against.unwrap_or_default()),
+            ratio.as_ref().map(words::ratio),
+        ),
+    };
+    let why = if row.values == 0 {
+        Some("it was not measured: the notes say why")
+    } else {
+        verdict.why.map(words::aim)
+    };
+    Some(Line {
+        under: format!("gateway: {}", row.section),
+        promise,
+        aim: gateway::aimed(verdict.aim, row.unit),
+        figure: figure.unwrap_or_default(),
+        outcome: Some(verdict.outcome),
+        why,
+    })
 }
 
 /// Rows of capacity that hold a promise. An indented row belongs to the one above it.

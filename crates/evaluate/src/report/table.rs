@@ -6,6 +6,7 @@ use super::sentences::sentences;
 use super::words::{self, count};
 use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, knees, models_table, promises};
 use crate::capacity;
+use crate::gateway;
 use crate::network;
 use crate::stats::Comparison;
 
@@ -37,6 +38,10 @@ pub fn table(findings: &Findings) -> String {
     }
     for capacity in &findings.capacity {
         out.push_str(&capacity::table(&capacity.run, &capacity.rows));
+        out.push('\n');
+    }
+    for found in &findings.gateways {
+        out.push_str(&gateway::table(&found.run, &found.rows));
         out.push('\n');
     }
     for run in &findings.networks {

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::target::Target;
+use crate::gateway::Runtime;
 
 /// A system under test, as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,6 +37,8 @@ pub enum ArmKind {
     DeviceEdge,
     /// Any broker that runs already: `mqtt://host[:port]`.
     Target(Target),
+    /// One of the systems that this program starts, run by an edge in a runtime, with the host's network: `mosquitto@oci`.
+    In(Runtime, Box<ArmKind>),
 }
 
 /// Names of the arms that need no address.
@@ -83,6 +87,10 @@ impl FromStr for ArmKind {
         if Target::is_meant_by(text) {
             return text.parse().map(ArmKind::Target);
         }
+        if let Some((inner, runtime)) = text.rsplit_once('@') {
+            let runtime = Runtime::from_str(runtime, true)?;
+            return Ok(ArmKind::In(runtime, Box::new(inner.parse()?)));
+        }
         let known = NAMED.into_iter().find(|(name, _)| *name == text);
         known.map(|(_, kind)| kind).ok_or_else(|| {
             let names = NAMED.map(|(name, _)| name).join(", ");
@@ -95,6 +103,10 @@ impl fmt::Display for ArmKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ArmKind::Target(target) => target.fmt(f),
+            ArmKind::In(runtime, inner) => {
+                let value = runtime.to_possible_value();
+                write!(f, "{inner}@{}", value.as_ref().map_or("", |value| value.get_name()))
+            }
             named => f.write_str(
                 NAMED
                     .iter()
@@ -125,11 +137,12 @@ mod tests {
 
     #[test]
     fn every_arm_is_read_back_from_its_name() {
-        for name in NAMED
-            .map(|(name, _)| name)
-            .into_iter()
-            .chain(["mqtt://broker.example:1884", "mqtts://ann@broker.example:1884"])
-        {
+        for name in NAMED.map(|(name, _)| name).into_iter().chain([
+            "mosquitto@oci",
+            "tcp-echo@docker",
+            "mqtt://broker.example:1884",
+            "mqtts://ann@broker.example:1884",
+        ]) {
             assert_eq!(name.parse::<ArmKind>().unwrap().to_string(), name);
         }
     }

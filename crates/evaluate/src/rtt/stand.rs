@@ -183,7 +183,7 @@ fn about(name: String, running: &RunningArm, server_cpu: Option<usize>) -> Arm {
         settings: running.settings.clone(),
         ready_ms: running.ready_ms,
         idle_rss_bytes: running.rss_bytes(),
-        server_cpu: running.servers.first().and(server_cpu),
+        server_cpu: server_cpu.filter(|_| !running.servers.is_empty() || running.carried.is_some()),
     }
 }
 
@@ -212,6 +212,7 @@ fn site(
         certificates: Certificates::create(directory.path()).map_err(RunError::Certificates)?,
         protocol: plan.options().protocol.into(),
         authority: plan.options().ca.clone(),
+        carriers: Default::default(),
     })
 }
 

@@ -15,6 +15,7 @@ use crate::arrivals::{self, Arrived, Arriving};
 use crate::calls::Location;
 use crate::edge_calls::{self, EdgeCall};
 use crate::posted::{self, Posted};
+use crate::stand_in::{self, StandIn};
 use crate::twin_sync::{self, Told};
 use crate::{calls, twins};
 
@@ -87,6 +88,13 @@ pub(crate) enum Ask {
     },
     /// The sessions of the tenant.
     Sessions { answer: oneshot::Sender<Vec<SessionInfo>> },
+    /// Exchanges the applications that may be asleep.
+    StandIn { stand_ins: Vec<StandIn> },
+    /// Messages that one of them has not acknowledged.
+    Waiting {
+        application: String,
+        answer: oneshot::Sender<usize>,
+    },
     /// Exchanges the routes.
     SetRoutes {
         routes: Vec<CompiledRoute>,
@@ -244,6 +252,13 @@ impl Shard {
                 self.answer_after(after, Answer::Arrived(arrived, answer));
             }
             Ask::Sessions { answer } => drop(answer.send(self.sessions(number))),
+            Ask::StandIn { stand_ins } => {
+                self.with_tenant(now, number, |tenant, turn| stand_in::replace(tenant, turn, stand_ins));
+            }
+            Ask::Waiting { application, answer } => {
+                // The asker may have given up meanwhile.
+                let _ = answer.send(stand_in::waiting(&self.tenants[number as usize], &application));
+            }
             Ask::SetRoutes { routes, answer } => {
                 let Tenant { name, routing, .. } = &mut self.tenants[number as usize];
                 let mut queues = self.queues.as_mut().filter(|_| self.settings.has_upstream);

@@ -15,6 +15,7 @@ use crate::arrivals::Arrivals;
 use crate::lost_edits::LostEdits;
 use crate::reply::ReplyTo;
 use crate::routing::Routing;
+use crate::stand_in::StandIn;
 
 /// One tenant: its tree of topics and what the hub adds to it.
 pub(crate) struct Tenant {
@@ -46,6 +47,8 @@ pub(crate) struct Tenant {
     /// Room for the result topic of a call that is being delivered.
     pub(crate) result_topic: String,
     pub(crate) routing: Routing,
+    /// Applications that may be asleep.
+    pub(crate) stand_ins: Vec<StandIn>,
     /// What came from other hubs.
     pub(crate) arrivals: Arrivals,
     /// Numbers the calls that routes make.
@@ -163,6 +166,7 @@ impl Tenant {
             calls: Calls::new(CallLimits::default()),
             result_topic: String::new(),
             routing: Routing::default(),
+            stand_ins: Vec::new(),
             route_calls: 0,
             reports_at_ms: 0,
             is_open,

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::applications::is_application;
 use super::labels::{self, Labels};
 use super::{HeldCredential, MAX_PAGE, Registry, RegistryError, What, certificates, tenants, touched};
 use crate::name::{ClientKind, ClientName};
@@ -68,8 +69,11 @@ impl Registry {
         // Of several one change is told: thousands would push out those that end connections.
         let id = (rows.len() == 1).then(|| &**first.name.id());
         self.change(&[(first.name.tenant(), id, What::Added)], |transaction| {
-            rows.iter()
-                .try_for_each(|new| check_room(transaction, new.name).and_then(|()| insert(transaction, new)))
+            rows.iter().try_for_each(|new| {
+                check_room(transaction, new.name)?;
+                check_application(transaction, new)?;
+                insert(transaction, new)
+            })
         })
     }
 
@@ -267,6 +271,17 @@ fn kind_in(connection: &Connection, name: &ClientName) -> rusqlite::Result<Optio
 }
 
 /// Whether one more client of this name can be added.
+/// An application of the edge's is the app of its name, and nothing else can be.
+fn check_application(connection: &Connection, new: &NewRow<'_>) -> Result<(), RegistryError> {
+    match new.kind != ClientKind::App && is_application(connection, new.name)? {
+        true => Err(RegistryError::ClientExists {
+            name: new.name.clone(),
+            kind: ClientKind::App,
+        }),
+        false => Ok(()),
+    }
+}
+
 pub(super) fn check_room(connection: &Connection, name: &ClientName) -> Result<(), RegistryError> {
     let tenant =
         tenants::find(connection, name.tenant())?.ok_or_else(|| RegistryError::NoTenant(name.tenant().to_string()))?;

@@ -21,6 +21,8 @@ pub enum HeldCredential {
     TrustedSubject,
     /// The certificate with this serial number, in lower-case hexadecimal without leading zeros.
     Certificate(String),
+    /// What the edge gives the application of this name that it runs. It goes with that alone, and no text names it.
+    Application,
 }
 
 /// A text that names no credential.
@@ -50,6 +52,7 @@ impl fmt::Display for HeldCredential {
             HeldCredential::Tokens => f.write_str("token"),
             HeldCredential::TrustedSubject => f.write_str("trusted-certificate"),
             HeldCredential::Certificate(serial) => write!(f, "certificate {serial}"),
+            HeldCredential::Application => f.write_str("login of an application"),
         }
     }
 }
@@ -69,6 +72,7 @@ impl Registry {
                 HeldCredential::Tokens => update(transaction, name, "token_epoch = NULL", "token_epoch IS NOT NULL"),
                 HeldCredential::TrustedSubject => update(transaction, name, "trusts_subject = 0", "trusts_subject"),
                 HeldCredential::Certificate(serial) => certificates::revoke(transaction, name, serial),
+                HeldCredential::Application => Ok(false),
             };
             match was_there? {
                 true => Ok(()),

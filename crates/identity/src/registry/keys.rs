@@ -97,20 +97,26 @@ impl Registry {
         work: impl FnOnce(&Transaction<'_>) -> Result<(), RegistryError>,
     ) -> Result<(), RegistryError> {
         let holders = if ends_tokens { self.token_holders()? } else { Vec::new() };
-        let revoked = What::CredentialRevoked(Some(HeldCredential::Tokens));
+        let revoked = |is_application| match is_application {
+            true => What::CredentialRevoked(Some(HeldCredential::Application)),
+            false => What::CredentialRevoked(Some(HeldCredential::Tokens)),
+        };
         let changes: Vec<_> = holders
             .iter()
-            .map(|(tenant, id)| (&**tenant, Some(&**id), revoked.clone()))
+            .map(|(tenant, id, is_application)| (&**tenant, Some(&**id), revoked(*is_application)))
             .collect();
         self.change(&changes, work)
     }
 
-    /// Tenant and id of each client that has tokens.
-    fn token_holders(&self) -> Result<Vec<(String, String)>, RegistryError> {
+    /// Tenant and id of each that has tokens, and whether they are those of an application of the edge's.
+    fn token_holders(&self) -> Result<Vec<(String, String, bool)>, RegistryError> {
         let reader = self.reader();
         let holders = reader
-            .prepare_cached("SELECT tenant, id FROM clients WHERE token_epoch IS NOT NULL")?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .prepare_cached(
+                "SELECT tenant, id, 0 FROM clients WHERE token_epoch IS NOT NULL
+                 UNION ALL SELECT tenant, id, 1 FROM applications",
+            )?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
             .collect::<Result<_, _>>()?;
         Ok(holders)
     }

@@ -11,7 +11,7 @@ use crate::quotas::Quotas;
 
 /// Tells a registry from any other SQLite file ("Slvg").
 const APPLICATION_ID: i64 = 0x536C_7667;
-const VERSION: i64 = 6;
+const VERSION: i64 = 7;
 
 /// How long one process waits for another that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -169,6 +169,17 @@ ALTER TABLE token_keys ADD COLUMN signed_until_unix_s INTEGER NOT NULL DEFAULT 0
 UPDATE token_keys SET created_unix_s = unixepoch(), signed_until_unix_s = 253402300799;
 ";
 
+/// What version 6 did not have.
+const APPLICATIONS: &str = "
+-- Those that the edge runs and that log in by what it gives them: tokens that name another epoch are revoked.
+CREATE TABLE applications (
+    tenant TEXT NOT NULL REFERENCES tenants(name) ON DELETE CASCADE,
+    id TEXT NOT NULL,
+    epoch TEXT NOT NULL,
+    PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+";
+
 /// From version 1, which knew no edges. SQLite alters no CHECK: as its manual has it, the table is made anew.
 const SECOND_VERSION: &str = "
 ALTER TABLE clients RENAME TO old_clients;
@@ -313,8 +324,11 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if found < 5 {
         transaction.execute_batch(SHARED)?;
     }
-    if found < VERSION {
+    if found < 6 {
         transaction.execute_batch(AGES_OF_KEYS)?;
+    }
+    if found < VERSION {
+        transaction.execute_batch(APPLICATIONS)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     transaction.commit()?;
@@ -337,6 +351,7 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.execute_batch(INVITATIONS)?;
     transaction.execute_batch(SHARED)?;
     transaction.execute_batch(AGES_OF_KEYS)?;
+    transaction.execute_batch(APPLICATIONS)?;
     super::tenants::insert(&transaction, crate::DEFAULT_TENANT, &Quotas::default())?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -363,7 +378,7 @@ mod tests {
             .unwrap();
         let refusal = refusal(&path);
         assert!(
-            refusal.contains("version 7") && refusal.contains("up to 6"),
+            refusal.contains("version 8") && refusal.contains("up to 7"),
             "{refusal}"
         );
     }

@@ -229,6 +229,9 @@ pub struct PodSpec {
     /// As whom its containers run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub security_context: PodSecurityContext,
+    /// Whether its containers are given a login for the hub of their edge; they are where it is not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub automount_service_account_token: Option<bool>,
 }
 
 fn half_a_minute() -> u32 {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use agent::instance::Instance;
 use anyhow::{Context, bail};
 use api::{Client, ContainerInfo, DeploymentInfo, Page, RolloutInfo, ServiceInfo, ValuesInfo, paths};
 use clap::Args;
@@ -10,7 +9,7 @@ use hyper::Method;
 use identity::check_name;
 use serde::Serialize;
 
-use super::follow::Followed;
+use super::follow::Output;
 use super::{Target, Where, tenant_name};
 use crate::node::unix_now_s;
 use crate::output::{say, table};
@@ -55,7 +54,14 @@ fn state(one: &DeploymentInfo) -> String {
         return why.clone();
     }
     if one.sleeps {
-        return "sleeps until somebody asks".to_owned();
+        let in_trouble = one.containers.iter().find(|container| container.trouble.is_some());
+        return match in_trouble {
+            Some(container) => format!("{}: {}", container.name, doing(container)),
+            None if one.containers.iter().any(|container| container.is_paused) => {
+                "is paused until somebody asks".to_owned()
+            }
+            None => "sleeps until somebody asks".to_owned(),
+        };
     }
     if let Some(rollout) = &one.rollout {
         return rollout_words(rollout);
@@ -87,6 +93,9 @@ fn doing(container: &ContainerInfo) -> String {
     }
     if container.is_done {
         return "is done".to_owned();
+    }
+    if container.is_paused {
+        return "is paused".to_owned();
     }
     let trouble = container.trouble.as_ref().or(container.not_ready.as_ref());
     match (container.is_running, container.is_ready, trouble, end) {
@@ -286,28 +295,24 @@ impl Logs {
         let containers = self.edge.absolute()?.join("containers");
         let path = paths::deployment(&self.tenant, &self.name);
         self.edge.ask(false, async |client| {
-            let mut followed: Option<(String, Followed)> = None;
+            let mut followed: Option<(String, Output)> = None;
             loop {
                 let does: DeploymentInfo = client.get(&path).await?;
                 let start = self.chosen.of(&does).ok().and_then(|container| container.start.clone());
                 let known = followed.as_ref().map(|(start, _)| start);
                 if let Some(start) = start.filter(|start| Some(start) != known) {
                     if let Some((_, followed)) = &mut followed {
-                        say(followed.more()?);
+                        say(followed.more(LOOK).await?);
                     }
                     let lines = if followed.is_none() { self.tail } else { usize::MAX };
-                    if let Some(in_engine) = Instance::at(&containers.join(&start)).in_engine()? {
-                        bail!("Docker keeps what it says; docker logs --follow {}", in_engine.name);
-                    }
-                    let log = agent::local::log(&containers, &start);
-                    let from = Followed::open(&log, lines).with_context(|| log.display().to_string())?;
-                    followed = Some((start, from));
+                    let output = Output::open(&containers, &start, lines).await?;
+                    followed = Some((start, output));
                 }
                 for _ in 0..LOOKS {
-                    if let Some((_, followed)) = &mut followed {
-                        say(followed.more()?);
+                    match &mut followed {
+                        Some((_, followed)) => say(followed.more(LOOK).await?),
+                        None => tokio::time::sleep(LOOK).await,
                     }
-                    tokio::time::sleep(LOOK).await;
                 }
             }
         })

@@ -4,9 +4,61 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use agent::engine;
+use agent::instance::Instance;
+use anyhow::Context;
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// Of what is there; of more only the end is shown.
 const BYTES_MAX: usize = 4 << 20;
+
+/// What a container says, wherever it is kept.
+pub(super) enum Output {
+    File(Followed),
+    InEngine { followed: engine::Followed, is_over: bool },
+}
+
+impl Output {
+    /// Of a container by its files, from so many lines before its end on.
+    pub(super) async fn open(containers: &Path, name: &str, lines: usize) -> anyhow::Result<Self> {
+        if let Some(container) = Instance::at(&containers.join(name)).in_engine()? {
+            return Ok(Output::InEngine {
+                followed: engine::Followed::open(container, lines).await?,
+                is_over: false,
+            });
+        }
+        let log = agent::local::log(containers, name);
+        let followed = Followed::open(&log, lines).with_context(|| log.display().to_string())?;
+        Ok(Output::File(followed))
+    }
+
+    /// Whole lines that come in so long.
+    pub(super) async fn more(&mut self, time: Duration) -> anyhow::Result<String> {
+        let until = Instant::now() + time;
+        let (followed, is_over) = match self {
+            Output::File(followed) => {
+                sleep(time).await;
+                return Ok(followed.more()?);
+            }
+            Output::InEngine { followed, is_over } => (followed, is_over),
+        };
+        let mut text = Vec::new();
+        while !*is_over && text.len() < BYTES_MAX {
+            match timeout_at(until, followed.next()).await {
+                Ok(Ok(Some(line))) => text.extend(line),
+                Ok(Ok(None)) => *is_over = true,
+                Ok(Err(error)) => return Err(error.into()),
+                Err(_) => return Ok(String::from_utf8_lossy(&text).into_owned()),
+            }
+        }
+        if *is_over {
+            tokio::time::sleep_until(until).await;
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
 
 /// A log that is followed; it may be rotated.
 pub(super) struct Followed {
@@ -18,7 +70,7 @@ pub(super) struct Followed {
 
 impl Followed {
     /// From so many lines before its end on.
-    pub(super) fn open(path: &Path, lines: usize) -> io::Result<Self> {
+    fn open(path: &Path, lines: usize) -> io::Result<Self> {
         let mut followed = Followed {
             path: path.to_owned(),
             file: File::open(path)?,
@@ -33,7 +85,7 @@ impl Followed {
     }
 
     /// Whole lines that have come since.
-    pub(super) fn more(&mut self) -> io::Result<String> {
+    fn more(&mut self) -> io::Result<String> {
         self.read()?;
         // Its next file begins where this one has ended.
         match File::open(&self.path) {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use agent::image::archive;
 use agent::image::build::{self, Start};
 use agent::image::registry::Login;
+use agent::image::retention::{Policy, Pruned};
 use agent::image::store::Images;
 use agent::local;
 use anyhow::{Context, bail};
@@ -13,8 +14,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::{Asked, Where};
+use crate::images_kept;
+use crate::node::unix_now_s;
 use crate::output::{note, table};
 use crate::registries::registries;
+use crate::retention::Retention;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -31,6 +35,8 @@ pub(crate) enum Command {
     /// Take names away from images, and remove what nobody needs any more
     #[command(visible_alias = "rm")]
     Remove(Remove),
+    /// Remove all images that no application needs
+    Prune(Prune),
 }
 
 impl Command {
@@ -41,6 +47,7 @@ impl Command {
             Command::Pull(pull) => pull.run(),
             Command::Build(build) => build.run(),
             Command::Remove(remove) => remove.run(),
+            Command::Prune(prune) => prune.run(),
         }
     }
 }
@@ -57,36 +64,71 @@ struct Listed {
     /// Of its layers, as they were brought.
     bytes: u64,
     layers: usize,
+    /// Applications that need it; `null`: that is not known.
+    used_by: Option<Vec<String>>,
+    /// Since when none does, as far as it was looked at, in s since 1970 UTC.
+    unused_since_s: Option<i64>,
 }
 
 fn list(asked: &Asked) -> anyhow::Result<()> {
     let images = open(&asked.edge)?;
+    let needs = images_kept::needs(&asked.edge.absolute()?);
+    let needs = needs.inspect_err(|error| note(format_args!("it is not known what needs them: {error}")));
+    let is_known = needs.is_ok();
     let mut all = Vec::new();
-    for (name, digest) in images.names()? {
+    for kept in images.inventory(&needs.unwrap_or_default(), unix_now_s())? {
         // One for another machine is listed, too.
-        let image = images.find(&name).ok();
+        let image = images.find(&kept.name).ok();
         all.push(Listed {
-            name,
-            digest: digest.to_string(),
+            digest: kept.digest.to_string(),
             bytes: image.as_ref().map_or(0, |image| images.bytes(image)),
             layers: image.map_or(0, |image| image.configuration.rootfs().diff_ids().len()),
+            name: kept.name,
+            used_by: is_known.then_some(kept.used_by),
+            unused_since_s: kept.unused_since_s.filter(|_| is_known),
         });
     }
-    all.sort_by(|one, other| one.name.cmp(&other.name));
     asked.output.show(&all, |all| match all.is_empty() {
         true => "no images; take some in: selvedge image import FILE\n".to_owned(),
         false => table(
-            ["NAME", "DIGEST", "SIZE", "LAYERS"],
+            ["NAME", "DIGEST", "SIZE", "LAYERS", "LAST USED", "USED BY"],
             &all.iter().map(row).collect::<Vec<_>>(),
         ),
     });
     Ok(())
 }
 
-fn row(image: &Listed) -> [String; 4] {
+fn row(image: &Listed) -> [String; 6] {
     let digest: String = image.digest.chars().take("sha256:".len() + 12).collect();
     let size = format!("{:.1} MB", image.bytes as f64 / 1e6);
-    [image.name.clone(), digest, size, image.layers.to_string()]
+    let last_used = match (&image.used_by, image.unused_since_s) {
+        (None, _) => "?".to_owned(),
+        (Some(_), None) => "now".to_owned(),
+        (Some(_), Some(since)) => ago(unix_now_s() - since),
+    };
+    let used_by = match image.used_by.as_deref() {
+        None => "?".to_owned(),
+        Some([]) => "nothing".to_owned(),
+        Some(used_by) => used_by.join(" "),
+    };
+    [
+        image.name.clone(),
+        digest,
+        size,
+        image.layers.to_string(),
+        last_used,
+        used_by,
+    ]
+}
+
+/// In the largest unit that it has one of.
+fn ago(seconds: i64) -> String {
+    match seconds {
+        ..60 => "just now".to_owned(),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
 }
 
 #[derive(Args)]
@@ -220,10 +262,45 @@ impl Remove {
                 bail!("no image {name:?} is here; selvedge image list");
             }
         }
-        match local::collect_images(&images, &self.edge.absolute()?.join("containers"))? {
+        match local::collect_images(&images, &images_kept::containers(&self.edge.absolute()?))? {
             Some(bytes) => note(format_args!("{:.1} MB were given back", bytes as f64 / 1e6)),
             None => note("images are being taken in: what is not needed any more goes with the next removal"),
         }
+        Ok(())
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Prune {
+    /// Only those that none has needed for so long, such as 7d or 12h
+    #[arg(long, value_name = "AGE")]
+    unused_for: Option<Retention>,
+    /// Say what would go, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    edge: Where,
+}
+
+impl Prune {
+    fn run(self) -> anyhow::Result<()> {
+        let policy = Policy {
+            unused: Some(self.unused_for.and_then(|age| age.age()).unwrap_or_default()),
+            bytes: None,
+        };
+        let pruned = images_kept::prune(&self.edge.absolute()?, policy, self.dry_run)?;
+        let Some(Pruned { names, bytes }) = pruned else {
+            bail!("images are being taken in; nothing was removed: try again once they are here");
+        };
+        let megabytes = bytes as f64 / 1e6;
+        let (goes, given) = match self.dry_run {
+            true => ("would go", "would be given back"),
+            false => ("is gone", "were given back"),
+        };
+        for name in names {
+            note(format_args!("{name} {goes}"));
+        }
+        note(format_args!("{megabytes:.1} MB {given}"));
         Ok(())
     }
 }

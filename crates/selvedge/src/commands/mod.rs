@@ -2,6 +2,7 @@
 
 pub(crate) mod applications;
 pub(crate) mod apply;
+pub(crate) mod backups;
 pub(crate) mod bundle;
 pub(crate) mod call;
 pub(crate) mod check;
@@ -24,6 +25,7 @@ mod location;
 mod place;
 mod quota;
 pub(crate) mod shim;
+pub(crate) mod snapshots;
 pub(crate) mod tenants;
 pub(crate) mod twin;
 pub(crate) mod users;

@@ -87,6 +87,22 @@ pub(crate) struct Flags {
     /// configured for all tenants, which is "default"; what is older goes [default: default]
     #[arg(long, value_name = "TIME")]
     retention: Option<OwnRetention>,
+    /// Containers of its applications, replicas counted; a manifest with one more is refused [default: 500]
+    #[arg(long, value_name = "N")]
+    containers: Option<Quota>,
+    /// Thousandths of a core for all its containers together [default: none]
+    #[arg(long, value_name = "MILLIS")]
+    app_cpu_millis: Option<Quota>,
+    /// Bytes of memory for all its containers together, such as 512MiB; one of them ends where there is no more [default:
+    /// none]
+    #[arg(long, value_name = "BYTES")]
+    app_memory_bytes: Option<Quota>,
+    /// Processes and threads of all its containers together; no further one is made [default: 4096]
+    #[arg(long, value_name = "N")]
+    app_pids: Option<Quota>,
+    /// Bytes on the disk of all that its containers write, such as 4GiB; those with most of it are replaced [default: none]
+    #[arg(long, value_name = "BYTES")]
+    app_disk_bytes: Option<Quota>,
 }
 
 impl Flags {
@@ -103,6 +119,11 @@ impl Flags {
             ("bytes_per_s", self.bytes_per_s),
             ("devices", self.devices),
             ("retention_s", self.retention.map(|own| Quota(own.0))),
+            ("containers", self.containers),
+            ("app_cpu_millis", self.app_cpu_millis),
+            ("app_memory_bytes", self.app_memory_bytes),
+            ("app_pids", self.app_pids),
+            ("app_disk_bytes", self.app_disk_bytes),
         ];
         let given = given
             .into_iter()
@@ -185,13 +206,18 @@ fn list(edge: &Where, output: Output) -> anyhow::Result<()> {
             "MESSAGES/S",
             "BYTES/S",
             "RETENTION",
+            "CONTAINERS",
+            "APP CPU MILLIS",
+            "APP MEMORY BYTES",
+            "APP PIDS",
+            "APP DISK BYTES",
         ];
         table(header, &tenants.iter().map(row).collect::<Vec<_>>())
     });
     Ok(())
 }
 
-fn row(tenant: &TenantInfo) -> [String; 11] {
+fn row(tenant: &TenantInfo) -> [String; 16] {
     let Quotas {
         connections,
         sessions,
@@ -203,6 +229,11 @@ fn row(tenant: &TenantInfo) -> [String; 11] {
         bytes_per_s,
         devices,
         retention_s,
+        containers,
+        app_cpu_millis,
+        app_memory_bytes,
+        app_pids,
+        app_disk_bytes,
     } = tenant.quotas;
     let uses = tenant.uses;
     [
@@ -217,6 +248,11 @@ fn row(tenant: &TenantInfo) -> [String; 11] {
         Quota(messages_per_s).to_string(),
         Quota(bytes_per_s).to_string(),
         OwnRetention(retention_s).to_string(),
+        used_of(uses.map(|uses| uses.containers), containers),
+        Quota(app_cpu_millis).to_string(),
+        used_of(uses.map(|uses| uses.app_memory_bytes), app_memory_bytes),
+        used_of(uses.map(|uses| uses.app_pids), app_pids),
+        used_of(uses.map(|uses| uses.app_disk_bytes), app_disk_bytes),
     ]
 }
 
@@ -243,11 +279,18 @@ fn text(tenant: &TenantInfo) -> String {
         messages,
         bytes,
         retention,
+        containers,
+        app_cpu,
+        app_memory,
+        app_pids,
+        app_disk,
     ] = row(tenant);
     format!(
         "tenant {name}\n  devices and apps    {devices}\n  connections         {connections}\n  \
          sessions            {sessions}\n  session bytes       {session_bytes}\n  subscription bytes  {subscriptions}\n  stored bytes        {stored}\n  upstream bytes      {upstream}\n  \
-         messages/s          {messages}\n  bytes/s             {bytes}\n  retention           {retention}\n"
+         messages/s          {messages}\n  bytes/s             {bytes}\n  retention           {retention}\n  \
+         containers          {containers}\n  app cpu millis      {app_cpu}\n  app memory bytes    {app_memory}\n  \
+         app pids            {app_pids}\n  app disk bytes      {app_disk}\n"
     )
 }
 
@@ -285,7 +328,12 @@ mod tests {
                 "0 of 400000000",
                 "100",
                 "none",
-                "default"
+                "default",
+                "0 of 500",
+                "none",
+                "0",
+                "0 of 4096",
+                "0"
             ]
         );
         let stopped = TenantInfo { uses: None, ..tenant };

@@ -55,7 +55,16 @@ impl Top {
                 self.target.tenant
             ),
             false => table(
-                ["APPLICATION", "CONTAINER", "REPLICA", "CPU", "MEMORY", "PROCESSES"],
+                [
+                    "APPLICATION",
+                    "CONTAINER",
+                    "REPLICA",
+                    "CPU",
+                    "MEMORY",
+                    "PROCESSES",
+                    "READ",
+                    "WRITTEN",
+                ],
                 &taken.iter().map(taken_row).collect::<Vec<_>>(),
             ),
         });
@@ -63,7 +72,7 @@ impl Top {
     }
 }
 
-fn taken_row(taken: &Taken) -> [String; 6] {
+fn taken_row(taken: &Taken) -> [String; 8] {
     let Taken { usage, cpu_millis } = taken;
     let of = |limit: Option<String>| limit.map_or(String::new(), |limit| format!(" of {limit}"));
     let mb = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
@@ -77,6 +86,8 @@ fn taken_row(taken: &Taken) -> [String; 6] {
         ),
         mb(usage.memory_bytes) + &of(usage.memory_limit_bytes.map(mb)),
         usage.pids.to_string() + &of(usage.pids_limit.map(|pids| pids.to_string())),
+        mb(usage.read_bytes),
+        mb(usage.written_bytes),
     ]
 }
 

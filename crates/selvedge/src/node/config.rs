@@ -1,10 +1,12 @@
 //! The configuration of an edge. `docs/edge.toml` is its manual: every key with its default and what it does.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent::image::retention::Policy;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,9 @@ pub(crate) struct Config {
     pub(crate) enrolment: Enrolment,
     pub(crate) tokens: Tokens,
     pub(crate) history: History,
+    pub(crate) images: Images,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) snapshots: Snapshots,
     pub(crate) limits: Limits,
     pub(crate) log: Log,
     pub(crate) audit: Audit,
@@ -108,6 +113,30 @@ pub(crate) struct Tokens {
 pub(crate) struct History {
     pub(crate) enabled: bool,
     pub(crate) retention: Retention,
+    pub(crate) bytes: u64,
+}
+
+/// Which images of applications go by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Images {
+    pub(crate) unused: Retention,
+    pub(crate) bytes: u64,
+}
+
+impl Images {
+    pub(super) fn policy(&self) -> Policy {
+        Policy {
+            unused: self.unused.age(),
+            bytes: (self.bytes > 0).then_some(self.bytes),
+        }
+    }
+}
+
+/// What snapshots of applications may take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Snapshots {
     pub(crate) bytes: u64,
 }
 
@@ -211,6 +240,9 @@ impl Default for Config {
             enrolment: Enrolment::default(),
             tokens: Tokens::default(),
             history: History::default(),
+            images: Images::default(),
+            labels: BTreeMap::new(),
+            snapshots: Snapshots::default(),
             limits: Limits::default(),
             log: Log::default(),
             audit: Audit::default(),
@@ -276,6 +308,21 @@ impl Default for History {
             retention: "7d".parse().expect("is a time"),
             bytes: 256 << 20,
         }
+    }
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        Self {
+            unused: "30d".parse().expect("is a time"),
+            bytes: 8 << 30,
+        }
+    }
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Self { bytes: 8 << 30 }
     }
 }
 

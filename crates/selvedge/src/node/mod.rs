@@ -11,6 +11,7 @@ mod flags;
 mod link;
 mod listeners;
 mod logging;
+mod logins;
 mod origin;
 mod reload;
 mod role;

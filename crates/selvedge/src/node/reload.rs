@@ -1,13 +1,13 @@
 //! SIGHUP: the configuration is read again and takes effect as far as it can, without dropping anybody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::Config;
 use super::running::Running;
 use crate::output::message;
 
 /// What takes effect at the next start only: the beginnings of keys.
-const AT_START: [&str; 11] = [
+const AT_START: [&str; 14] = [
     "data",
     "shards",
     "low_latency",
@@ -18,6 +18,9 @@ const AT_START: [&str; 11] = [
     "database.",
     "enrolment.",
     "history.",
+    "images.",
+    "labels.",
+    "snapshots.",
     "log.format",
 ];
 
@@ -63,7 +66,10 @@ fn left_for_a_start(old: &Config, new: &Config) -> Vec<String> {
     let (old, new) = (old.values(), new.values());
     let is_changed = |key: &&String| old.get(*key) != new.get(*key);
     let is_at_start = |key: &&String| AT_START.iter().any(|start| key.starts_with(start));
-    new.keys().filter(is_changed).filter(is_at_start).cloned().collect()
+    // A label that is gone is among the old ones alone.
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let changed = keys.into_iter().filter(is_changed).filter(is_at_start);
+    changed.cloned().collect()
 }
 
 impl Config {
@@ -99,16 +105,26 @@ mod tests {
         new.limits.connections = 5;
         new.audit.old_files = 5;
         new.log.level = "debug".to_owned();
+        let mut old = old;
+        old.labels.insert("hall".to_owned(), "3".to_owned());
         assert_eq!(
             left_for_a_start(&old, &new),
-            ["listen.mqtt", "low_latency", "shards", "store.limit_bytes"]
+            [
+                "labels.hall",
+                "listen.mqtt",
+                "low_latency",
+                "shards",
+                "store.limit_bytes"
+            ]
         );
         assert!(left_for_a_start(&old, &old).is_empty());
     }
 
     #[test]
     fn every_key_is_known_by_its_path() {
-        let values = Config::default().values();
+        let mut config = Config::default();
+        config.labels.insert("hall".to_owned(), "3".to_owned());
+        let values = config.values();
         assert!(
             ["data", "limits.sessions", "log.level"]
                 .iter()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::link::cloud::Connected;
+use agent::workload::node;
 use anyhow::{Context, anyhow};
 use api::{
     About, Bounds, CONTROL_SOCKET, Desk, Door, EdgeInfo, ManifestsForEdges, Parts, control_router, public_router, serve,
@@ -26,8 +27,10 @@ use super::flags::Flags;
 use super::link::EdgeLink;
 use super::listeners::{Opened, bind, bind_http, open};
 use super::logging::Logging;
+use super::logins::HubLogins;
 use super::role::Role;
 use super::unix_now_s;
+use crate::images_kept;
 use crate::output::message;
 
 /// Time that a good stop may take; then the process ends all the same.
@@ -86,12 +89,22 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         ..config.hub_options(role, has_cloud)
     };
     let hub = Arc::new(Hub::start(&hub_options, Arc::clone(&identity), Arc::clone(&audit))?);
-    let (supervisor, mesh) = match role {
+    let applications = match role {
         Role::Edge => {
-            let applications = applications(&config.data, ipv4_doors(&opened, &http)).await?;
-            (Some(applications.supervisor), Some(applications.mesh))
+            let issuer = Arc::new(HubLogins::new(&identity, &opened));
+            let applications = applications(&config.data, ipv4_doors(&opened, &http), issuer).await?;
+            images_kept::keep(&config.data, config.images.policy())?;
+            Some(applications)
         }
-        Role::Cloud => (None, None),
+        Role::Cloud => None,
+    };
+    let (supervisor, mesh, login_files) = match applications {
+        Some(applications) => (
+            Some(applications.supervisor),
+            Some(Arc::new(applications.mesh)),
+            Some(applications.logins),
+        ),
+        None => (None, None, None),
     };
     let desk = Arc::new(Desk::new(Parts {
         data: config.data.clone(),
@@ -109,10 +122,17 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         feed: Some(telemetry.feed.clone()),
         supervisor,
         mesh,
+        login_files: login_files.clone(),
     }));
     desk.set_configuration(config.to_toml());
     desk.load_routes().await.map_err(|message| anyhow!(message))?;
     desk.load_applications().await.map_err(|message| anyhow!(message))?;
+    if let Some(files) = login_files {
+        tokio::spawn(files.keep_renewed());
+    }
+    if role == Role::Edge {
+        desk.keep_snapshots(config.snapshots.bytes);
+    }
     let _tasks = serve_http(control, http, &desk);
     if let Some(link) = &mut link {
         if has_cloud {
@@ -283,6 +303,7 @@ fn about(config: &Config, addresses: &[String], log: &Logging) -> About {
             addresses: addresses.to_vec(),
             allow_anonymous: config.allow_anonymous,
         },
+        labels: node::labels(config.labels.clone()),
         log: log.tail.clone(),
         log_losses: Some(log.losses.clone()),
     }

@@ -2,7 +2,7 @@
 //! (`openat2(2)`, `RESOLVE_IN_ROOT`).
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -17,6 +17,8 @@ use super::headers::Entry;
 
 /// Directories below each other.
 const DEPTH_MAX: usize = 256;
+/// Of which a hole consists of some.
+const BLOCK_BYTES: usize = 16 << 10;
 /// Of a directory that is there only because something is in it.
 const MODE: u32 = 0o755;
 /// Of a directory, in overlayfs: it shows nothing of the layers below.
@@ -106,7 +108,7 @@ impl Parent {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.0, name, flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(file);
-        io::copy(content, &mut file)?;
+        copy_sparse(content, &mut file)?;
         finish(&file.into(), entry)
     }
 
@@ -176,6 +178,30 @@ impl Parent {
             }
         }
         Ok(unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+}
+
+/// Blocks of zeros become holes.
+fn copy_sparse(content: &mut impl Read, file: &mut File) -> io::Result<()> {
+    let mut block = [0; BLOCK_BYTES];
+    let mut length = 0;
+    loop {
+        let mut filled = 0;
+        while filled < BLOCK_BYTES {
+            match content.read(&mut block[filled..])? {
+                0 => break,
+                read => filled += read,
+            }
+        }
+        length += filled as u64;
+        if block[..filled].iter().all(|byte| *byte == 0) {
+            file.seek(SeekFrom::Current(filled as i64))?;
+        } else {
+            file.write_all(&block[..filled])?;
+        }
+        if filled < BLOCK_BYTES {
+            return file.set_len(length);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod boxes;
 mod capacity;
 mod distributions;
+mod gateway;
 mod models;
 mod network;
 mod page;
@@ -34,6 +35,10 @@ pub fn html(findings: &Findings) -> String {
         page.number_ids(number);
         capacity::section(&mut page, found);
     }
+    for (number, found) in findings.gateways.iter().enumerate() {
+        page.number_ids(number);
+        gateway::section(&mut page, found);
+    }
     for (number, run) in findings.networks.iter().enumerate() {
         page.number_ids(number);
         network::section(&mut page, run);
@@ -44,6 +49,7 @@ pub fn html(findings: &Findings) -> String {
 fn title(findings: &Findings) -> String {
     match (findings.experiments.as_slice(), findings.capacity.as_slice()) {
         ([only], []) => words::experiment(only),
+        ([], []) if !findings.gateways.is_empty() => "What containers cost a gateway".to_owned(),
         ([], []) => "The emulated network".to_owned(),
         ([], _) => "What a broker takes and holds".to_owned(),
         _ => "Round trips and capacity".to_owned(),
@@ -55,6 +61,7 @@ fn head(page: &mut Page, findings: &Findings, title: &str) {
     let environments: Vec<&Environment> = round_trips
         .map(|run| &run.environment)
         .chain(findings.capacity.iter().map(|capacity| &capacity.run.environment))
+        .chain(findings.gateways.iter().map(|gateway| &gateway.run.environment))
         .chain(findings.networks.iter().map(|run| &run.environment))
         .collect();
     let Some(first) = environments.first() else { return };
@@ -95,6 +102,9 @@ fn contents(page: &mut Page, findings: &Findings) {
     }
     if !findings.capacity.is_empty() {
         link("capacity", "Capacity");
+    }
+    if !findings.gateways.is_empty() {
+        link("gateway", "Gateway");
     }
     if !findings.networks.is_empty() {
         link("network", "Network");

@@ -4,6 +4,7 @@ use super::page::{Cell, Page};
 use super::words;
 use crate::capacity::CapacityRun;
 use crate::environment::Environment;
+use crate::gateway::GatewayRun;
 use crate::network::{Counters, NetworkRun, set_against_got};
 use crate::report::{RunFacts, Summary};
 
@@ -73,6 +74,15 @@ fn run_table(page: &mut Page, run: &RunFacts) {
 
 /// The record of a run of capacity.
 pub(super) fn capacity(page: &mut Page, run: &CapacityRun) {
+    let rows = vec![
+        ("seed of the order", run.seed.to_string()),
+        ("options", serde_json::to_string(&run.options).unwrap_or_default()),
+    ];
+    environment_table(page, rows, &run.environment);
+}
+
+/// The record of a run of a gateway.
+pub(super) fn gateway(page: &mut Page, run: &GatewayRun) {
     let rows = vec![
         ("seed of the order", run.seed.to_string()),
         ("options", serde_json::to_string(&run.options).unwrap_or_default()),

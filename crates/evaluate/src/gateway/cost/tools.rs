@@ -1,0 +1,284 @@
+//! The programs: how they are called, and what they say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{CPU_MILLIS, FILE_TIMES, MEMORY_MIB};
+use crate::arms;
+use crate::capacity::pause;
+use crate::gateway::manifests;
+use crate::gateway::options::{Options, Runtime};
+use crate::gateway::record::{Benchmark, Figure, Sample};
+use crate::gateway::site::{Site, found as program};
+
+/// The image that has them.
+pub(in crate::gateway) const IMAGE: &str = "tools:1";
+/// Each with the package that has it.
+const PROGRAMS: [&str; 4] = ["sysbench", "mbw", "fio", "iperf3"];
+/// Of two arrays, so that twice as much has to fit into the limit.
+const ARRAY_MIB: u32 = 16;
+/// The paper's rate.
+const UDP_BITS_PER_S: &str = "90M";
+const FIRST_PORT: u16 = 5_201;
+/// Until an instance listens.
+const PATIENCE: Duration = Duration::from_secs(30);
+const STEP: Duration = Duration::from_millis(50);
+
+/// Files of the image: the shell, and the programs of the host with the libraries that they load.
+///
+/// # Errors
+/// One is not installed, with the package that has it.
+pub(in crate::gateway) fn fill(folder: &Path, busybox: &Path) -> Result<(), String> {
+    manifests::fill(folder, busybox)?;
+    PROGRAMS.iter().try_for_each(|name| add(folder, name, name))
+}
+
+/// Puts a program of the host into a folder, at its path, with the libraries that it loads.
+///
+/// # Errors
+/// It is not installed, with the package that has it.
+pub(in crate::gateway) fn add(folder: &Path, name: &str, package: &str) -> Result<(), String> {
+    add_file(folder, &program(name, package)?)
+}
+
+/// The same of a program by its path.
+pub(in crate::gateway) fn add_file(folder: &Path, path: &Path) -> Result<(), String> {
+    copy(path, folder)?;
+    let needs = arms::output_of(Path::new("ldd"), &[&path.display().to_string()])?;
+    let libraries = needs.split_whitespace().filter(|word| word.starts_with('/'));
+    libraries.map(Path::new).try_for_each(|library| copy(library, folder))
+}
+
+fn copy(path: &Path, folder: &Path) -> Result<(), String> {
+    let to = folder.join(path.strip_prefix("/").unwrap_or(path));
+    let copied = to
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::copy(path, &to));
+    copied.map(drop).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What an instance does: says that it is there, waits for the others, runs the program.
+pub(super) fn script(benchmark: Benchmark, number: u32, directory: &Path, options: &Options) -> String {
+    let file = format!("file-{number}");
+    let size_mib = FILE_TIMES * MEMORY_MIB / options.cost_divisor;
+    let fio = |rw: &str| {
+        format!(
+            "fio --name=gateway --filename={file} --size={size_mib}M --bs=1M --rw={rw} --ioengine=psync --end_fsync=1 \
+             --output-format=json"
+        )
+    };
+    let command = match benchmark {
+        Benchmark::Cpu => format!(
+            "sysbench cpu --cpu-max-prime=20000 --threads=1 --time=0 --events={} run",
+            options.events / options.cost_divisor
+        ),
+        Benchmark::Memory => format!("mbw -q -n {} {ARRAY_MIB}", 100 / options.cost_divisor),
+        Benchmark::Disk => format!("{{ {} && {}; }}", fio("write"), fio("read")),
+        Benchmark::Udp => {
+            let [first, second] = ports(number);
+            format!("{{ iperf3 -s -1 -p {first}; iperf3 -s -1 -p {second}; }}")
+        }
+    };
+    format!(
+        "cd {}\necho > ready-{number}\nwhile [ ! -e go ]; do sleep 0.01; done\n{command} > new-{number} 2> err-{number}\nrm -f \
+         {file}\nmv new-{number} out-{number}\necho > end-{number}\nexec sleep 100000\n",
+        directory.display()
+    )
+}
+
+fn ports(number: u32) -> [u16; 2] {
+    [0, 1].map(|way| FIRST_PORT + 2 * number as u16 + way)
+}
+
+/// An application that runs a script within the limits; a container has the directory at `/work`.
+pub(super) fn manifest(site: &Site, (name, runtime): (&str, Runtime), script: &str, directory: &Path) -> String {
+    let quoted = Value::from(script).to_string();
+    let class = match runtime {
+        Runtime::Oci => "",
+        Runtime::Process => "      runtimeClassName: process\n",
+        Runtime::Docker => "      runtimeClassName: docker\n",
+    };
+    let (run, volumes) = if runtime == Runtime::Process {
+        (
+            format!(
+                "image: '{}', args: [sh, -c, {quoted}], env: [{{name: PATH, value: '/usr/sbin:/usr/bin:/sbin:/bin'}}]",
+                site.busybox.display()
+            ),
+            String::new(),
+        )
+    } else {
+        (
+            format!(
+                "image: '{IMAGE}', command: [/bin/busybox], args: [sh, -c, {quoted}], env: [{{name: PATH, value: \
+                 '/usr/sbin:/usr/bin:/sbin:/bin'}}], volumeMounts: [{{name: work, mountPath: /work}}]"
+            ),
+            format!(
+                "      volumes:\n        - {{name: work, hostPath: {{path: '{}'}}}}\n",
+                directory.display()
+            ),
+        )
+    };
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  strategy: {{type: Recreate}}\n  selector: \
+         {{matchLabels: {{app: {name}}}}}\n  template:\n    metadata: {{labels: {{app: {name}}}}}\n    spec:\n{class}      \
+         terminationGracePeriodSeconds: 0\n      containers:\n        - {{name: main, {run}, resources: {{limits: {{cpu: \
+         {CPU_MILLIS}m, memory: {MEMORY_MIB}Mi}}}}}}\n{volumes}"
+    )
+}
+
+/// What the programs have said, instance by instance.
+pub(super) fn found(benchmark: Benchmark, said: &[String]) -> Result<Vec<Sample>, String> {
+    let each = |figure, of: &dyn Fn(&str) -> Option<f64>| {
+        let values = said.iter().map(|text| of(text).map(Some)).collect::<Option<Vec<_>>>();
+        let values = values.ok_or_else(|| format!("{benchmark:?} said: {}", said.join(" | ").trim()));
+        values.map(|values| Sample { figure, values })
+    };
+    match benchmark {
+        Benchmark::Cpu => Ok(vec![each(Figure::CpuS, &sysbench_s)?]),
+        Benchmark::Memory => Ok(vec![
+            each(Figure::MemcpyBytesPerS, &|text| mbw_bytes_per_s(text, "MEMCPY"))?,
+            each(Figure::DumbBytesPerS, &|text| mbw_bytes_per_s(text, "DUMB"))?,
+            each(Figure::McblockBytesPerS, &|text| mbw_bytes_per_s(text, "MCBLOCK"))?,
+        ]),
+        Benchmark::Disk => Ok(vec![
+            each(Figure::WriteBytesPerS, &|text| fio_bytes_per_s(text, "write"))?,
+            each(Figure::ReadBytesPerS, &|text| fio_bytes_per_s(text, "read"))?,
+        ]),
+        Benchmark::Udp => Ok(Vec::new()),
+    }
+}
+
+/// `total time:                          2.0012s`.
+fn sysbench_s(text: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("total time:"))?;
+    line.trim().strip_suffix('s')?.parse().ok()
+}
+
+/// A line that begins with `AVG` and has `Method: MEMCPY` and, at its end, `Copy: 7808.881 MiB/s`.
+fn mbw_bytes_per_s(text: &str, method: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("AVG") && line.contains(&format!("Method: {method}\t")))?;
+    let (_, rate) = line.split_once("Copy:")?;
+    let rate: f64 = rate.trim().strip_suffix("MiB/s")?.trim().parse().ok()?;
+    Some(rate * f64::from(1 << 20))
+}
+
+/// Of the document whose job wrote, or read: one follows the other.
+fn fio_bytes_per_s(text: &str, way: &str) -> Option<f64> {
+    let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let rates = documents.filter_map(|document| document.ok()?["jobs"][0][way]["bw_bytes"].as_f64());
+    rates.filter(|rate| *rate > 0.0).last()
+}
+
+/// A client on the gateway's host sends to each instance at once, then each instance to it.
+pub(super) fn udp(site: &Site, addresses: &[String], options: &Options) -> Result<Vec<Sample>, String> {
+    let iperf = program("iperf3", "iperf3")?;
+    let seconds = (options.udp_s / options.cost_divisor).max(1).to_string();
+    let mut samples = Vec::new();
+    for (way, figures) in [
+        (0, [Figure::UdpReceiveCpuShare, Figure::UdpReceiveLostShare]),
+        (1, [Figure::UdpSendCpuShare, Figure::UdpSendLostShare]),
+    ] {
+        let said: Vec<Result<Value, String>> = site.enter(|| {
+            std::thread::scope(|scope| {
+                let ask = |(address, number): (&String, u32)| {
+                    let client = (
+                        iperf.clone(),
+                        address.clone(),
+                        ports(number)[way].to_string(),
+                        seconds.clone(),
+                    );
+                    scope.spawn(move || client_of(&client, way == 1))
+                };
+                let clients: Vec<_> = addresses.iter().zip(0..).map(ask).collect();
+                let answers = clients
+                    .into_iter()
+                    .map(|client| client.join().expect("asking does not panic"));
+                answers.collect()
+            })
+        })?;
+        let said: Vec<Value> = said.into_iter().collect::<Result<_, _>>()?;
+        let share = |pointer: &str| {
+            let values = said
+                .iter()
+                .map(|json| json.pointer(pointer)?.as_f64().map(|percent| Some(percent / 100.0)));
+            values
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| format!("iperf3 said no {pointer}"))
+        };
+        let pointers = ["/end/cpu_utilization_percent/remote_total", "/end/sum/lost_percent"];
+        for (figure, pointer) in figures.into_iter().zip(pointers) {
+            samples.push(Sample {
+                figure,
+                values: share(pointer)?,
+            });
+        }
+    }
+    Ok(samples)
+}
+
+/// What one client says, once there is somebody who listens.
+fn client_of(
+    (iperf, address, port, seconds): &(PathBuf, String, String, String),
+    reversed: bool,
+) -> Result<Value, String> {
+    let mut words = vec![
+        "-c",
+        address,
+        "-p",
+        port,
+        "-u",
+        "-b",
+        UDP_BITS_PER_S,
+        "-t",
+        seconds,
+        "-J",
+    ];
+    words.extend(reversed.then_some("-R"));
+    let began = Instant::now();
+    loop {
+        match arms::output_of(iperf, &words) {
+            // One whom nobody hears says so in its document, too.
+            Ok(said) if !said.contains("\"error\":") => {
+                return serde_json::from_str(&said).map_err(|error| format!("iperf3 -J: {error}"));
+            }
+            Ok(said) | Err(said) if began.elapsed() > PATIENCE => return Err(said),
+            _ => pause(STEP),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_programs_print_is_read_as_they_mean_it() {
+        assert_eq!(
+            sysbench_s("General statistics:\n    total time:                          2.0012s\n"),
+            Some(2.0012)
+        );
+        let mbw = "Long uses 8 bytes.\nAVG\tMethod: MEMCPY\tElapsed: 0.002\tMiB: 16.0\tCopy: 8000.0 MiB/s\nAVG\tMethod: \
+                   DUMB\tElapsed: 0.004\tMiB: 16.0\tCopy: 4000.0 MiB/s\n";
+        assert_eq!(mbw_bytes_per_s(mbw, "DUMB"), Some(4000.0 * 1_048_576.0));
+        assert_eq!(mbw_bytes_per_s(mbw, "MCBLOCK"), None);
+        let fio = r#"{"jobs":[{"write":{"bw_bytes":200},"read":{"bw_bytes":0}}]}
+                     {"jobs":[{"write":{"bw_bytes":0},"read":{"bw_bytes":300}}]}"#;
+        assert_eq!(fio_bytes_per_s(fio, "write"), Some(200.0));
+        assert_eq!(fio_bytes_per_s(fio, "read"), Some(300.0));
+        assert!(found(Benchmark::Cpu, &["nothing".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn instances_have_ports_and_files_of_their_own() {
+        let options = Options::default();
+        let [one, other] = [0, 1].map(|number| script(Benchmark::Udp, number, Path::new("/work"), &options));
+        assert!(one.contains("-p 5201;") && one.contains("-p 5202;") && other.contains("-p 5203;"));
+        assert!(script(Benchmark::Disk, 3, Path::new("/work"), &options).contains("--filename=file-3 --size=384M"));
+    }
+}

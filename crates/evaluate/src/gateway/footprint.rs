@@ -1,0 +1,156 @@
+//! What an edge takes at rest, beside itself without applications; and how long an application takes from `apply`.
+
+use std::time::{Duration, Instant};
+
+use super::activation::{PORT, door};
+use super::ask::answered;
+use super::edge::Edge;
+use super::engine::Engine;
+use super::manifests::{IMAGE, Web};
+use super::options::Runtime;
+use super::record::{Figure, Mode, Sample};
+use super::site::Site;
+use crate::capacity::pause;
+use crate::proc;
+
+/// Containers that run, and applications that sleep.
+pub(super) const RUNNING: u32 = 20;
+pub(super) const SLEEPING: u32 = 100;
+/// Long enough to sleep for the whole measurement.
+const IDLE_MS: u32 = 60_000;
+/// Until what a start has left to be done is done, and memory given back.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Between two applications.
+const REST: Duration = Duration::from_millis(100);
+const NAME: &str = "site-applied";
+
+/// An edge of its own without applications, then with containers that run.
+pub(super) fn running(site: &Site, runtime: Runtime, window_ms: u32) -> Result<Vec<Sample>, String> {
+    added(site, window_ms, |number| web(site, number, runtime, None), RUNNING)
+}
+
+/// The same with applications that sleep.
+pub(super) fn sleeping(site: &Site, runtime: Runtime, window_ms: u32) -> Result<Vec<Sample>, String> {
+    added(
+        site,
+        window_ms,
+        |number| web(site, number, runtime, Some((Mode::Cold, IDLE_MS))),
+        SLEEPING,
+    )
+}
+
+fn web(site: &Site, number: u32, runtime: Runtime, sleeps: Option<(Mode, u32)>) -> String {
+    let name = format!("site-{number}");
+    let web = Web {
+        name: &name,
+        runtime,
+        sleeps,
+        port: Some(PORT + number as u16),
+        folder: &site.folder,
+        busybox: &site.busybox,
+    };
+    web.yaml()
+}
+
+fn added(site: &Site, window_ms: u32, manifest: impl Fn(u32) -> String, count: u32) -> Result<Vec<Sample>, String> {
+    let edge = Edge::start(site, "edge-at-rest")?;
+    edge.build_image(site)?;
+    let window = Duration::from_millis(u64::from(window_ms));
+    pause(SETTLED);
+    let without = at_rest(&edge, window)?;
+    let all: Vec<String> = (0..count).map(manifest).collect();
+    edge.apply(&all.join("---\n"))?;
+    for number in 0..count {
+        edge.wait(&format!("site-{number}"), |one| {
+            one.is_asleep(false) || (!one.sleeps && one.is_ready())
+        })?;
+    }
+    pause(SETTLED);
+    let with = at_rest(&edge, window)?;
+    let sample = |figure, value: f64| Sample {
+        figure,
+        values: vec![Some(value)],
+    };
+    Ok(vec![
+        sample(Figure::EdgePssBytes, without.pss_bytes),
+        sample(Figure::WithPssBytes, with.pss_bytes),
+        sample(Figure::AddedPssBytes, with.pss_bytes - without.pss_bytes),
+        sample(Figure::AddedRssBytes, with.rss_bytes - without.rss_bytes),
+        sample(Figure::EdgeCpuShare, without.cpu_share),
+        sample(Figure::WithCpuShare, with.cpu_share),
+    ])
+}
+
+/// Of the edge and of what it has beside containers.
+struct AtRest {
+    pss_bytes: f64,
+    rss_bytes: f64,
+    cpu_share: f64,
+}
+
+fn at_rest(edge: &Edge, window: Duration) -> Result<AtRest, String> {
+    let pids: Vec<u32> = edge.processes().into_iter().map(|(pid, _)| pid).collect();
+    let cpu_s = || pids.iter().filter_map(|pid| proc::cpu_s(*pid)).sum::<f64>();
+    let (before_s, began) = (cpu_s(), Instant::now());
+    pause(window);
+    let cpu_share = (cpu_s() - before_s) / began.elapsed().as_secs_f64();
+    let sum = |of: fn(u32) -> Option<u64>| pids.iter().filter_map(|pid| of(*pid)).sum::<u64>() as f64;
+    if pids.len() < 2 && sum(proc::pss_bytes) == 0.0 {
+        return Err("the kernel does not say how much memory the edge has".to_owned());
+    }
+    Ok(AtRest {
+        pss_bytes: sum(proc::pss_bytes),
+        rss_bytes: sum(proc::rss_bytes),
+        cpu_share,
+    })
+}
+
+/// From the start of the command `apply` to the end of the first answer, one after the other.
+pub(super) fn apply(edge: &Edge, site: &Site, runtime: Runtime, count: u32) -> Result<Vec<Sample>, String> {
+    let web = Web {
+        name: NAME,
+        runtime,
+        sleeps: None,
+        port: Some(PORT),
+        folder: &site.folder,
+        busybox: &site.busybox,
+    };
+    let file = edge.manifest(&web.yaml())?.display().to_string();
+    let mut values = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        values.push(site.enter(|| {
+            let began = Instant::now();
+            edge.run(&["apply", "-f", &file])?;
+            Ok::<_, String>(answered(door(), began).ok())
+        })??);
+        edge.delete(NAME)?;
+        pause(REST);
+    }
+    Ok(vec![Sample {
+        figure: Figure::AnswerMs,
+        values,
+    }])
+}
+
+/// The same of `docker run`.
+pub(super) fn docker_run(site: &Site, count: u32) -> Result<Vec<Sample>, String> {
+    let engine = site.engine.as_ref().ok_or("there is no Docker Engine")?;
+    let address = Engine::at_address();
+    let mut words = vec!["run", "--detach", "--name", NAME];
+    words.extend(address.iter().map(String::as_str));
+    words.push(IMAGE);
+    let mut values = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        values.push(site.enter(|| {
+            let began = Instant::now();
+            engine.docker(&words)?;
+            Ok::<_, String>(answered(Engine::address(), began).ok())
+        })??);
+        engine.docker(&["rm", "--force", NAME])?;
+        pause(REST);
+    }
+    Ok(vec![Sample {
+        figure: Figure::AnswerMs,
+        values,
+    }])
+}

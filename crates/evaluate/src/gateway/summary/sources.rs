@@ -1,0 +1,449 @@
+//! The rows of the table, in its order: where each one's values come from, what they stand beside, and what is aimed at.
+
+use super::{Aim, Of};
+use crate::capacity::Unit;
+use crate::gateway::footprint::{RUNNING, SLEEPING};
+use crate::gateway::options::{Part, Runtime};
+use crate::gateway::record::{Arm, Benchmark, Figure, GatewayRun, Job, Mode, Task};
+use crate::report::words;
+
+/// Where a row's values come from.
+pub(super) struct Source {
+    pub(super) section: &'static str,
+    pub(super) label: String,
+    pub(super) unit: Unit,
+    pub(super) job: Job,
+    pub(super) figure: Figure,
+    pub(super) of: Of,
+    /// Its name, its job and its figure.
+    pub(super) against: Option<(&'static str, Job, Figure)>,
+    pub(super) aim: Option<Aim>,
+}
+
+const BY_EDGE: [Arm; 3] = [Arm::Process, Arm::Oci, Arm::Docker];
+
+pub(super) fn sources(run: &GatewayRun) -> Vec<Source> {
+    let parts = run.options.parts.iter();
+    parts
+        .flat_map(|part| match part {
+            Part::Activation => {
+                let mut rows = answers();
+                rows.extend(throughput());
+                rows.extend(burst(run.options.burst));
+                rows
+            }
+            Part::Footprint => {
+                let mut rows = at_rest();
+                rows.extend(applied());
+                rows
+            }
+            Part::Cost => costs(&run.options.instances),
+            Part::Work => at_work(),
+        })
+        .collect()
+}
+
+/// The first request, arm by arm, each beside what does the same without an edge.
+fn answers() -> Vec<Source> {
+    const BARE: [Arm; 5] = [
+        Arm::RuncRun,
+        Arm::RuncRunAgain,
+        Arm::DockerEngine,
+        Arm::DockerStart,
+        Arm::DockerStartAgain,
+    ];
+    let of_edge = Mode::ALL.into_iter().flat_map(|mode| BY_EDGE.map(|arm| (mode, arm)));
+    let all = of_edge.chain(BARE.map(|arm| (Mode::Cold, arm)));
+    all.flat_map(|(mode, arm)| QUANTILES.map(|q| answer(mode, arm, q)))
+        .collect()
+}
+
+const QUANTILES: [(f64, &str); 2] = [(0.5, "p50"), (0.99, "p99")];
+
+fn answer(mode: Mode, arm: Arm, (q, quantile): (f64, &str)) -> Source {
+    let job = |arm| Job {
+        task: Task::Activation(Mode::Cold),
+        arm,
+    };
+    let baseline = match arm.runtime() {
+        _ if matches!(arm, Arm::RuncRun | Arm::DockerStart) => None,
+        Runtime::Docker => Some(Arm::DockerStart),
+        Runtime::Oci => Some(Arm::RuncRun),
+        Runtime::Process => None,
+    };
+    let label = if BY_EDGE.contains(&arm) {
+        format!("{}, {}, {quantile}", arm.name(), mode.name())
+    } else {
+        format!("{}, {quantile}", arm.name())
+    };
+    Source {
+        section: "Answer to the first request",
+        label,
+        unit: Unit::Ms,
+        job: Job {
+            task: Task::Activation(mode),
+            arm,
+        },
+        figure: Figure::AnswerMs,
+        of: Of::Quantile(q),
+        against: baseline.map(|arm| (arm.name(), job(arm), Figure::AnswerMs)),
+        aim: match (mode, arm, quantile) {
+            (Mode::Cold, Arm::Oci, "p50") => Some(Aim::AtMost(40.0)),
+            (Mode::Cold, Arm::Oci, _) => Some(Aim::AtMost(80.0)),
+            (Mode::Cold, Arm::Docker, "p50") => Some(Aim::TimesAtMost(1.1)),
+            (Mode::Paused, _, "p50") => Some(Aim::AtMost(5.0)),
+            _ => None,
+        },
+    }
+}
+
+/// Through the edge's port beside past it.
+fn throughput() -> Vec<Source> {
+    let kinds = [
+        ("answers a second", Unit::PerS, Figure::ThroughPerS, Figure::DirectPerS),
+        (
+            "a large file, a second",
+            Unit::Megabytes,
+            Figure::ThroughBytesPerS,
+            Figure::DirectBytesPerS,
+        ),
+    ];
+    let row = |(what, unit, figure, direct), arm: Arm| {
+        let job = Job {
+            task: Task::Throughput,
+            arm,
+        };
+        Source {
+            section: "Through the edge's port, once awake",
+            label: format!("{}, {what}", arm.name()),
+            unit,
+            job,
+            figure,
+            of: Of::Blocks,
+            against: Some(("direct", job, direct)),
+            aim: Some(Aim::TimesAtLeast(0.95)),
+        }
+    };
+    kinds
+        .into_iter()
+        .flat_map(|kind| BY_EDGE.map(|arm| row(kind, arm)))
+        .collect()
+}
+
+/// Many at once.
+fn burst(requests: u32) -> Vec<Source> {
+    let row = |arm: Arm, what: &str, unit, figure, (of, aim)| Source {
+        section: "Many first requests at once",
+        label: format!("{}, {} {what}", arm.name(), words::count(u64::from(requests))),
+        unit,
+        job: Job { task: Task::Burst, arm },
+        figure,
+        of,
+        against: None,
+        aim,
+    };
+    let of_arm = |arm| {
+        [
+            row(
+                arm,
+                "at once: lost",
+                Unit::Messages,
+                Figure::BurstLostRequests,
+                (Of::Sum, Some(Aim::AtMost(0.0))),
+            ),
+            row(
+                arm,
+                "at once: starts",
+                Unit::Messages,
+                Figure::BurstStarts,
+                (Of::Most, Some(Aim::AtMost(1.0))),
+            ),
+            row(
+                arm,
+                "at once: answered in",
+                Unit::Ms,
+                Figure::BurstMs,
+                (Of::Blocks, None),
+            ),
+        ]
+    };
+    BY_EDGE.into_iter().flat_map(of_arm).collect()
+}
+
+/// Memory and processor of an edge that has nothing to do.
+fn at_rest() -> Vec<Source> {
+    let row = |task, arm: Arm, (what, unit, figure): (String, Unit, Figure), aim| Source {
+        section: "An edge at rest",
+        label: what,
+        unit,
+        job: Job { task, arm },
+        figure,
+        of: Of::Blocks,
+        against: None,
+        aim,
+    };
+    let mut rows = Vec::new();
+    {
+        let (arm, name) = (Arm::Oci, format!("{RUNNING} running"));
+        let promised = |aim| Some(Aim::AtMost(aim));
+        let figures = [
+            (
+                "added memory (PSS)",
+                Unit::Megabytes,
+                Figure::AddedPssBytes,
+                promised(25e6),
+            ),
+            ("added memory (RSS)", Unit::Megabytes, Figure::AddedRssBytes, None),
+            ("edge with all (PSS)", Unit::Megabytes, Figure::WithPssBytes, None),
+            ("of a core", Unit::Share, Figure::WithCpuShare, promised(0.005)),
+        ];
+        rows.extend(
+            figures.map(|(what, unit, figure, aim)| {
+                row(Task::Running, arm, (format!("{name}: {what}"), unit, figure), aim)
+            }),
+        );
+    }
+    let sleeping = [
+        (
+            "added memory (PSS)",
+            Unit::Megabytes,
+            Figure::AddedPssBytes,
+            Some(Aim::AtMost(2e6)),
+        ),
+        ("of a core", Unit::Share, Figure::WithCpuShare, None),
+    ];
+    rows.extend(sleeping.map(|(what, unit, figure, aim)| {
+        row(
+            Task::Sleeping,
+            Arm::Oci,
+            (format!("{SLEEPING} asleep: {what}"), unit, figure),
+            aim,
+        )
+    }));
+    let alone = [
+        ("edge alone: memory (PSS)", Unit::Megabytes, Figure::EdgePssBytes),
+        ("edge alone: of a core", Unit::Share, Figure::EdgeCpuShare),
+    ];
+    rows.extend(alone.map(|(what, unit, figure)| row(Task::Running, Arm::Oci, (what.to_owned(), unit, figure), None)));
+    rows
+}
+
+/// `apply` to answering, beside `docker run`.
+fn applied() -> Vec<Source> {
+    let arms = [Arm::Process, Arm::Oci, Arm::Docker, Arm::DockerRun, Arm::DockerRunAgain];
+    let job = |arm| Job { task: Task::Apply, arm };
+    let row = |arm: Arm, (q, quantile): (f64, &str)| Source {
+        section: "From apply to the first answer",
+        label: format!("{}, {quantile}", arm.name()),
+        unit: Unit::Ms,
+        job: job(arm),
+        figure: Figure::AnswerMs,
+        of: Of::Quantile(q),
+        against: (arm != Arm::DockerRun).then(|| (Arm::DockerRun.name(), job(Arm::DockerRun), Figure::AnswerMs)),
+        aim: (arm == Arm::Oci && quantile == "p50").then_some(Aim::AtMost(100.0)),
+    };
+    arms.into_iter()
+        .flat_map(|arm| [(0.5, "p50")].map(|q| row(arm, q)))
+        .collect()
+}
+
+/// Benchmark programs beside themselves without an edge.
+fn costs(instances: &[u32]) -> Vec<Source> {
+    let programs = [
+        (
+            Benchmark::Cpu,
+            "sysbench, time",
+            Unit::Seconds,
+            Figure::CpuS,
+            Some(0.02),
+        ),
+        (
+            Benchmark::Memory,
+            "mbw memcpy",
+            Unit::MegabytesPerS,
+            Figure::MemcpyBytesPerS,
+            Some(0.02),
+        ),
+        (
+            Benchmark::Memory,
+            "mbw dumb",
+            Unit::MegabytesPerS,
+            Figure::DumbBytesPerS,
+            Some(0.02),
+        ),
+        (
+            Benchmark::Memory,
+            "mbw mcblock",
+            Unit::MegabytesPerS,
+            Figure::McblockBytesPerS,
+            Some(0.02),
+        ),
+        (
+            Benchmark::Disk,
+            "fio write",
+            Unit::MegabytesPerS,
+            Figure::WriteBytesPerS,
+            Some(0.05),
+        ),
+        (
+            Benchmark::Disk,
+            "fio read",
+            Unit::MegabytesPerS,
+            Figure::ReadBytesPerS,
+            None,
+        ),
+        (
+            Benchmark::Udp,
+            "UDP in, CPU",
+            Unit::Share,
+            Figure::UdpReceiveCpuShare,
+            None,
+        ),
+        (
+            Benchmark::Udp,
+            "UDP in, lost",
+            Unit::Share,
+            Figure::UdpReceiveLostShare,
+            None,
+        ),
+        (
+            Benchmark::Udp,
+            "UDP out, CPU",
+            Unit::Share,
+            Figure::UdpSendCpuShare,
+            None,
+        ),
+        (
+            Benchmark::Udp,
+            "UDP out, lost",
+            Unit::Share,
+            Figure::UdpSendLostShare,
+            None,
+        ),
+    ];
+    let power = Benchmark::ALL.map(|benchmark| (benchmark, "power", Unit::Watts, Figure::PowerW, None));
+    let arms = [Arm::Native, Arm::NativeAgain, Arm::Process, Arm::Oci, Arm::Docker];
+    let is_lost = |figure| matches!(figure, Figure::UdpReceiveLostShare | Figure::UdpSendLostShare);
+    let mut rows = Vec::new();
+    for (benchmark, what, unit, figure, margin) in programs.into_iter().chain(power) {
+        for count in instances {
+            rows.extend(arms.map(|arm| {
+                let job = |arm| Job {
+                    task: Task::Cost(benchmark, *count),
+                    arm,
+                };
+                let has_ratio = arm != Arm::Native && !is_lost(figure);
+                Source {
+                    section: "What a container costs a program",
+                    label: format!("{what} × {count}, {}", arm.name()),
+                    unit,
+                    job: job(arm),
+                    figure,
+                    of: Of::Blocks,
+                    against: has_ratio.then(|| (Arm::Native.name(), job(Arm::Native), figure)),
+                    aim: margin
+                        .filter(|_| matches!(arm, Arm::Process | Arm::Oci))
+                        .map(Aim::Equivalent),
+                }
+            }));
+        }
+    }
+    rows
+}
+
+/// The gateway at work, as the paper shows it: each container's part of the processor and of memory.
+fn at_work() -> Vec<Source> {
+    let figures = [
+        (
+            "first packet, which starts all",
+            Unit::Ms,
+            Figure::FirstPacketMs,
+            Of::Quantile(0.5),
+            None,
+        ),
+        (
+            "later packets, p50",
+            Unit::Ms,
+            Figure::PacketMs,
+            Of::Quantile(0.5),
+            None,
+        ),
+        (
+            "later packets, p99",
+            Unit::Ms,
+            Figure::PacketMs,
+            Of::Quantile(0.99),
+            None,
+        ),
+        (
+            "packets not in the database",
+            Unit::Messages,
+            Figure::PacketsLost,
+            Of::Sum,
+            Some(Aim::AtMost(0.0)),
+        ),
+        (
+            "all three, of a core",
+            Unit::Share,
+            Figure::AllCpuShare,
+            Of::Blocks,
+            Some(Aim::AtMost(0.1)),
+        ),
+        (
+            "web server, of a core",
+            Unit::Share,
+            Figure::WebCpuShare,
+            Of::Blocks,
+            None,
+        ),
+        (
+            "database, of a core",
+            Unit::Share,
+            Figure::DatabaseCpuShare,
+            Of::Blocks,
+            None,
+        ),
+        (
+            "orchestrator, of a core",
+            Unit::Share,
+            Figure::OrchestratorCpuShare,
+            Of::Blocks,
+            None,
+        ),
+        (
+            "web server, memory",
+            Unit::Megabytes,
+            Figure::WebMemoryBytes,
+            Of::Blocks,
+            None,
+        ),
+        (
+            "database, memory",
+            Unit::Megabytes,
+            Figure::DatabaseMemoryBytes,
+            Of::Blocks,
+            None,
+        ),
+        (
+            "orchestrator, memory",
+            Unit::Megabytes,
+            Figure::OrchestratorMemoryBytes,
+            Of::Blocks,
+            None,
+        ),
+    ];
+    let row = |(what, unit, figure, of, aim): (&str, Unit, Figure, Of, Option<Aim>)| Source {
+        section: "The gateway at work",
+        label: what.to_owned(),
+        unit,
+        job: Job {
+            task: Task::Work,
+            arm: Arm::Oci,
+        },
+        figure,
+        of,
+        against: None,
+        aim,
+    };
+    figures.map(row).into()
+}

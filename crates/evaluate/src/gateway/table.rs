@@ -1,0 +1,179 @@
+//! The terminal table: within 100 columns (rule 15).
+
+use std::fmt::Write as _;
+
+use super::cost::{CPU_MILLIS, FILE_TIMES, MEMORY_MIB};
+use super::options::Part;
+use super::power;
+use super::record::{Figure, GatewayRun};
+use super::summary::{Aim, Row, Verdict};
+use crate::capacity::Unit;
+pub(crate) use crate::capacity::shown;
+use crate::report::words;
+use crate::stats::{Estimate, Outcome};
+
+const LABEL: usize = 36;
+const FIGURE: usize = 25;
+const RATIO: usize = 19;
+
+/// Every row, then what has to be known to read them.
+pub fn table(run: &GatewayRun, rows: &[Row]) -> String {
+    let mut out = String::new();
+    let mut section = "";
+    for row in rows {
+        if row.section != section {
+            if !section.is_empty() {
+                out.push('\n');
+            }
+            section = row.section;
+            heading(&mut out, rows, section);
+        }
+        let figure = row
+            .figure
+            .as_ref()
+            .map_or_else(|| "too few".to_owned(), |figure| with_interval(figure, row.unit));
+        let figure = if row.values == 0 { "–".to_owned() } else { figure };
+        let ratio = row
+            .comparison
+            .and_then(|comparison| comparison.ratio)
+            .as_ref()
+            .map(words::ratio);
+        let ratio = ratio.unwrap_or_default();
+        let verdict = row
+            .verdict
+            .map(|verdict| verdict_words(verdict, row.unit))
+            .unwrap_or_default();
+        line(&mut out, [&row.label, &figure, &ratio, &verdict]);
+    }
+    out.push('\n');
+    for note in notes(run) {
+        out.push_str(&words::wrapped(&note));
+    }
+    out
+}
+
+fn heading(out: &mut String, rows: &[Row], section: &str) {
+    let of_section = || rows.iter().filter(|row| row.section == section);
+    let method = of_section().find_map(|row| row.figure.filter(|figure| figure.interval.low < figure.interval.high));
+    let method = method.map_or(String::new(), |figure| format!("({})", figure.interval.method.words()));
+    let mut names: Vec<&str> = of_section().filter_map(|row| row.against).collect();
+    names.sort_unstable();
+    names.dedup();
+    let against = match names[..] {
+        [] => String::new(),
+        [name] => format!("× {name}"),
+        _ => "× baseline".to_owned(),
+    };
+    line(out, [section, &method, &against, "aim"]);
+}
+
+fn line(out: &mut String, [label, figure, ratio, verdict]: [&str; 4]) {
+    let label = words::shortened(label, LABEL);
+    let text = format!("  {label:<LABEL$} {figure:<FIGURE$} {ratio:<RATIO$} {verdict}");
+    let _ = writeln!(out, "{}", words::shortened(text.trim_end(), 100));
+}
+
+/// `41.2 ms (40.1…42.3)`.
+pub(crate) fn with_interval(Estimate { value, interval }: &Estimate, unit: Unit) -> String {
+    let figure = shown(*value, unit);
+    if interval.low == interval.high {
+        return figure;
+    }
+    let end = |end: f64| {
+        let end = shown(end, unit);
+        match (end.split_once(' '), figure.split_once(' ')) {
+            (Some((number, same)), Some((_, unit))) if same == unit => number.to_owned(),
+            _ => end,
+        }
+    };
+    format!("{figure} ({}…{})", end(interval.low), end(interval.high))
+}
+
+/// `≤ 40 ms`.
+pub(crate) fn aimed(aim: Aim, unit: Unit) -> String {
+    match aim {
+        Aim::AtMost(bound) => format!("≤ {}", shown(bound, unit)),
+        Aim::TimesAtMost(bound) => format!("≤ {} ×", words::round(bound)),
+        Aim::TimesAtLeast(bound) => format!("≥ {} ×", words::round(bound)),
+        Aim::Equivalent(margin) => format!("same ±{} %", words::round(margin * 100.0)),
+    }
+}
+
+fn verdict_words(verdict: Verdict, unit: Unit) -> String {
+    let outcome = match verdict.outcome {
+        Outcome::Pass => "met",
+        Outcome::Fail => "missed",
+        Outcome::Undecided => "open",
+    };
+    format!("{} {outcome}", aimed(verdict.aim, unit))
+}
+
+/// What has to be known to read the rows.
+pub(crate) fn notes(run: &GatewayRun) -> Vec<String> {
+    let options = &run.options;
+    let about = |program: &super::About| format!("{}: {}.", program.version, program.settings);
+    let mut notes: Vec<String> = run.programs.iter().map(about).collect();
+    notes.push(format!(
+        "{} blocks of every task, arms in random order within it, seed {}; “again” is the baseline once more: the noise of this \
+         machine. Nothing is pinned: containers of Docker would not be.",
+        options.blocks, run.seed
+    ));
+    notes.extend(options.parts.iter().map(|part| of_part(*part, run)));
+    let (before, after) = (run.environment.before, run.environment.after);
+    notes.push(format!(
+        "Load of the machine {:.1} before, {:.1} after; {:.1} s stolen by its host.",
+        before.average_1m,
+        after.average_1m,
+        after.steal_s - before.steal_s
+    ));
+    if !run.environment.optimised {
+        notes.push("This program was built without optimisation: the figures are no results.".to_owned());
+    }
+    notes.extend(run.skipped.iter().map(|skipped| format!("Not measured: {skipped}")));
+    notes
+}
+
+fn of_part(part: Part, run: &GatewayRun) -> String {
+    match part {
+        Part::Activation => format!(
+            "Activation: {} first requests of each kind a block, one after the other; a static web server (busybox httpd) of \
+             one image. Of the edge from the request, of docker and runc from the start of their command, to the end of the \
+             answer; runc on the host's network. The paper describes this activation and gives no time of it. Throughput: closed \
+             loop of two clients, a connection for each answer. Burst: all connect, then all ask.",
+            run.options.activations
+        ),
+        Part::Footprint => format!(
+            "At rest: the edge and its processes beside containers, over {} s, beside the same edge before any application was \
+             applied. PSS: what processes share counts once; RSS: for each. Apply: from the start of the command, {} a block, \
+             the image being there.",
+            words::round(f64::from(run.options.rest_ms) / 1e3),
+            run.options.applies
+        ),
+        Part::Work => format!(
+            "At work: 13 bytes every {}, {} times as often as in the paper, for {}. The orchestrator takes a packet, writes it into the \
+             database (Redis; the paper has Elasticsearch) and has the web server tell of it (busybox httpd; the paper has \
+             WildFly); all three sleep before, and the first packet starts them, one by the other. The paper saw 10 % of a board's \
+             processor at most, half of it the web server's.",
+            words::duration(60e6 / f64::from(run.options.speed)),
+            run.options.speed,
+            words::duration(run.options.work_time().as_secs_f64() * 1e6)
+        ),
+        Part::Cost => {
+            let is_measured = run
+                .done
+                .iter()
+                .flat_map(|done| &done.samples)
+                .any(|sample| sample.figure == Figure::PowerW);
+            format!(
+                "Cost: each instance has {} MiB and {} of a core, natively too; fio: 1 MB blocks, a file of {} × the memory (the \
+                 paper's 6 GB on boards of 1 GB, scaled; 1/{} of it here), on a volume, synced at its end; iperf3: 90 Mbit/s of UDP, \
+                 through the container's own network. The paper lost 37 to 50 % of disk writes. {}",
+                MEMORY_MIB,
+                words::round(f64::from(CPU_MILLIS) / 1e3),
+                FILE_TIMES,
+                run.options.cost_divisor,
+                power::note(is_measured)
+            )
+        }
+    }
+}

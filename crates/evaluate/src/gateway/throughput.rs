@@ -1,0 +1,101 @@
+//! What passes through the edge's port to an application that is awake, and past it straight to the application, in turn.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::activation::{PORT, door, web};
+use super::ask::{LARGE, SMALL, ask};
+use super::edge::Edge;
+use super::manifests::{INNER_PORT, inner_port};
+use super::options::Runtime;
+use super::record::{Figure, Mode, Sample};
+use super::site::Site;
+use crate::capacity::pause;
+
+/// Long enough for one way to be silent while the other is measured.
+const IDLE_MS: u32 = 5_000;
+/// Clients of the closed loop; more would only wait for the two cores of a small machine.
+const CLIENTS: usize = 2;
+/// From the first answer until the kernel leads past the edge.
+const REST: Duration = Duration::from_millis(500);
+const NAME: &str = "site-busy";
+
+/// Wakes one and measures.
+pub(super) fn measure(edge: &Edge, site: &Site, runtime: Runtime, each_ms: u32) -> Result<Vec<Sample>, String> {
+    edge.apply(&web(site, NAME, runtime, (Mode::Cold, IDLE_MS)))?;
+    edge.wait(NAME, |one| one.is_asleep(false))?;
+    site.enter(|| ask(door(), SMALL))?
+        .map_err(|error| format!("the first request: {error}"))?;
+    let awake = edge.wait(NAME, |one| one.is_ready() && !one.containers.is_empty())?;
+    let direct = match awake.containers[0].address.as_deref() {
+        Some(address) => {
+            let address: IpAddr = address.parse().map_err(|_| format!("its address is {address}"))?;
+            SocketAddr::new(address, INNER_PORT)
+        }
+        None => (Ipv4Addr::LOCALHOST, inner_port(runtime, PORT)).into(),
+    };
+    pause(REST);
+    let time = Duration::from_millis(u64::from(each_ms));
+    let rates = site.enter(|| {
+        let ways = [door(), direct];
+        // Forth and back, so that what drifts meanwhile is the same for both.
+        let both = |path| {
+            let [first, second] = ways.map(|way| rate(way, path, time / 2));
+            let [later, last] = [1, 0].map(|way| rate(ways[way], path, time / 2));
+            [Rate::mean(first, last), Rate::mean(second, later)]
+        };
+        [SMALL, LARGE].map(both)
+    })?;
+    edge.delete(NAME)?;
+    let [[through, past], [through_bytes, past_bytes]] = rates;
+    let sample = |figure, value: Option<f64>| Sample {
+        figure,
+        values: vec![value],
+    };
+    Ok(vec![
+        sample(Figure::ThroughPerS, through.map(|rate| rate.answers_per_s)),
+        sample(Figure::DirectPerS, past.map(|rate| rate.answers_per_s)),
+        sample(Figure::ThroughBytesPerS, through_bytes.map(|rate| rate.bytes_per_s)),
+        sample(Figure::DirectBytesPerS, past_bytes.map(|rate| rate.bytes_per_s)),
+    ])
+}
+
+struct Rate {
+    answers_per_s: f64,
+    bytes_per_s: f64,
+}
+
+impl Rate {
+    /// Of two times of the same length; none where one of them is none.
+    fn mean(one: Option<Rate>, other: Option<Rate>) -> Option<Rate> {
+        one.zip(other).map(|(one, other)| Rate {
+            answers_per_s: f64::midpoint(one.answers_per_s, other.answers_per_s),
+            bytes_per_s: f64::midpoint(one.bytes_per_s, other.bytes_per_s),
+        })
+    }
+}
+
+/// A closed loop, a connection for each request; none where one was not answered.
+fn rate(address: SocketAddr, path: &str, time: Duration) -> Option<Rate> {
+    let began = Instant::now();
+    let client = || {
+        let (mut answers, mut bytes) = (0_u64, 0_u64);
+        while began.elapsed() < time {
+            bytes += ask(address, path).ok()? as u64;
+            answers += 1;
+        }
+        Some((answers, bytes))
+    };
+    let counted = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
+        let counted = clients
+            .into_iter()
+            .map(|client| client.join().expect("asking does not panic"));
+        counted.collect::<Option<Vec<_>>>()
+    })?;
+    let took_s = began.elapsed().as_secs_f64();
+    Some(Rate {
+        answers_per_s: counted.iter().map(|(answers, _)| answers).sum::<u64>() as f64 / took_s,
+        bytes_per_s: counted.iter().map(|(_, bytes)| bytes).sum::<u64>() as f64 / took_s,
+    })
+}

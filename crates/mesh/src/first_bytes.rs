@@ -1,0 +1,133 @@
+//! The beginning of a connection to a backend, until it is known that the backend's kernel has it.
+//!
+//! Where more call at once than a program has room for (`listen(2)`: `backlog`), its kernel lets a connection be made and then
+//! forgets it: who called hears of it seconds later, by a reset. Nothing of it has come to the program; it can be made anew.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::TcpStream;
+use tokio::sync::SemaphorePermit;
+use tokio::time::sleep;
+
+/// Of who calls, until it is known; what is more waits with him.
+const BYTES_MAX: usize = 16 << 10;
+/// Between two looks at what the backend's kernel has acknowledged; longer each time.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LONGEST_LOOK: Duration = Duration::from_millis(50);
+
+/// Who has said nothing for so long may be one who never does.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// What becomes of a connection that was made.
+pub(crate) enum Begun {
+    /// The backend's kernel has it, and all that was said.
+    Taken,
+    /// It has not, and it never will.
+    Forgotten,
+}
+
+/// What who calls has said until it is known who has it.
+#[derive(Default)]
+pub(crate) struct FirstBytes {
+    bytes: Vec<u8>,
+    is_all: bool,
+}
+
+impl FirstBytes {
+    /// Sends `backend` what `caller` has said and says, until it is known whether its kernel has it.
+    /// A `beginning` is over then, or where nothing is said.
+    pub(crate) async fn pass(
+        &mut self,
+        caller: &mut (impl AsyncRead + Unpin),
+        backend: &TcpStream,
+        beginning: SemaphorePermit<'_>,
+    ) -> io::Result<Begun> {
+        let (mut sent, mut pause, mut beginning) = (0, FIRST_LOOK, Some(beginning));
+        loop {
+            let mut first = [0];
+            tokio::select! {
+                biased;
+                answer = backend.peek(&mut first) => return match answer {
+                    Ok(_) => Ok(self.rest(backend, sent).await?),
+                    Err(_) if sent == 0 || known(backend)?.sent_again > 0 => Ok(Begun::Forgotten),
+                    Err(error) => Err(error),
+                },
+                writable = backend.writable(), if sent < self.bytes.len() => {
+                    writable?;
+                    match backend.try_write(&self.bytes[sent..]) {
+                        Ok(more) => sent += more,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(_) if known(backend)?.sent_again > 0 => return Ok(Begun::Forgotten),
+                        Err(error) => return Err(error),
+                    }
+                }
+                more = caller.read_buf(&mut self.bytes), if !self.is_all && self.bytes.len() < BYTES_MAX => {
+                    self.is_all = more? == 0;
+                    if self.is_all && self.bytes.is_empty() {
+                        return Ok(Begun::Taken);
+                    }
+                }
+                () = sleep(SILENCE), if sent == 0 && beginning.is_some() => beginning = None,
+                () = sleep(pause), if sent > 0 => {
+                    pause = LONGEST_LOOK.min(2 * pause);
+                    let known = known(backend)?;
+                    if known.unacked == 0 && sent == self.bytes.len() {
+                        return Ok(Begun::Taken);
+                    }
+                    if known.unacked > 0 && known.sent_again > 0 {
+                        return Ok(Begun::Forgotten);
+                    }
+                }
+            }
+        }
+    }
+
+    /// It is heard: what is left is sent as to anybody.
+    async fn rest(&self, backend: &TcpStream, mut sent: usize) -> io::Result<Begun> {
+        while sent < self.bytes.len() {
+            backend.writable().await?;
+            match backend.try_write(&self.bytes[sent..]) {
+                Ok(more) => sent += more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Begun::Taken)
+    }
+}
+
+/// What is known of who was sent to. A kernel that has the connection says at once that it has the bytes: of one that has
+/// not, they are sent again.
+struct Known {
+    /// Segments that are not acknowledged.
+    unacked: u32,
+    /// How often one was sent again.
+    sent_again: u32,
+}
+
+/// `tcp(7)`: `TCP_INFO`.
+fn known(backend: &TcpStream) -> io::Result<Known> {
+    // SAFETY: all of it is numbers, of which 0 is one.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: both pointers are to what is there for as long as the call takes, of the length that is said.
+    let done = unsafe {
+        libc::getsockopt(
+            backend.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    match done {
+        0 => Ok(Known {
+            unacked: info.tcpi_unacked,
+            sent_again: info.tcpi_total_retrans,
+        }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

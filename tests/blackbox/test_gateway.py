@@ -1,0 +1,167 @@
+"""`selvedge evaluate gateway`: a small cell of each part, for real, beside a Docker Engine that it starts itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import machine
+from brokers import BINARY
+
+pytestmark = pytest.mark.contract
+
+# As short as each can be and still show something; none of the figures is a result.
+SHORT = [
+    "--blocks",
+    "1",
+    "--seed",
+    "7",
+    "--activations",
+    "2",
+    "--applies",
+    "1",
+    "--throughput-ms",
+    "200",
+    "--rest-ms",
+    "300",
+]
+SHORT += ["--instances", "1", "--cost-divisor", "50", "--udp-s", "1", "--burst", "50"]
+
+
+def measure(out: Path, part: str, *words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+    """Measures one part to its end."""
+    command = [*prefix, BINARY, "evaluate", "gateway", "--parts", part, "--out", str(out), *SHORT, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def measured(out: Path, part: str, *words: str) -> dict[tuple, dict[str, list]]:
+    """What was seen, by task and arm."""
+    done = measure(out, part, *words)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((out / "gateway.json").read_text())
+    assert run["skipped"] == [], run["skipped"]
+    # But for where the files are, which is as long as the test's own name.
+    assert max(len(line) for line in done.stdout.splitlines() if str(out) not in line) <= 100
+    found = {}
+    for one in run["done"]:
+        key = (json.dumps(one["job"]["task"]), one["job"]["arm"])
+        found[key] = {sample["figure"]: sample["values"] for sample in one["samples"]}
+    return found
+
+
+@pytest.fixture(autouse=True)
+def root() -> None:
+    """Containers take an edge that runs as root."""
+    if os.geteuid() != 0:
+        machine.lacking("root, which runs containers")
+
+
+def traces() -> set[str]:
+    """What a run could leave behind: rules, mounts, groups and processes."""
+    rules = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    mounts = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if "/.tmp" in line}
+    groups = {str(path) for path in Path("/sys/fs/cgroup").glob("**/selvedge-evaluate-*")}
+    return set(rules.splitlines()) | mounts | groups
+
+
+def test_first_requests_are_answered_by_every_runtime_beside_docker_start_and_runc_run_and_nothing_is_left(tmp_path):
+    before = traces()
+    found = measured(tmp_path, "activation")
+    asked = {arm: seen["answer_ms"] for (task, arm), seen in found.items() if "cold" in task}
+    assert set(asked) == {
+        *("process", "oci", "docker", "runc-run", "runc-run-again"),
+        *("docker-start", "docker-start-again", "docker-engine"),
+    }
+    assert all(0 < value < 10_000 for values in asked.values() for value in values), asked
+    for arm in ("process", "oci", "docker"):
+        assert len(found[('{"activation": "paused"}', arm)]["answer_ms"]) == 2
+        assert len(found[('{"activation": "warm"}', arm)]["answer_ms"]) == 2
+        assert found[('"burst"', arm)]["burst_lost_requests"] == [0]
+        assert found[('"burst"', arm)]["burst_starts"] == [1]
+        assert found[('"throughput"', arm)]["through_per_s"][0] > 0
+    assert traces() <= before
+
+
+def test_an_edge_at_rest_and_what_is_applied_are_measured_without_docker_where_it_is_not_asked_for(tmp_path):
+    found = measured(tmp_path, "footprint", "--runtime", "oci")
+    at_rest = found[('"running"', "oci")]
+    assert 1e6 < at_rest["edge_pss_bytes"][0] < at_rest["with_pss_bytes"][0] < 200e6
+    assert found[('"sleeping"', "oci")]["added_pss_bytes"][0] < 50e6
+    assert 0 < found[('"apply"', "oci")]["answer_ms"][0] < 10_000
+    assert {arm for _, arm in found} == {"oci"}
+
+
+def test_benchmark_programs_run_natively_and_in_each_runtime_within_the_same_limits(tmp_path):
+    found = measured(tmp_path, "cost", "--runtime", "process,oci,docker")
+    arms = {"native", "native-again", "process", "oci", "docker"}
+    for benchmark, figures in {
+        "cpu": ["cpu_s"],
+        "memory": ["memcpy_bytes_per_s", "dumb_bytes_per_s", "mcblock_bytes_per_s"],
+        "disk": ["write_bytes_per_s", "read_bytes_per_s"],
+        "udp": ["udp_receive_cpu_share", "udp_send_cpu_share"],
+    }.items():
+        seen = {arm: values for (task, arm), values in found.items() if benchmark in task}
+        assert set(seen) == arms
+        assert all(values[figure][0] > 0 for values in seen.values() for figure in figures), seen
+
+
+def test_web_server_database_and_orchestrator_are_started_by_the_first_packet_and_readings_are_counted(tmp_path):
+    found = measured(tmp_path, "work", "--runtime", "oci", "--speed", "600")[('"work"', "oci")]
+    assert len(found["first_packet_ms"]) == 1 and found["first_packet_ms"][0] > 0
+    assert len(found["packet_ms"]) > 30
+    assert found["packets_lost"] == [found["packet_ms"].count(None)]
+    assert max(found["database_memory_bytes"]) > 500_000
+    assert max(found["all_cpu_share"]) > 0
+
+
+def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime(tmp_path):
+    command = [
+        BINARY,
+        "evaluate",
+        "rtt",
+        "--runtime",
+        "host,process,oci,docker",
+        "--arms",
+        "mosquitto",
+    ]
+    command += ["--blocks", "1", "--duration", "200ms", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    runs = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("rtt-*.json"))]
+    assert [run["skipped"] for run in runs] == [[]], done.stderr
+    for run in runs:
+        (host,) = [arm["name"] for arm in run["arms"] if arm["baseline"]]
+        names = {arm["name"] for arm in run["arms"]}
+        assert names >= {host, f"{host}@process", f"{host}@oci", f"{host}@docker"}
+        assert all(block["counters"]["answered"] > 0 for block in run["blocks"])
+        assert all(block["usage"]["server_cpu_s"] > 0 for block in run["blocks"])
+
+
+def test_a_run_that_was_ended_is_gone_on_with_and_what_it_had_is_not_measured_again(tmp_path):
+    words = ["--runtime", "process"]
+    measured(tmp_path, "activation", *words)
+    file = tmp_path / "gateway.json"
+    run = json.loads(file.read_text())
+    kept, taken = run["done"][:-1], run["done"][-1]
+    file.write_text(json.dumps(run | {"done": kept}))
+    measured(tmp_path, "activation", *words, "--resume")
+    again = json.loads(file.read_text())["done"]
+    assert again[:-1] == kept
+    assert again[-1]["job"] == taken["job"] and again[-1]["samples"] != taken["samples"]
+
+
+def test_without_a_docker_engine_it_is_said_and_the_others_are_measured(tmp_path):
+    nowhere = tmp_path / "bin"
+    nowhere.mkdir()
+    hidden = ("env", f"PATH={nowhere}:/usr/bin:/bin", "unshare", "--mount", "sh", "-c")
+    hides = "for name in /usr/sbin/dockerd /usr/bin/dockerd; do [ -e $name ] && mount --bind /etc/hostname $name && "
+    hides += 'umount $name && mount --bind /dev/null $name; done; exec "$@"'
+    done = measure(tmp_path, "footprint", "--runtime", "process,docker", prefix=(*hidden, hides, "sh"))
+    assert done.returncode == 0, done.stderr
+    words = " ".join(done.stdout.split())
+    assert "Not measured: docker: " in words
+    assert "docker, p50" not in words

@@ -1,0 +1,180 @@
+"""Applications on demand whose time stands still while nobody asks them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from applications import Host, application, apply, deployment, ending
+from brokers import PORTS, Selvedge
+from sites import wait_until
+from test_docker import in_docker
+from test_images import build
+from test_networks import SERVES, ask, pod, service, services, with_bash
+from test_on_demand import starts
+
+pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
+
+# Counts twenty times a second, and says how far it is.
+COUNTS = (
+    "mkdir -p $WWW; i=0; while :; do i=$((i+1)); echo $i > $WWW/new; mv $WWW/new $WWW/index.html; sleep 0.05; done & "
+)
+COUNTS += "exec busybox httpd -f -p $PORT -h $WWW"
+
+
+@pytest.fixture
+def own(start, request) -> Iterator[Selvedge]:
+    """An edge of the test's own, with an image that has a shell, and a Docker Engine where the test wants one."""
+    environment = {}
+    if "docker" in request.node.name:
+        environment = {"DOCKER_HOST": f"unix://{request.getfixturevalue('engine').socket}"}
+    with ending(start(environment=environment)) as edge:
+        build(edge, "box:1", files=with_bash())
+        yield edge
+        edge.run("delete", "deployment", "site", check=False)
+        wait_until(lambda: not containers(edge))
+
+
+def containers(edge: Selvedge) -> list[str]:
+    """Starts of containers whose files are there."""
+    return sorted(path.name for path in (edge.data / "containers").iterdir())
+
+
+def idle(text: str, name: str, when_idle: str, timeout: str = "1s") -> str:
+    """As `text`, on demand."""
+    annotations = f"selvedge.dev/activation: on-demand, selvedge.dev/idle-timeout: {timeout}"
+    annotations += f", selvedge.dev/when-idle: {when_idle}"
+    return text.replace(f"{{name: {name}", f"{{name: {name}, annotations: {{{annotations}}}", 1)
+
+
+def counter(runtime: str, directory: Path, port: int) -> str:
+    """What counts, in a runtime, at a port of the edge; in Docker as the Service `web`."""
+    inner = 8080 if runtime == "oci" else PORTS.take()
+    script = COUNTS.replace("$WWW", str(directory / "www") if runtime == "process" else "/www")
+    script = script.replace("$PORT", f"127.0.0.1:{inner}" if runtime == "process" else str(inner))
+    ports = "" if runtime == "docker" else f", ports: [{{containerPort: {inner}, hostPort: {port}}}]"
+    made = {
+        "process": lambda: application("site", script, ports),
+        "oci": lambda: pod("site", script.replace("busybox ", ""), ports),
+        "docker": lambda: in_docker("site", script.replace("busybox ", ""), ports),
+    }
+    text = idle(made[runtime](), "site", "pause")
+    return text + "---\n" + service("web", "site", target=inner) if runtime == "docker" else text
+
+
+def is_paused(edge: Selvedge) -> bool:
+    """Whether it is there, and its time stands still."""
+    one = deployment(edge, "site")
+    return one["sleeps"] and one["containers"] != [] and all(each["is_paused"] for each in one["containers"])
+
+
+def count(edge: Selvedge, port: int) -> int:
+    """How far it is."""
+    at = services(edge).get("web")
+    return int((ask(at, 80) if at else ask("127.0.0.1", port)) or 0)
+
+
+@pytest.mark.parametrize("runtime", ["process", "oci", "docker"])
+def test_it_is_ready_before_the_first_request_and_its_time_stands_still_between_requests(own, tmp_path, runtime):
+    port = PORTS.take()
+    apply(own, counter(runtime, tmp_path, port))
+    wait_until(lambda: is_paused(own))
+    assert "is paused until somebody asks" in own.run("get", "deployments").stdout
+    begun = containers(own)
+    wait_until(lambda: count(own, port) > 0)
+    for _ in range(2):
+        wait_until(lambda: not is_paused(own))
+        wait_until(lambda: is_paused(own))
+        before = count(own, port)
+        wait_until(lambda: is_paused(own))
+        time.sleep(3)
+        # Of 60 that it would have come to beyond the second in which it is awake.
+        assert count(own, port) - before < 50
+    assert containers(own) == begun
+    assert starts(own) == 1
+    said = json.loads(own.run("events", "--output", "json").stdout)
+    assert "paused" in [one["what"] for one in said]
+
+
+@pytest.mark.parametrize("runtime", ["process", "oci", "docker"])
+def test_a_killed_edge_finds_it_paused_and_has_it_answer(own, tmp_path, runtime):
+    port = PORTS.take()
+    apply(own, counter(runtime, tmp_path, port))
+    wait_until(lambda: is_paused(own))
+    begun = containers(own)
+    own.kill()
+    own.start()
+    wait_until(lambda: count(own, port) > 0)
+    wait_until(lambda: is_paused(own))
+    assert containers(own) == begun
+
+
+@pytest.mark.parametrize("runtime", ["process", "oci", "docker"])
+def test_one_that_is_paused_is_ended_when_it_is_deleted(own, tmp_path, runtime):
+    apply(own, counter(runtime, tmp_path, PORTS.take()))
+    wait_until(lambda: is_paused(own))
+    own.run("delete", "deployment", "site")
+    wait_until(lambda: not containers(own))
+
+
+def test_a_new_version_takes_the_place_of_one_that_is_paused(own):
+    port = PORTS.take()
+    ports = f", ports: [{{containerPort: 8080, hostPort: {port}}}]"
+    apply(own, idle(pod("site", SERVES, ports), "site", "pause"))
+    wait_until(lambda: is_paused(own))
+    before = Host(own).pids()
+    apply(own, idle(pod("site", SERVES.replace("it is", "it was"), ports), "site", "pause"))
+    wait_until(lambda: is_paused(own) and not set(Host(own).pids()) & set(before))
+    assert ask("127.0.0.1", port).startswith("it was site-")
+    assert len(Host(own).pids()) == 1
+
+
+def test_each_use_finds_a_new_one_that_was_ready_before(own):
+    port = PORTS.take()
+    slow = "sleep 2; " + COUNTS.replace("$WWW", "/www").replace("$PORT", "8080").replace("busybox ", "")
+    probe = ", readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}"
+    ports = f", ports: [{{containerPort: 8080, hostPort: {port}}}]" + probe
+    apply(own, idle(pod("site", slow, ports), "site", "renew"))
+    seen: set[int] = set()
+    for number in range(3):
+        wait_until(lambda: is_paused(own) and len(seen | set(Host(own).pids())) == number + 1)  # noqa: B023
+        newest = Host(own).pids()
+        seen.update(newest)
+        began = time.monotonic()
+        assert count(own, port) > 0
+        # It takes two seconds from its start; whoever asks does not wait for that.
+        assert time.monotonic() - began < 2
+        assert Host(own).pids() == newest
+
+
+def test_requests_while_it_falls_asleep_and_wakes_are_all_answered(own):
+    port = PORTS.take()
+    ports = f", ports: [{{containerPort: 8080, hostPort: {port}}}]"
+    apply(own, idle(pod("site", SERVES, ports), "site", "pause", "50ms"))
+    wait_until(lambda: is_paused(own))
+    for number in range(60):
+        assert ask("127.0.0.1", port) == "it is site-0"
+        time.sleep(0.04 + number % 7 * 0.01)
+    assert starts(own) == 1
+
+
+def test_containers_of_a_replica_that_need_each_other_are_paused_together(own):
+    port = PORTS.take()
+    second = "until fetch 127.0.0.1 8080; do sleep 0.1; done; touch /ready; exec sleep 1000"
+    probe = "readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}"
+    beside = (
+        f"        - {{name: beside, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(second)}], {probe}}}\n"
+    )
+    ports = f", ports: [{{containerPort: 8080, hostPort: {port}}}]"
+    apply(own, idle(pod("site", SERVES, ports) + beside, "site", "pause"))
+    wait_until(lambda: is_paused(own) and len(Host(own).pids()) == 2)
+    assert ask("127.0.0.1", port) == "it is site-0"
+
+
+def test_what_becomes_of_it_has_to_be_one_of_three(own):
+    text = idle(pod("site", SERVES), "site", "hibernate")
+    assert '"hibernate" is neither stop, pause nor renew' in apply(own, text, check=False).stderr
