@@ -25,6 +25,7 @@ from sites import Cloud, Site
 
 RUNNING: list[brokers.Broker] = []
 NUMBERS = itertools.count(1)
+HAS_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,10 +60,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item):
-    """Shows the brokers' logs below a failure."""
+    """Shows the brokers' logs below a failure, and has what is on disk stay (`leave`)."""
     outcome = yield
     report = outcome.get_result()
     if report.failed:
+        item.stash[HAS_FAILED] = True
         for broker in RUNNING:
             broker.is_evidence = True
             report.sections.append((f"log of {broker.directory.name}", broker.tail()))
@@ -97,23 +99,30 @@ def secure(tmp_path_factory: pytest.TempPathFactory, authority: Authority):
 
 
 @pytest.fixture
-def start(tmp_path_factory: pytest.TempPathFactory):
+def start(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest):
     """Starts a broker with settings of the test's own."""
-    made: list[brokers.Broker] = []
+    made: dict[Path, brokers.Broker] = {}
 
     def start_one(*, begin: bool = True, **settings: object) -> brokers.Broker:
-        one = brokers.make(tmp_path_factory.mktemp("own"), Settings(**settings))
-        made.append(one)
+        directory = tmp_path_factory.mktemp("own")
+        one = made[directory] = brokers.make(directory, Settings(**settings))
         RUNNING.append(one)
         return one.start() if begin else one
 
     yield start_one
-    for one in made:
+    for directory, one in made.items():
         clear_away(one)
+        leave(directory, request.node)
+
+
+def leave(directory: Path, node: pytest.Item) -> None:
+    """What was on disk stays where a test failed; of all tests together it would fill a small disk."""
+    if not node.stash.get(HAS_FAILED, False):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def clear_away(broker: brokers.Broker) -> None:
-    """Stops it. What it had on disk stays where a test failed: all of them together would fill a small disk."""
+    """Stops it, whose data goes as well where no test of its module failed."""
     RUNNING.remove(broker)
     broker.stop()
     if not broker.is_evidence:
@@ -144,17 +153,19 @@ def own_disk(tmp_path: Path):
 
 
 @pytest.fixture
-def site(tmp_path_factory: pytest.TempPathFactory):
+def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest):
     """Makes a cloud and an edge behind it; what is given is set at the edge before it starts."""
-    made: list[Site] = []
+    made: dict[Path, Site] = {}
 
     def make(**edge: object) -> Site:
-        made.append(Site(tmp_path_factory.mktemp("site"), **edge))
-        return made[-1]
+        directory = tmp_path_factory.mktemp("site")
+        made[directory] = Site(directory, **edge)
+        return made[directory]
 
     yield make
-    for one in made:
+    for directory, one in made.items():
         one.close()
+        leave(directory, request.node)
 
 
 @pytest.fixture
