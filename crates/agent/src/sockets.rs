@@ -250,26 +250,22 @@ fn of_paths(list: &str, paths: &BTreeSet<PathBuf>) -> Vec<u64> {
     open.collect()
 }
 
-/// Has a program that is about to be run have these as its descriptors from [`FIRST`] on.
-pub(crate) fn give(command: &mut Command, sockets: Vec<Arc<OwnedFd>>) {
-    let to_child = move || {
-        // None of them is where another has to be.
-        let above = FIRST + sockets.len() as RawFd;
-        let mut copies = [-1; SOCKETS_MAX];
-        for (copy, socket) in copies.iter_mut().zip(&sockets) {
-            // SAFETY: it takes no pointer.
-            *copy = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, above) };
+/// Has these be descriptors of this process, and of what it executes, from [`FIRST`] on.
+pub(crate) fn place(sockets: Vec<OwnedFd>) -> io::Result<()> {
+    // None of them is where another has to be.
+    let above = FIRST + sockets.len() as RawFd;
+    let copies: Vec<OwnedFd> = sockets
+        .iter()
+        .map(|socket| rustix::io::fcntl_dupfd_cloexec(socket, above))
+        .collect::<Result<_, _>>()?;
+    drop(sockets);
+    for (copy, number) in copies.iter().zip(FIRST..) {
+        // SAFETY: it takes no pointer, and nobody else has a descriptor of that number any more.
+        if unsafe { libc::dup2(copy.as_raw_fd(), number) } < 0 {
+            return Err(io::Error::last_os_error());
         }
-        for (number, copy) in copies.iter().take(sockets.len()).enumerate() {
-            // SAFETY: it takes no pointer.
-            if *copy < 0 || unsafe { libc::dup2(*copy, FIRST + number as RawFd) } < 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec it makes system calls alone, and neither allocates nor takes a lock.
-    unsafe { command.pre_exec(to_child) };
+    }
+    Ok(())
 }
 
 /// That a container can be given.

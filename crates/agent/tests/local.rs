@@ -173,11 +173,7 @@ impl Host {
     /// What the shim says that somebody starts once more.
     fn second_shim(&self, name: &str) -> String {
         let directory = self.local.instance(name);
-        let output = Command::new(shim())
-            .arg("shim")
-            .arg(directory.directory())
-            .output()
-            .unwrap();
+        let output = Command::new(shim()).arg(directory.directory()).output().unwrap();
         String::from_utf8(output.stderr).unwrap()
     }
 

@@ -24,10 +24,11 @@ use crate::idle::{Activity, Request};
 
 /// Connections of a door at once; more wait in the kernel's queue, and then are refused by it.
 const CONNECTIONS_MAX: usize = 4_096;
-/// Of them, those of which it is not known yet that somebody has them: a program has room for few that it has not taken.
+/// Of them, those that are led to somebody of whom it is not known yet that he has them: a program has room for few that it
+/// has not taken.
 const BEGINNINGS_MAX: usize = 128;
-/// Of these, where more come at once the kernel does not yet lead those that follow past the door: what it cannot deliver it
-/// drops, and who calls tries again after seconds; a door tries again at once.
+/// Of those that nobody has yet: where more come at once the kernel does not yet lead those that follow past the door. What
+/// it cannot deliver it drops, and who calls tries again after seconds; a door tries again at once.
 const BEGINNINGS_CALM: usize = 16;
 /// In each direction of a connection.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -217,6 +218,46 @@ fn own(socket: &OwnedFd) -> io::Result<Listener> {
     UnixListener::from_std(socket).map(Listener::Unix)
 }
 
+/// Connections of a door that nobody has yet.
+struct Beginnings {
+    places: Semaphore,
+    /// With those that have no place, as they wait for one or for a start.
+    all: AtomicUsize,
+}
+
+/// A connection that nobody has yet.
+pub(crate) struct Beginning<'a> {
+    place: Option<SemaphorePermit<'a>>,
+    all: &'a AtomicUsize,
+}
+
+impl Beginnings {
+    fn new() -> Self {
+        Beginnings {
+            places: Semaphore::new(BEGINNINGS_MAX),
+            all: AtomicUsize::new(0),
+        }
+    }
+
+    fn begin(&self) -> Beginning<'_> {
+        self.all.fetch_add(1, Ordering::Relaxed);
+        Beginning {
+            place: None,
+            all: &self.all,
+        }
+    }
+
+    fn are_few(&self) -> bool {
+        self.all.load(Ordering::Relaxed) <= BEGINNINGS_CALM
+    }
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// What connections of a door are led by.
 #[derive(Clone)]
 struct Leads {
@@ -228,7 +269,7 @@ struct Leads {
 
 async fn serve(listener: Listener, leads: Leads) {
     let (room, turn) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(AtomicUsize::new(0)));
-    let beginnings = Arc::new(Semaphore::new(BEGINNINGS_MAX));
+    let beginnings = Arc::new(Beginnings::new());
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
         match listener.accept().await {
@@ -338,7 +379,7 @@ async fn wait(
 }
 
 /// From the first byte to the last.
-async fn lead(mut stream: Stream, mut leads: Leads, turn: &AtomicUsize, beginnings: &Semaphore) {
+async fn lead(mut stream: Stream, mut leads: Leads, turn: &AtomicUsize, beginnings: &Beginnings) {
     if let Either::Left(stream) = &stream {
         let _ = stream.set_nodelay(true);
     }
@@ -372,8 +413,9 @@ async fn connect<'a>(
         changes,
     }: &mut Leads,
     turn: &AtomicUsize,
-    beginnings: &'a Semaphore,
-) -> Result<(TcpStream, SemaphorePermit<'a>), String> {
+    beginnings: &'a Beginnings,
+) -> Result<(TcpStream, Beginning<'a>), String> {
+    let mut beginning = beginnings.begin();
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
     let mut last = "nobody is ready to answer".to_owned();
@@ -382,10 +424,11 @@ async fn connect<'a>(
         // What one of before listened at may still be known, until this is told.
         let are_there = sleepers.is_empty() || sleepers.iter().any(Activity::is_ready);
         let backends = if are_there { backends } else { Arc::default() };
-        // Who waits for a start waits for nothing else.
-        let beginning = match backends.is_empty() {
+        // Who waits for a start waits for nothing else, and nobody for two places.
+        beginning.place = None;
+        beginning.place = match backends.is_empty() {
             true => None,
-            false => beginnings.acquire().await.ok(),
+            false => beginnings.places.acquire().await.ok(),
         };
         let first = turn.fetch_add(1, Ordering::Relaxed);
         let mut is_busy = false;
@@ -394,8 +437,7 @@ async fn connect<'a>(
             let backend = backends[(first + step) % backends.len()];
             match timeout(ATTEMPT, TcpStream::connect(backend)).await {
                 Ok(Ok(stream)) => {
-                    let begin = BEGINNINGS_MAX - beginnings.available_permits();
-                    if begin <= BEGINNINGS_CALM && held(reached).insert(backend) {
+                    if beginnings.are_few() && held(reached).insert(backend) {
                         changes.notify_one();
                     }
                     connected = Some(stream);
@@ -405,8 +447,8 @@ async fn connect<'a>(
                 Err(_) => (is_busy, last) = (true, format!("{backend} does not answer")),
             }
         }
-        if let Some(connected) = connected.zip(beginning) {
-            return Ok(connected);
+        if let Some(connected) = connected {
+            return Ok((connected, beginning));
         }
         if is_busy && began.elapsed() < CONNECT_PATIENCE {
             continue;

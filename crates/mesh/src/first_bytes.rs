@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
-use tokio::sync::SemaphorePermit;
 use tokio::time::sleep;
+
+use crate::door::Beginning;
 
 /// Of who calls, until it is known; what is more waits with him.
 const BYTES_MAX: usize = 16 << 10;
@@ -43,7 +44,7 @@ impl FirstBytes {
         &mut self,
         caller: &mut (impl AsyncRead + Unpin),
         backend: &TcpStream,
-        beginning: SemaphorePermit<'_>,
+        beginning: Beginning<'_>,
     ) -> io::Result<Begun> {
         let (mut sent, mut pause, mut beginning) = (0, FIRST_LOOK, Some(beginning));
         loop {

@@ -11,8 +11,11 @@ mod registries;
 mod retention;
 mod up;
 
+use std::env;
+use std::path::Path;
 use std::process::ExitCode;
 
+use agent::shim::zygote;
 use clap::{Parser, Subcommand};
 
 /// Runs IoT applications across edge and cloud, and measures how well that works.
@@ -84,9 +87,6 @@ enum Command {
     Check(commands::check::Check),
     /// Pack configuration, figures and the end of the logs, without secrets, for somebody who helps
     SupportBundle(commands::bundle::SupportBundle),
-    /// Stand beside a container: what an agent starts for each
-    #[command(hide = true)]
-    Shim(commands::shim::Shim),
     /// Measure, beside other brokers, with honest statistics
     #[command(subcommand)]
     Evaluate(evaluate::cli::Command),
@@ -94,6 +94,12 @@ enum Command {
 
 fn main() -> ExitCode {
     use identity::ClientKind;
+    // What an edge starts for its containers is no command, and has no memory for what commands are made of.
+    if let [_, shims, containers, ..] = &env::args_os().collect::<Vec<_>>()[..]
+        && shims == zygote::SHIMS
+    {
+        return finish(zygote::serve(Path::new(containers)).map_err(Into::into));
+    }
     let done = match Cli::parse().command {
         Command::Edge(edge) => edge.run(),
         Command::Cloud(cloud) => cloud.run(),
@@ -119,9 +125,12 @@ fn main() -> ExitCode {
         Command::Backup(command) => command.run(),
         Command::Check(check) => return check.run(),
         Command::SupportBundle(bundle) => bundle.run(),
-        Command::Shim(shim) => shim.run(),
         Command::Evaluate(command) => return command.run(&["evaluate"]),
     };
+    finish(done)
+}
+
+fn finish(done: anyhow::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

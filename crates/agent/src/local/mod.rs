@@ -11,14 +11,16 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::bundle::UPPER;
@@ -33,8 +35,9 @@ use crate::instance::{Bundle, Ended, How, Instance, Spec, Started, What};
 use crate::moves::Moves;
 use crate::network::{self, Attachment, Network};
 use crate::runtime::{Answer, Done, Error, Kind, Launch, Pod, PullPolicy, Runtime, SEPARATOR, State};
+use crate::shim::zygote::Zygote;
 use crate::shim::{self, READY};
-use crate::sockets::{Sockets, give};
+use crate::sockets::Sockets;
 use crate::supervise::Key;
 use crate::tail;
 use crate::tools;
@@ -67,7 +70,7 @@ pub struct Local {
     pods: Pods,
     registries: Arc<Registries>,
     sockets: Sockets,
-    shim: PathBuf,
+    zygote: Zygote,
     hierarchy: Option<Hierarchy>,
     moves: Moves,
     /// How many more may be started at once.
@@ -84,9 +87,9 @@ type Tenants = Arc<Mutex<HashMap<String, Limits>>>;
 
 impl Local {
     /// Keeps the files of containers in `directory`, their volumes in `volumes`, and makes them of the images that come by
-    /// `registries`, in the `network` where they have not the host's. `shim` is the program that runs [`shim::run`] where
-    /// it is called with `shim` and the container's directory. Those that take over sockets have them of `sockets`. No
-    /// other agent of the host has the same `group_prefix`.
+    /// `registries`, in the `network` where they have not the host's. `shims` is the program that calls
+    /// [`serve`](shim::zygote::serve) where it is called with [`SHIMS`](shim::zygote::SHIMS) and `directory`. Those that
+    /// take over sockets have them of `sockets`. No other agent of the host has the same `group_prefix`.
     #[must_use]
     pub fn new(
         directory: &Path,
@@ -94,7 +97,7 @@ impl Local {
         network: Network,
         registries: Arc<Registries>,
         sockets: Sockets,
-        shim: &Path,
+        shims: &Path,
         group_prefix: &str,
     ) -> Self {
         Local {
@@ -104,7 +107,7 @@ impl Local {
             pods: Pods::default(),
             registries,
             sockets,
-            shim: shim.to_owned(),
+            zygote: Zygote::new(shims, directory),
             hierarchy: Hierarchy::of_host(),
             moves: Moves::default(),
             starting: Arc::new(Semaphore::new(STARTS_MAX)),
@@ -231,21 +234,11 @@ impl Local {
     }
 
     async fn start_shim(&self, instance: &Instance, sockets: Vec<Arc<OwnedFd>>) -> Result<(), Error> {
-        let mut shim = std::process::Command::new(&self.shim);
-        give(&mut shim, sockets);
-        let mut shim = tokio::process::Command::from(shim);
-        // As it is listed: the program may be named by a link.
-        shim.arg0("selvedge")
-            .arg("shim")
-            .arg(instance.directory())
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        let mut shim = shim.spawn()?;
-        let mut said = shim.stdout.take().expect("it is piped");
+        let ((said, output), (complained, complaints)) = (io::pipe()?, io::pipe()?);
+        let (zygote, directory) = (self.zygote.clone(), instance.directory().to_owned());
+        let forking = spawn_blocking(move || zygote.fork(&directory, &output, &complaints, &sockets));
+        let shim = forking.await.expect("it does not panic")?;
+        let mut said = Receiver::from_owned_fd(said.into())?;
         let mut words = vec![0; READY.len()];
         let heard = timeout(START_PATIENCE, said.read_exact(&mut words)).await;
         if matches!(heard, Ok(Ok(_))) && words == READY {
@@ -253,13 +246,16 @@ impl Local {
             return Ok(());
         }
         // It may have ended by itself.
-        let _ = shim.start_kill();
-        let output = shim.wait_with_output().await?;
-        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(Error::Shim(if words.is_empty() {
-            output.status.to_string()
-        } else {
-            words
+        if let Some(shim) = &shim {
+            let _ = pidfd_send_signal(shim, Signal::KILL);
+        }
+        let mut complained = Receiver::from_owned_fd(complained.into())?;
+        let mut words = String::new();
+        let _ = timeout(SHIM_PATIENCE, complained.read_to_string(&mut words)).await;
+        Err(Error::Shim(match (words.trim(), heard) {
+            ("", Ok(_)) => "it ended before it had started its container".to_owned(),
+            ("", Err(_)) => format!("it has not started its container in {} s", START_PATIENCE.as_secs()),
+            (words, _) => words.to_owned(),
         }))
     }
 
@@ -830,7 +826,7 @@ impl Local {
     ) -> Answer<'_, T> {
         let (local, name) = (self.clone(), name.to_owned());
         Box::pin(async move {
-            let working = tokio::task::spawn_blocking(move || work(&local, &name));
+            let working = spawn_blocking(move || work(&local, &name));
             working.await.expect("work on a container does not panic")
         })
     }

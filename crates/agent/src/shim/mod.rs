@@ -5,6 +5,7 @@
 mod bundle;
 mod log;
 pub(crate) mod program;
+pub mod zygote;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -176,19 +177,19 @@ fn ended(how: How, spec: &Spec) -> Ended {
 
 /// When a process began, in ticks since the host did (`proc(5)`, field 22 of `stat`).
 pub(crate) fn start_ticks(pid: i32) -> io::Result<u64> {
-    let stat = stat(pid)?;
+    let stat = stat(&pid.to_string())?;
     let ticks = stat.split_whitespace().nth(19).and_then(|field| field.parse().ok());
     ticks.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Whether a process has ended, and only its parent has not asked how yet (field 3).
 pub(crate) fn is_zombie(pid: i32) -> io::Result<bool> {
-    Ok(stat(pid)?.trim_start().starts_with(['Z', 'X']))
+    Ok(stat(&pid.to_string())?.trim_start().starts_with(['Z', 'X']))
 }
 
 /// What the kernel says of a process, from field 3 on. The name, field 2, may contain anything, a parenthesis too.
-fn stat(pid: i32) -> io::Result<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+fn stat(process: &str) -> io::Result<String> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     Ok(behind_name.to_owned())
 }

@@ -24,7 +24,6 @@ mod link;
 mod location;
 mod place;
 mod quota;
-pub(crate) mod shim;
 pub(crate) mod snapshots;
 pub(crate) mod tenants;
 pub(crate) mod twin;
