@@ -12,7 +12,7 @@ use agent::sockets::{self, At, Sockets};
 use rustix::net::{AddressFamily, SocketFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, copy_bidirectional_with_sizes};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::either::Either;
@@ -143,7 +143,7 @@ impl Opened {
 async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
     loop {
         let bound = match &listens {
-            Listens::Tcp(at) => TcpListener::bind(at).await.map(Listener::Tcp),
+            Listens::Tcp(at) => listen(*at).map(Listener::Tcp),
             Listens::Unix(at, sockets) => sockets.get(at).and_then(|socket| own(&socket)),
             Listens::Given(at, sockets) => sockets.get(at).map(Listener::Given),
         };
@@ -209,6 +209,14 @@ impl Listens {
             Listens::Unix(At::Tcp(at), _) => unreachable!("{at} is no Unix socket"),
         }
     }
+}
+
+/// Who waits to be taken has room in the kernel's queue: one that finds none tries again after a second.
+fn listen(at: SocketAddrV4) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(at.into())?;
+    socket.listen(CONNECTIONS_MAX as u32)
 }
 
 /// Nobody else has it.
