@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -67,6 +69,28 @@ def test_many_first_requests_start_it_once_and_all_are_answered(own):
     with ThreadPoolExecutor(200) as threads:
         answers = list(threads.map(lambda _: ask("127.0.0.1", port), range(200)))
     assert answers == ["it is site-0"] * 200
+    assert starts(own) == 1
+
+
+def sent_again(call: socket.socket) -> int:
+    """How many segments of a connection were sent again, its first one too (`struct tcp_info`: `tcpi_total_retrans`)."""
+    return struct.unpack_from("100xI", call.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104))[0]
+
+
+def test_a_thousand_who_call_before_one_speaks_are_taken_in_at_once_and_all_answered(own):
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port, idle="60s"))
+    wait_until(lambda: sleeps(own, "site"))
+    with contextlib.ExitStack() as closing:
+        calls = [
+            closing.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(1_000)
+        ]
+        assert sum(map(sent_again, calls)) == 0
+        for call in calls:
+            call.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        for call in calls:
+            with call.makefile("rb") as answer:
+                assert answer.read().endswith(b"it is site-0\n")
     assert starts(own) == 1
 
 
