@@ -11,7 +11,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use identity::{Action, ClientName, HeldCredential, Registry, Tenant};
-use manifest::workload::Deployment;
+use manifest::workload::{Deployment, Deployments};
 use manifest::{Document, Error, Resource};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -71,7 +71,7 @@ pub(crate) async fn follow(desk: &Desk, tenant: &str) -> Done<()> {
                 .deployments
                 .iter()
                 .filter(|(_, deployment)| is_here(deployment))
-                .map(|(name, deployment)| (name.clone(), deployment.clone()))
+                .map(|(name, deployment)| (name.clone(), Arc::clone(deployment)))
                 .collect(),
         });
         subscriptions::follow(desk, tenant, &wanted.deployments);
@@ -250,7 +250,7 @@ pub(crate) fn check(document: &Document) -> Vec<Error> {
 
 /// Applications that would wait for themselves, by what is there and by what is to be.
 pub(crate) fn check_circles<'a>(desk: &Desk, documents: &'a [Document]) -> Vec<Error> {
-    let mut of_tenants: BTreeMap<&'a str, BTreeMap<String, Deployment>> = BTreeMap::new();
+    let mut of_tenants: BTreeMap<&'a str, Deployments> = BTreeMap::new();
     let deployments = || {
         let with_document = |document: &'a Document| match &document.resource {
             Resource::Deployment(deployment) => Some((document, deployment)),
@@ -264,7 +264,7 @@ pub(crate) fn check_circles<'a>(desk: &Desk, documents: &'a [Document]) -> Vec<E
             let deployments = |workloads: &Workloads| workloads.deployments.clone();
             desk.manifests.with_workloads(tenant, deployments)
         });
-        of_tenant.insert(deployment.metadata.name.clone(), (**deployment).clone());
+        of_tenant.insert(deployment.metadata.name.clone(), Arc::new((**deployment).clone()));
     }
     let circles = deployments().filter_map(|(document, deployment)| {
         let found = workload::circle(deployment, &of_tenants[document.resource.tenant()])?;

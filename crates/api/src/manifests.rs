@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::image::retention::Need;
 use agent::workload::Configuration;
-use manifest::workload::{Deployment, Service};
+use manifest::workload::{Deployments, Service};
 use manifest::{Resource, Route};
 use route::CompiledRoute;
 
@@ -49,7 +49,7 @@ impl KeptRoute {
 /// The applications of a tenant, and what they are given.
 #[derive(Debug, Default)]
 pub(crate) struct Workloads {
-    pub(crate) deployments: BTreeMap<String, Deployment>,
+    pub(crate) deployments: Deployments,
     /// Names of deployments whose files cannot be read, as by an older version.
     pub(crate) unreadable: BTreeSet<String>,
     pub(crate) configuration: Configuration,
@@ -77,7 +77,7 @@ impl Workloads {
             self.unreadable.remove(&name);
         }
         match resource {
-            Resource::Deployment(deployment) => drop(self.deployments.insert(name, *deployment)),
+            Resource::Deployment(deployment) => drop(self.deployments.insert(name, Arc::new(*deployment))),
             Resource::ConfigMap(map) => drop(self.configuration.config_maps.insert(name, map)),
             Resource::Secret(secret) => drop(self.configuration.secrets.insert(name, secret)),
             Resource::Service(service) => drop(self.services.insert(name, service)),

@@ -20,7 +20,7 @@ use axum::{Extension, Json};
 use futures_util::stream;
 use manifest::workload::Deployment;
 use manifest::{Document, Resource};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::applications;
@@ -44,7 +44,9 @@ const SCHEDULE: Duration = Duration::from_secs(5);
 /// Of an archive on its way, so many at once.
 const CHUNK_BYTES: usize = 256 << 10;
 const CHUNKS: usize = 4;
-/// An archive may take so long on its way.
+/// Archives that are on their way at once.
+const DOWNLOADS_MAX: usize = 4;
+/// One may take so long.
 const DOWNLOAD: Duration = Duration::from_secs(6 * 3_600);
 
 /// What the desk has of snapshots.
@@ -53,6 +55,8 @@ pub(crate) struct Holding {
     data: PathBuf,
     /// Held while one is taken or restored.
     turn: Mutex<()>,
+    /// How many more archives may be on their way: each has a thread.
+    downloads: Arc<Semaphore>,
     /// Bytes of all of them; 0: however many.
     bytes_max: AtomicU64,
     /// Applications, by tenant and name, that do not run while what they keep is put in its place.
@@ -64,6 +68,7 @@ impl Holding {
         Holding {
             data,
             turn: Mutex::new(()),
+            downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
             bytes_max: AtomicU64::new(0),
             restoring: std::sync::Mutex::default(),
         }
@@ -322,7 +327,7 @@ fn plan(desk: &Desk, key: &Application) -> Done<Plan> {
         left_out.sort_unstable();
         left_out.dedup();
         let manifests: Vec<String> = given.iter().map(Resource::to_yaml).collect();
-        let shares = |other: &&Deployment| claims_of(other).iter().any(|claim| claims.contains(claim));
+        let shares = |other: &&Arc<Deployment>| claims_of(other).iter().any(|claim| claims.contains(claim));
         let held = workloads
             .deployments
             .values()
@@ -434,7 +439,7 @@ pub(crate) async fn download(
         .into_iter()
         .find(|kept| kept.tenant == tenant && kept.name == name);
     let kept = found.ok_or_else(|| Wrong::from(Error::Absent { tenant, name }))?;
-    Ok(archive(&desk, kept, patience))
+    archive(&desk, kept, patience)
 }
 
 /// The archive of the latest snapshot of an application.
@@ -451,10 +456,14 @@ pub(crate) async fn download_latest(
     let is_of = |kept: &Kept| kept.tenant == tenant && kept.about.application == name;
     let latest = all.into_iter().rfind(is_of);
     let kept = latest.ok_or_else(|| Wrong::absent(format!("no snapshot of {name:?} in tenant {tenant}")))?;
-    Ok(archive(&desk, kept, patience))
+    archive(&desk, kept, patience)
 }
 
-fn archive(desk: &Desk, kept: Kept, patience: Option<Extension<Patience>>) -> impl IntoResponse + use<> {
+fn archive(desk: &Desk, kept: Kept, patience: Option<Extension<Patience>>) -> Done<impl IntoResponse + use<>> {
+    let turn = Arc::clone(&desk.snapshots.downloads).try_acquire_owned().map_err(|_| {
+        let message = format!("{DOWNLOADS_MAX} archives are being downloaded, and no more at once; try again");
+        Wrong::new(StatusCode::SERVICE_UNAVAILABLE, message).retry_after(60)
+    })?;
     if let Some(Extension(patience)) = patience {
         patience.extend_to(DOWNLOAD);
     }
@@ -462,6 +471,7 @@ fn archive(desk: &Desk, kept: Kept, patience: Option<Extension<Patience>>) -> im
     let data = desk.snapshots.data.clone();
     let file = format!("attachment; filename=\"{}.tar\"", kept.name);
     tokio::task::spawn_blocking(move || {
+        let _turn = turn;
         let mut out = io::BufWriter::with_capacity(CHUNK_BYTES, Chunks(chunks.clone()));
         let written = Snapshots::open(&data).and_then(|snapshots| snapshots.export(&kept, &mut out));
         if let Err(error) = written {
@@ -471,13 +481,13 @@ fn archive(desk: &Desk, kept: Kept, patience: Option<Extension<Patience>>) -> im
     });
     let body = stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
     let disposition = HeaderValue::from_str(&file).unwrap_or(HeaderValue::from_static("attachment"));
-    (
+    Ok((
         [
             (header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar")),
             (header::CONTENT_DISPOSITION, disposition),
         ],
         Body::from_stream(body),
-    )
+    ))
 }
 
 /// What is written is sent on.
@@ -827,7 +837,8 @@ impl Desk {
         let gone = working(move || {
             let keep = |about: &About| {
                 desk.manifests.with_workloads(&about.tenant, |workloads| {
-                    workloads.deployments.get(&about.application).map(annotations::keep)
+                    let deployment = workloads.deployments.get(&about.application);
+                    deployment.map(|deployment| annotations::keep(deployment))
                 })
             };
             let bytes_max = desk.snapshots.bytes_max();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hub::{Hub, StandIn};
-use manifest::workload::Deployment;
+use manifest::workload::{Deployment, Deployments};
 use mesh::{Mesh, Request, SUBSCRIPTIONS};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -57,7 +57,7 @@ fn stand_in(deployment: &Deployment, filters: &str) -> Result<StandIn, String> {
 }
 
 /// Has messages wake the applications of a tenant that say so, and no others.
-pub(crate) fn follow(desk: &Desk, tenant: &str, deployments: &BTreeMap<String, Deployment>) {
+pub(crate) fn follow(desk: &Desk, tenant: &str, deployments: &Deployments) {
     let (Some(hub), Some(mesh)) = (desk.running_hub(), &desk.mesh) else {
         return;
     };

@@ -17,7 +17,7 @@ use agent::network::{Network, Redirect, connections};
 use agent::sockets::{At, Sockets};
 use agent::supervise::{Key, Supervisor};
 use agent::workload::sockets;
-use manifest::workload::{Deployment, Service};
+use manifest::workload::{Deployments, Service};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
@@ -39,7 +39,7 @@ pub struct Wanted {
     /// By their names.
     pub services: BTreeMap<String, Service>,
     /// By theirs.
-    pub deployments: BTreeMap<String, Deployment>,
+    pub deployments: Deployments,
 }
 
 /// Leads requests to the applications of an edge.

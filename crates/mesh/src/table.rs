@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::sockets::At;
 use agent::supervise::{Key, Status, WhenIdle};
 use agent::workload::{DEPENDS_ON, snapshots, sockets};
-use manifest::workload::{Container, Deployment, PortRef, Protocol, Service};
+use manifest::workload::{Container, Deployment, Deployments, PortRef, Protocol, Service};
 
 use crate::Wanted;
 
@@ -123,10 +123,11 @@ pub(crate) fn pods<'a>(wanted: &'a Wanted, status: &dyn Fn(&str) -> Vec<Status>)
 /// Applications that a service leads to, by the labels of their replicas.
 pub fn selected<'a>(
     service: &'a Service,
-    deployments: &'a BTreeMap<String, Deployment>,
+    deployments: &'a Deployments,
 ) -> impl Iterator<Item = (&'a String, &'a Deployment)> {
     let selector = &service.spec.selector;
-    deployments.iter().filter(move |(_, deployment)| {
+    let all = deployments.iter().map(|(name, deployment)| (name, &**deployment));
+    all.filter(move |(_, deployment)| {
         let labels = &deployment.spec.template.metadata.labels;
         !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
     })

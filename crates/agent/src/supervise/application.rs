@@ -300,7 +300,7 @@ struct Progress {
 impl Following {
     /// Until whoever wants something is gone: what runs goes on.
     async fn run(mut self, mut wanting: watch::Receiver<Wanted>, tell_over: watch::Sender<bool>) {
-        let mut preparing: Option<(Version, AbortOnDropHandle<()>)> = None;
+        let mut preparing: Option<(Arc<Replicas>, AbortOnDropHandle<()>)> = None;
         let mut look_at = None;
         let mut is_known = false;
         loop {
@@ -340,8 +340,8 @@ impl Following {
             };
             preparing = match target {
                 Some(target) if !wanted.runs() => match preparing {
-                    Some(same) if same.0 == target.version => Some(same),
-                    _ => Some((target.version.clone(), self.prepare(target.version.clone()))),
+                    Some(same) if same.0.version == target.version => Some(same),
+                    _ => Some((Arc::clone(&target), self.prepare(target))),
                 },
                 _ => None,
             };
@@ -641,10 +641,10 @@ impl Following {
     }
 
     /// Has here what is to start at once when somebody calls.
-    fn prepare(&self, version: Version) -> AbortOnDropHandle<()> {
+    fn prepare(&self, replicas: Arc<Replicas>) -> AbortOnDropHandle<()> {
         let (runtime, events) = (Arc::clone(&self.runtime), self.events.clone());
         let preparing = async move {
-            for container in version.containers {
+            for container in &replicas.version.containers {
                 let mut backoff = Backoff::default();
                 while let Err(error) = runtime.prepare(&container.launch).await {
                     let why = cut(&error.to_string());
@@ -653,7 +653,8 @@ impl Following {
                 }
             }
         };
-        AbortOnDropHandle::new(tokio::spawn(preparing))
+        // Its handle is kept while the application sleeps, and what it was is not.
+        AbortOnDropHandle::new(tokio::spawn(Box::pin(preparing)))
     }
 
     /// Nobody is sent to them any more when this returns, where others are there to be sent to.

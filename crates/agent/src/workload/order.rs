@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifest::workload::Deployment;
+use manifest::workload::{Deployment, Deployments};
 
 use super::Finding;
 
@@ -29,7 +29,7 @@ pub(super) fn unsupported(deployment: &Deployment) -> Option<Finding> {
 
 /// What is to be said of an application that waits for itself by way of others; `all`: those of its tenant.
 #[must_use]
-pub fn circle(deployment: &Deployment, all: &BTreeMap<String, Deployment>) -> Option<Finding> {
+pub fn circle(deployment: &Deployment, all: &Deployments) -> Option<Finding> {
     let name = &deployment.metadata.name;
     // Each with the one that led to it; the first that is found is on a shortest way.
     let mut led_by: BTreeMap<String, String> = BTreeMap::new();
@@ -37,7 +37,7 @@ pub fn circle(deployment: &Deployment, all: &BTreeMap<String, Deployment>) -> Op
     while !nearest.is_empty() {
         let mut next = Vec::new();
         for one in nearest {
-            let deployment = if one == *name { Some(deployment) } else { all.get(&one) };
+            let deployment = if one == *name { Some(deployment) } else { all.get(&one).map(|one| &**one) };
             for other in deployment.map(depends_on).unwrap_or_default() {
                 if other == *name {
                     return Some(Finding::at(path(), words(name, &one, &led_by)));
@@ -78,6 +78,8 @@ fn is_name(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use manifest::Resource;
 
     use super::*;
@@ -97,8 +99,8 @@ mod tests {
     fn check(all: &[(&str, &str)], expected: Option<&str>) {
         let all = all
             .iter()
-            .map(|(name, after)| ((*name).to_owned(), deployment(name, after)));
-        let all: BTreeMap<String, Deployment> = all.collect();
+            .map(|(name, after)| ((*name).to_owned(), Arc::new(deployment(name, after))));
+        let all: Deployments = all.collect();
         let found = circle(&all["a"], &all).map(|finding| finding.message);
         let way = found.as_ref().map(|words| words.split(['(', ')']).nth(1).unwrap());
         assert_eq!(way, expected, "{all:?}");

@@ -10,6 +10,7 @@ mod service;
 mod volume;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,9 @@ pub use volume::{
 };
 
 use crate::resource::DEFAULT_TENANT;
+
+/// Applications by their names, which several have at a time.
+pub type Deployments = BTreeMap<String, Arc<Deployment>>;
 
 /// Names and labels of a resource of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ mod reload;
 mod role;
 mod running;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -77,6 +77,12 @@ impl Cloud {
 /// there is always one with a step of a handshake to do, and what edges that are connected send is not to wait for sixty.
 const TASKS_PER_LOOK: u32 = 8;
 
+/// Of threads that wait for a disk, a database or a program of the host; what more there is to wait for waits for one. A
+/// hundred applications that were applied at once took three hundred, and memory for each.
+const WAITING_MAX: usize = 32;
+/// After its last work.
+const WAITING_KEPT: Duration = Duration::from_secs(2);
+
 /// Threads that the runtime starts write to databases and check passwords (`SCHED_BATCH`): where all cores are busy, one
 /// that wakes up for them takes none from a message. Live messages waited for 90 ms behind a backlog that went into
 /// SQLite on the same core, and then for 9.
@@ -94,6 +100,8 @@ fn run(role: Role, flags: &Flags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .event_interval(TASKS_PER_LOOK)
         .on_thread_start(let_messages_go_first)
+        .max_blocking_threads(WAITING_MAX)
+        .thread_keep_alive(WAITING_KEPT)
         .enable_all()
         .build();
     let runtime = runtime.context("starting tokio")?;
