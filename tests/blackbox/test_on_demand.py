@@ -73,7 +73,7 @@ def test_many_first_requests_start_it_once_and_all_are_answered(own):
 
 
 def sent_again(call: socket.socket) -> int:
-    """How many segments of a connection were sent again, its first one too (`struct tcp_info`: `tcpi_total_retrans`)."""
+    """How many segments of a connection were sent again, its first one too (`tcp(7)`: `TCP_INFO`)."""
     return struct.unpack_from("100xI", call.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104))[0]
 
 
@@ -82,9 +82,7 @@ def test_a_thousand_who_call_before_one_speaks_are_taken_in_at_once_and_all_answ
     apply(own, sleeper("site", SERVES, port, idle="60s"))
     wait_until(lambda: sleeps(own, "site"))
     with contextlib.ExitStack() as closing:
-        calls = [
-            closing.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(1_000)
-        ]
+        calls = [closing.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(1_000)]
         assert sum(map(sent_again, calls)) == 0
         for call in calls:
             call.sendall(b"GET / HTTP/1.0\r\n\r\n")

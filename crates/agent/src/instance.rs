@@ -80,6 +80,9 @@ pub struct Bundle {
     pub identity: Identity,
     /// By which it is asked to end.
     pub stop_signal: i32,
+    /// Users of its own, who are those of the host from this one on; none: they are the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_user: Option<u32>,
     /// Its own; none: the host's.
     #[serde(default)]
     pub network: Option<Attachment>,

@@ -108,6 +108,9 @@ pub struct Launch {
     pub pod: Pod,
     /// It has a network of its own with others of its pod, and not the host's.
     pub has_own_network: bool,
+    /// Its users are its own, and none of the host's: who is root in it is nobody there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_own_users: bool,
     /// Its name for itself; `None`: the host's.
     pub hostname: Option<String>,
     /// What it sees of volumes, and where.
@@ -156,6 +159,7 @@ impl Launch {
             gid: None,
             pod,
             has_own_network: false,
+            has_own_users: false,
             hostname: None,
             mounts: Vec::new(),
             volumes_gid: None,

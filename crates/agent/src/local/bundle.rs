@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -133,9 +134,20 @@ pub(super) fn of(
             is_never_root: launch.rights.is_never_root,
             other_gid: launch.volumes_gid,
         },
+        first_user: network
+            .as_ref()
+            .filter(|_| launch.has_own_users)
+            .map(|network| first_user(network.address)),
         network,
         stop_signal: built.stop_signal().as_deref().map_or(Signal::TERM.as_raw(), signal),
     })
+}
+
+/// Who is root in a pod that has users of its own: of an edge no two pods that run have any together.
+fn first_user(address: Ipv4Addr) -> u32 {
+    /// The numbers that systemd leaves to containers end before `0x7000_0000`.
+    const FIRST: u32 = 0x6000_0000;
+    FIRST + ((u32::from(address) & 0xfff) << 16)
 }
 
 /// What it calls itself; `None`: as the host does.

@@ -42,14 +42,18 @@ fn mac(end: u8, address: Ipv4Addr) -> Mac {
     [0x02, end, a, b, c, d]
 }
 
-/// Has this process, which has one thread, be in the container's network from now on.
-pub(crate) fn enter(attachment: &Attachment) -> io::Result<()> {
+/// Has this process, which has one thread, be in the container's network from now on: in `given`, which is new, or in one
+/// of its own.
+pub(crate) fn enter(attachment: &Attachment, given: Option<&File>) -> io::Result<()> {
     if let Some(pid) = attachment.shared_with {
         return enter_space(&File::open(format!("/proc/{pid}/ns/net"))?);
     }
     let of_host = File::open("/proc/self/ns/net")?;
-    // SAFETY: descriptors stay as they are, and there is no other thread.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNET)? };
+    match given {
+        Some(given) => enter_space(given)?,
+        // SAFETY: descriptors stay as they are, and there is no other thread.
+        None => unsafe { unshare_unsafe(UnshareFlags::NEWNET)? },
+    }
     let own = File::open("/proc/self/ns/net")?;
     enter_space(&of_host)?;
     outside(attachment, &own)?;

@@ -8,15 +8,16 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount};
+use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, Spec};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use super::Running;
+use super::users::{self as of_container, Users};
 use crate::image::unpack::place::Place;
 use crate::image::users::{self, Ids};
 use crate::instance::{Bind, Bundle, Identity};
@@ -36,14 +37,47 @@ const PREAMBLES: [&str; 3] = [
 
 /// Its sockets are the shim's, which has them where the container is to have them.
 pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) -> io::Result<Running> {
+    let shared_with = bundle.network.as_ref().and_then(|network| network.shared_with);
+    let users = bundle.first_user.map(|first| Users::from(first, shared_with));
+    let users = users.transpose().map_err(of_users)?;
     if let Some(attachment) = &bundle.network {
-        attach::enter(attachment).map_err(|error| io::Error::new(error.kind(), format!("its network: {error}")))?;
+        let of_users = users.as_ref().and_then(|users| users.network.as_ref());
+        attach::enter(attachment, of_users)
+            .map_err(|error| io::Error::new(error.kind(), format!("its network: {error}")))?;
     }
     let of_host = File::open("/proc/self/ns/mnt")?;
-    put_together(directory, &bundle.layers)?;
+    put_together(directory, &bundle.layers, users.as_ref())?;
     let ids = ids(&directory.join(ROOT), &bundle.identity)?;
-    let binds = binds(directory, &bundle.binds)?;
-    write_config(directory, bundle, &ids, binds, sockets)?;
+    if users.is_some() && ids.uid.max(ids.gid) >= of_container::COUNT {
+        let message = format!(
+            "user {}, group {}: with hostUsers: false there are those below {}",
+            ids.uid,
+            ids.gid,
+            of_container::COUNT
+        );
+        return Err(io::Error::other(message));
+    }
+    let sources = sources(directory, &bundle.binds)?;
+    let mut config = bundle.config.clone();
+    let sources = match &users {
+        None => sources,
+        Some(users) => {
+            let seen = sources.iter().map(|source| users.seen(source).map_err(naming(source)));
+            let (root, sources) = Users::place(&directory.join(ROOT), seen.collect::<io::Result<_>>()?)?;
+            users.write(&mut config, &root)?;
+            sources
+        }
+    };
+    let binds = bundle.binds.iter().zip(sources);
+    let binds = binds.map(|(wanted, source)| bind(&source, &wanted.target, wanted.is_read_only));
+    write_config(
+        directory,
+        config,
+        bundle.network.is_some(),
+        &ids,
+        binds.collect(),
+        sockets,
+    )?;
     let pid_file = directory.join("container.pid");
     let mut runner = Command::new(&bundle.runner);
     runner
@@ -98,7 +132,11 @@ pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) ->
     })
 }
 
-fn put_together(directory: &Path, layers: &[std::path::PathBuf]) -> io::Result<()> {
+fn of_users(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("its users: {error}"))
+}
+
+fn put_together(directory: &Path, layers: &[PathBuf], users: Option<&Users>) -> io::Result<()> {
     // SAFETY: no other thread of the shim is there yet.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS)? };
     // What the host mounts later is seen here, and nothing of here by the host.
@@ -107,12 +145,21 @@ fn put_together(directory: &Path, layers: &[std::path::PathBuf]) -> io::Result<(
     for directory in [&root, &upper, &work, &links] {
         fs::create_dir(directory).map_err(naming(directory))?;
     }
+    if let Some(users) = users {
+        users.give(&upper)?;
+    }
     // The names of all layers have to be in a page of memory together.
     std::env::set_current_dir(directory)?;
     let mut below = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
         let link = format!("layers/{number}");
-        symlink(layer, &link)?;
+        match users {
+            None => symlink(layer, &link)?,
+            Some(users) => drop(of_container::put(
+                users.seen(layer).map_err(naming(layer))?,
+                PathBuf::from(&link),
+            )?),
+        }
         below.insert(0, link);
     }
     if below.is_empty() {
@@ -148,21 +195,21 @@ fn ids(root: &Path, identity: &Identity) -> io::Result<Ids> {
     }
 }
 
-/// Parts of volumes are mounted here, where no link in a volume leads out of it, by the container's hand or before its time.
-fn binds(directory: &Path, binds: &[Bind]) -> io::Result<Vec<Mount>> {
-    let mut mounts = Vec::new();
+/// Where what is bound is found. Parts of volumes are mounted here, where no link in a volume leads out of it, by the
+/// container's hand or before its time.
+fn sources(directory: &Path, binds: &[Bind]) -> io::Result<Vec<PathBuf>> {
+    let mut sources = Vec::new();
     for (number, wanted) in binds.iter().enumerate() {
-        let source = match &wanted.sub_path {
+        sources.push(match &wanted.sub_path {
             None => wanted.source.clone(),
             Some(part) => {
                 let place = directory.join(format!("part-{number}"));
                 bind_part(&wanted.source, part, &place).map_err(naming(&wanted.source.join(part)))?;
                 place
             }
-        };
-        mounts.push(bind(&source, &wanted.target, wanted.is_read_only));
+        });
     }
-    Ok(mounts)
+    Ok(sources)
 }
 
 fn bind_part(volume: &Path, part: &str, place: &Path) -> io::Result<()> {
@@ -178,12 +225,12 @@ fn bind_part(volume: &Path, part: &str, place: &Path) -> io::Result<()> {
 
 fn write_config(
     directory: &Path,
-    bundle: &Bundle,
+    mut config: Spec,
+    has_own_network: bool,
     ids: &Ids,
     binds: Vec<Mount>,
     sockets: &[Listening],
 ) -> io::Result<()> {
-    let mut config = bundle.config.clone();
     if let Some(mounts) = config.mounts_mut() {
         mounts.extend(binds);
     }
@@ -199,7 +246,7 @@ fn write_config(
             env.push("LISTEN_PID=1".to_owned());
         }
     }
-    if bundle.network.is_some()
+    if has_own_network
         && let Some(linux) = config.linux_mut()
         && let Some(namespaces) = linux.namespaces_mut()
     {

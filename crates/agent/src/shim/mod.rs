@@ -5,6 +5,7 @@
 mod bundle;
 mod log;
 pub(crate) mod program;
+mod users;
 pub mod zygote;
 
 use std::fs::{self, File};

@@ -169,6 +169,7 @@ fn launch(
         uid: own.run_as_user.or(shared.run_as_user),
         gid: own.run_as_group.or(shared.run_as_group),
         has_own_network: !is_on_host(deployment),
+        has_own_users: pod.host_users == Some(false),
         hostname: pod.hostname.clone(),
         sockets: sockets::of(deployment, container),
         mounts: volumes::of(pod, container, given, wrong),

@@ -37,7 +37,11 @@ pub fn circle(deployment: &Deployment, all: &Deployments) -> Option<Finding> {
     while !nearest.is_empty() {
         let mut next = Vec::new();
         for one in nearest {
-            let deployment = if one == *name { Some(deployment) } else { all.get(&one).map(|one| &**one) };
+            let deployment = if one == *name {
+                Some(deployment)
+            } else {
+                all.get(&one).map(|one| &**one)
+            };
             for other in deployment.map(depends_on).unwrap_or_default() {
                 if other == *name {
                     return Some(Finding::at(path(), words(name, &one, &led_by)));

@@ -59,6 +59,11 @@ impl Found {
                 "are several, which cannot share a network of their own in Docker; write hostNetwork: true, or \
                  runtimeClassName: oci",
             ),
+            (
+                "hostUsers",
+                pod.host_users == Some(false) && kind != Kind::Oci,
+                "can be false only with runtimeClassName: oci; leave it out",
+            ),
             ("volumes", is_program && !pod.volumes.is_empty(), OF_CONTAINERS),
             ("hostname", is_program && pod.hostname.is_some(), OF_CONTAINERS),
             (
@@ -167,10 +172,13 @@ impl Found {
     }
 
     /// What no container of an image can have.
-    fn image(&mut self, path: &str, pod: &PodSpec, container: &Container) {
+    fn image(&mut self, of_container: &str, pod: &PodSpec, container: &Container) {
         let wrong = bundle::capabilities(&rights(pod, container)).err();
-        let path = format!("{path}.securityContext.capabilities");
+        let path = format!("{of_container}.securityContext.capabilities");
         self.is_set(wrong.is_some(), &path, &wrong.unwrap_or_default());
+        let has_device = pod.host_users == Some(false) && devices(&container.resources.limits).next().is_some();
+        let message = "are the host's users', whom hostUsers: false leaves out; leave one of them out";
+        self.is_set(has_device, &format!("{of_container}.resources.limits"), message);
     }
 
     /// What no container of Docker can have.

@@ -131,6 +131,12 @@ fn pod(wrong: &mut Mistakes, pod: &PodSpec) {
             "is empty; an application has at least one container",
         );
     }
+    if pod.host_users == Some(false) && pod.host_network {
+        wrong.say(
+            format!("{path}.hostUsers"),
+            "cannot be false with hostNetwork: true; leave one of them out",
+        );
+    }
     if let Some(name) = &pod.hostname {
         wrong.host_name(&format!("{path}.hostname"), name);
     }

@@ -220,6 +220,9 @@ pub struct PodSpec {
     /// It has the network of the host instead of its own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub host_network: bool,
+    /// Its users are those of the host, or its own where it is `false`; the host's where it is not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_users: Option<bool>,
     /// Its host name; its own name by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
