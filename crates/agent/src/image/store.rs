@@ -33,6 +33,8 @@ const INFLATED_LEAST: u64 = 256 << 20;
 const NAME: &str = "org.opencontainers.image.ref.name";
 /// What is not whole yet begins so.
 const NEW: &str = ".new-";
+/// Held while one file takes the place of another.
+const TURN: &str = "index.lock";
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// The images of one edge. Several programs may have them at once, and take turns by locks on files.
@@ -150,6 +152,7 @@ impl Images {
         }
         let layout = root.join("oci-layout");
         if !layout.exists() {
+            let _turn = images.lock(TURN, FlockOperation::LockExclusive)?;
             replace(&layout, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         }
         Ok(images)
@@ -334,7 +337,7 @@ impl Images {
     }
 
     pub(crate) fn change_index(&self, change: impl FnOnce(&mut Vec<Descriptor>)) -> Result<(), Error> {
-        let _turn = self.lock("index.lock", FlockOperation::LockExclusive)?;
+        let _turn = self.lock(TURN, FlockOperation::LockExclusive)?;
         let mut index = self.read_index()?;
         let mut manifests = index.manifests().clone();
         change(&mut manifests);

@@ -174,3 +174,17 @@ fn a_digest_is_no_path() {
         }
     }
 }
+
+#[test]
+fn several_may_open_it_for_the_first_time_at_once() {
+    for _ in 0..50 {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("images");
+        std::thread::scope(|scope| {
+            let opening: Vec<_> = (0..4).map(|_| scope.spawn(|| Images::open(&root).map(drop))).collect();
+            for opened in opening {
+                opened.join().unwrap().unwrap();
+            }
+        });
+    }
+}
