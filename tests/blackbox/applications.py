@@ -61,11 +61,19 @@ class Host:
 
     def shims(self) -> list[int]:
         """The processes beside them."""
+        return self.listed_as("shim")
+
+    def zygotes(self) -> list[int]:
+        """What those are forked of."""
+        return self.listed_as("shims")
+
+    def listed_as(self, word: str) -> list[int]:
+        """Processes for containers that are called so."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 words = path.read_text().split("\0")
-                if words[1:2] == ["shim"] and words[2].startswith(str(self.containers)):
+                if words[1:2] == [word] and words[2].startswith(str(self.containers)):
                     found.append(int(path.parent.name))
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -80,6 +81,22 @@ def test_an_application_runs_on_without_the_edge_and_is_not_started_twice(own, h
     assert (host.pids(), starts.read_text()) == (before, "\n")
     assert apply(own, application("site", f"echo >> {starts}; {SLEEPS}")).stdout == "= Deployment/site unchanged\n"
     assert (host.pids(), starts.read_text()) == (before, "\n")
+
+
+def test_who_ends_what_shims_are_forked_of_ends_nothing_else(own, host):
+    apply(own, application("site", SLEEPS))
+    runs(own, "site")
+    (pid,), (zygote,) = host.pids(), host.zygotes()
+    os.kill(zygote, signal.SIGKILL)
+    wait_until(lambda: host.zygotes() == [])
+    apply(own, application("other", SLEEPS))
+    runs(own, "other")
+    assert pid in host.pids()
+    assert deployment(own, "site")["restarts"] == 0
+    assert len(host.zygotes()) == 1
+    own.stop()
+    wait_until(lambda: host.zygotes() == [])
+    assert len(host.pids()) == len(host.shims()) == 2
 
 
 def test_all_is_started_again_after_the_host_was_off(own, host):

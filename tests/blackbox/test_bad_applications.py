@@ -18,6 +18,7 @@ import pytest
 from applications import SLEEPS, Host, application, apply, deployment, ending, runs
 from brokers import PORTS, Selvedge
 from sites import wait_until
+from test_disk import on
 from test_docker import in_docker
 from test_images import answers, build, of_image
 from test_networks import pod
@@ -294,6 +295,32 @@ def test_an_image_with_a_bad_layer_is_said_and_leaves_nothing_behind(own, archiv
     own.run("image", "remove", "bad:1", check=False)
     apply(own, of_image("bad", SLEEPS))
     runs(own, "bad")
+
+
+def large() -> bytes:
+    """A layer of a file of 60 MB, which is small once it is packed, and no bomb."""
+    entry = tarfile.TarInfo("large")
+    entry.size = 60 << 20
+    return entry.tobuf() + b"selvedge" * (entry.size // 8) + bytes(2 * tarfile.BLOCKSIZE)
+
+
+def test_a_disk_that_fills_while_a_layer_is_unpacked_is_said_and_has_its_room_again(start, small_disk):
+    with ending(on(small_disk, start)) as edge:
+        build(edge, "box:1")
+        apply(edge, of_image("neighbour", SLEEPS))
+        runs(edge, "neighbour")
+        path = edge.directory / "large.tar"
+        path.write_bytes(saved(gzip.compress(large(), compresslevel=1), content=large()))
+        edge.run("image", "import", str(path))
+        apply(edge, of_image("large", SLEEPS, image="bad:1"))
+        wait_until(lambda: "No space left on device" in state(edge, "large"), patience_s=60)
+        edge.run("delete", "deployment", "large")
+        layers = edge.data / "images/layers"
+        wait_until(lambda: not [path for path in layers.iterdir() if path.name.startswith(".")])
+        edge.run("image", "remove", "bad:1")
+        apply(edge, of_image("small", SLEEPS))
+        runs(edge, "small")
+        assert deployment(edge, "neighbour")["restarts"] == 0
 
 
 def test_an_image_of_another_machine_is_refused_when_it_is_taken_in(own):

@@ -19,6 +19,7 @@ from applications import Host, application, apply, deployment, ending, runs, run
 from brokers import Selvedge
 from http_api import Api
 from sites import PASSWORD, wait_until
+from test_disk import on
 from test_docker import in_docker
 from test_images import SLEEPS, build, images, of_image
 
@@ -402,9 +403,7 @@ def test_of_too_many_bytes_the_oldest_scheduled_go_and_by_hand_it_is_said(edge):
 
 
 def test_a_full_disk_is_said_and_what_was_taken_goes_on(start, small_disk):
-    with ending(start(begin=False)) as here:
-        here.data = small_disk / "data"
-        here.start()
+    with ending(on(small_disk, start)) as here:
         build(here, "box:1")
         apply(here, keeping("site", SLEEPS))
         runs(here, "site")
