@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,17 @@ def pytest_runtest_makereport(item: pytest.Item):
         for broker in RUNNING:
             broker.is_evidence = True
             report.sections.append((f"log of {broker.directory.name}", broker.tail()))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def afterwards(tmp_path_factory: pytest.TempPathFactory):
+    """Nothing that was started outlives a run that is killed (`afterwards.py`)."""
+    command = [sys.executable, str(Path(__file__).with_name("afterwards.py")), str(tmp_path_factory.getbasetemp())]
+    # Who ends a run with all of its session leaves it.
+    watching = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    yield
+    watching.stdin.close()
+    watching.wait(timeout=30)
 
 
 @pytest.fixture(scope="module")
