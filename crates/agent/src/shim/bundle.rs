@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use super::Running;
-use super::users::{self as of_container, Users};
+use super::users::{COUNT, Users};
 use crate::image::unpack::place::Place;
 use crate::image::users::{self, Ids};
 use crate::instance::{Bind, Bundle, Identity};
@@ -39,21 +39,18 @@ const PREAMBLES: [&str; 3] = [
 pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) -> io::Result<Running> {
     let shared_with = bundle.network.as_ref().and_then(|network| network.shared_with);
     let users = bundle.first_user.map(|first| Users::from(first, shared_with));
-    let users = users.transpose().map_err(of_users)?;
+    let users = users.transpose().map_err(of("its users"))?;
     if let Some(attachment) = &bundle.network {
         let of_users = users.as_ref().and_then(|users| users.network.as_ref());
-        attach::enter(attachment, of_users)
-            .map_err(|error| io::Error::new(error.kind(), format!("its network: {error}")))?;
+        attach::enter(attachment, of_users).map_err(of("its network"))?;
     }
     let of_host = File::open("/proc/self/ns/mnt")?;
     put_together(directory, &bundle.layers, users.as_ref())?;
     let ids = ids(&directory.join(ROOT), &bundle.identity)?;
-    if users.is_some() && ids.uid.max(ids.gid) >= of_container::COUNT {
+    if users.is_some() && ids.uid.max(ids.gid) >= COUNT {
         let message = format!(
             "user {}, group {}: with hostUsers: false there are those below {}",
-            ids.uid,
-            ids.gid,
-            of_container::COUNT
+            ids.uid, ids.gid, COUNT
         );
         return Err(io::Error::other(message));
     }
@@ -63,7 +60,8 @@ pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) ->
         None => sources,
         Some(users) => {
             let seen = sources.iter().map(|source| users.seen(source).map_err(naming(source)));
-            let (root, sources) = Users::place(&directory.join(ROOT), seen.collect::<io::Result<_>>()?)?;
+            let seen = seen.collect::<io::Result<Vec<_>>>()?;
+            let (root, sources) = Users::place(&directory.join(ROOT), &seen)?;
             users.write(&mut config, &root)?;
             sources
         }
@@ -132,10 +130,6 @@ pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) ->
     })
 }
 
-fn of_users(error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("its users: {error}"))
-}
-
 fn put_together(directory: &Path, layers: &[PathBuf], users: Option<&Users>) -> io::Result<()> {
     // SAFETY: no other thread of the shim is there yet.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS)? };
@@ -155,10 +149,7 @@ fn put_together(directory: &Path, layers: &[PathBuf], users: Option<&Users>) -> 
         let link = format!("layers/{number}");
         match users {
             None => symlink(layer, &link)?,
-            Some(users) => drop(of_container::put(
-                users.seen(layer).map_err(naming(layer))?,
-                PathBuf::from(&link),
-            )?),
+            Some(users) => Users::put(&users.seen(layer).map_err(naming(layer))?, Path::new(&link))?,
         }
         below.insert(0, link);
     }
@@ -278,6 +269,10 @@ fn reason(words: &str) -> &str {
 }
 
 fn naming(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
-    let path = path.display().to_string();
-    move |error| io::Error::new(error.kind(), format!("{path}: {error}"))
+    of(&path.display().to_string())
+}
+
+fn of(what: &str) -> impl FnOnce(io::Error) -> io::Error + use<> {
+    let what = what.to_owned();
+    move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -117,17 +117,36 @@ impl Users {
     }
 
     /// Has `root` and the mounts be where whoever is root in the container finds them, in this mount name space.
-    pub(super) fn place(root: &Path, mounts: Vec<OwnedFd>) -> io::Result<(PathBuf, Vec<PathBuf>)> {
+    pub(super) fn place(root: &Path, mounts: &[OwnedFd]) -> io::Result<(PathBuf, Vec<PathBuf>)> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let root = open_tree(CWD, root, flags)?;
         let place = Path::new(PLACE);
         // Whoever runs another command in it later begins there, outside, where it is empty.
         fs::create_dir_all(place.join(ROOT))?;
         mount("tmpfs", place, "tmpfs", MountFlags::NODEV, Some(c"mode=0755,size=1m"))?;
-        let root = put(root, place.join(ROOT))?;
-        let mounts = mounts.into_iter().enumerate();
-        let mounts = mounts.map(|(number, mount)| put(mount, place.join(format!("part-{number}"))));
-        Ok((root, mounts.collect::<io::Result<_>>()?))
+        let root_place = place.join(ROOT);
+        Self::put(&root, &root_place)?;
+        let mounts = mounts.iter().enumerate().map(|(number, mount)| {
+            let place = place.join(format!("part-{number}"));
+            Self::put(mount, &place).map(|()| place)
+        });
+        Ok((root_place, mounts.collect::<io::Result<_>>()?))
+    }
+
+    /// Has a mount that is nowhere yet be at `place`, which is made for it.
+    pub(super) fn put(mount: &OwnedFd, place: &Path) -> io::Result<()> {
+        let is_directory = File::from(mount.try_clone()?).metadata()?.is_dir();
+        match is_directory {
+            true => fs::create_dir(place)?,
+            false => drop(File::create_new(place)?),
+        }
+        Ok(move_mount(
+            mount,
+            "",
+            CWD,
+            place,
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        )?)
     }
 
     /// Has a container be among them.
@@ -156,16 +175,4 @@ impl Users {
         }
         Ok(())
     }
-}
-
-/// Has a mount that is nowhere yet be at `place`, which is made for it.
-pub(super) fn put(mount: OwnedFd, place: PathBuf) -> io::Result<PathBuf> {
-    let is_directory = File::from(mount.try_clone()?).metadata()?.is_dir();
-    match is_directory {
-        true => fs::create_dir(&place)?,
-        false => drop(File::create_new(&place)?),
-    }
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(mount.as_fd(), "", CWD, &place, flags)?;
-    Ok(place)
 }
