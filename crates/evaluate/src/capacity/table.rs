@@ -102,16 +102,7 @@ pub(crate) fn notes(run: &CapacityRun) -> Vec<String> {
     ));
     notes.extend(options.parts.iter().filter_map(|part| about(*part, options)));
     notes.extend(generator(run));
-    let (before, after) = (run.environment.before, run.environment.after);
-    notes.push(format!(
-        "Load of the machine {:.1} before, {:.1} after; {:.1} s stolen by its host.",
-        before.average_1m,
-        after.average_1m,
-        after.steal_s - before.steal_s
-    ));
-    if !run.environment.optimised {
-        notes.push("This program was built without optimisation: the figures are no results.".to_owned());
-    }
+    notes.extend(words::machine(&run.environment));
     notes.extend(run.skipped.iter().cloned());
     notes
 }

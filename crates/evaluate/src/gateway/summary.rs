@@ -142,20 +142,8 @@ fn figure(blocks: &[(u32, Vec<f64>)], of: Of, bootstrap: &mut Bootstrap) -> Opti
             let value = median(&each)?;
             Some(Estimate::over_units(value, &each, || bootstrap.of(&each, median)))
         }
-        Of::Sum => Some(exact(all().sum())),
-        Of::Most => Some(exact(all().fold(0.0, f64::max))),
-    }
-}
-
-/// A count has no uncertainty.
-fn exact(value: f64) -> Estimate {
-    Estimate {
-        value,
-        interval: Interval {
-            low: value,
-            high: value,
-            method: Method::Range,
-        },
+        Of::Sum => Some(Estimate::exact(all().sum())),
+        Of::Most => Some(Estimate::exact(all().fold(0.0, f64::max))),
     }
 }
 

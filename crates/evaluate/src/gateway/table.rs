@@ -119,16 +119,7 @@ pub(crate) fn notes(run: &GatewayRun) -> Vec<String> {
         options.blocks, run.seed
     ));
     notes.extend(options.parts.iter().map(|part| of_part(*part, run)));
-    let (before, after) = (run.environment.before, run.environment.after);
-    notes.push(format!(
-        "Load of the machine {:.1} before, {:.1} after; {:.1} s stolen by its host.",
-        before.average_1m,
-        after.average_1m,
-        after.steal_s - before.steal_s
-    ));
-    if !run.environment.optimised {
-        notes.push("This program was built without optimisation: the figures are no results.".to_owned());
-    }
+    notes.extend(words::machine(&run.environment));
     notes.extend(run.skipped.iter().map(|skipped| format!("Not measured: {skipped}")));
     notes
 }
