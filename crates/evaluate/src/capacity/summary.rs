@@ -32,6 +32,10 @@ pub enum Unit {
     Seconds,
     /// Watts.
     Watts,
+    /// Joules, shown in thousands of them.
+    Kilojoules,
+    /// Megabytes of memory that are taken for hours.
+    MegabyteHours,
     /// A share of a whole, shown in per cent.
     Share,
     /// One figure as a multiple of another.

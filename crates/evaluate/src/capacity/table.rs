@@ -83,6 +83,8 @@ pub(crate) fn shown(value: f64, unit: Unit) -> String {
         Unit::MegabytesPerS => format!("{}/s", words::bytes(value)),
         Unit::Seconds => words::duration(value * 1e6),
         Unit::Watts => format!("{} W", words::round(value)),
+        Unit::Kilojoules => format!("{} kJ", words::round(value / 1e3)),
+        Unit::MegabyteHours => format!("{} MB·h", words::number_set(value)),
         Unit::Share => format!("{} %", words::round(value * 100.0)),
         Unit::Times => format!("{} ×", words::round(value)),
     }
