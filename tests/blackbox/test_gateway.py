@@ -163,6 +163,8 @@ def test_a_day_of_requests_finds_applications_on_demand_started_each_time_and_th
         "requests": [["dashboard", 12], ["air", 3], ["database", 2], ["lights", 2]],
     }
     assert run["environment"]["data_hashes"] == [["office.csv", hashlib.sha256(content).hexdigest()]]
+    report = (tmp_path / "report.html").read_text()
+    assert "hour of the day" in report and "The paper beside ours" in report
     assert traces() <= before
 
 

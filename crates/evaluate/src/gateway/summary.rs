@@ -241,6 +241,13 @@ fn inverse(ratio: Estimate) -> Estimate {
     }
 }
 
+/// What rows of all parts are called.
+#[cfg(test)]
+pub(crate) fn every_label() -> Vec<String> {
+    let all = sources(&tests::run(Vec::new())).into_iter();
+    all.map(|source| source.label).collect()
+}
+
 #[cfg(test)]
 #[path = "summary_tests.rs"]
 mod tests;
