@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -116,6 +117,63 @@ def test_web_server_database_and_orchestrator_are_started_by_the_first_packet_an
     assert found["packets_lost"] == [found["packet_ms"].count(None)]
     assert max(found["database_memory_bytes"]) > 500_000
     assert max(found["all_cpu_share"]) > 0
+
+
+def an_office(file: Path) -> bytes:
+    """Readings of a night, a whole day with people from 8 to 10, and a morning: one every 10 minutes."""
+    rows = ['"date","Temperature","Humidity","Light","CO2","HumidityRatio","Occupancy"']
+    for number in range(6 * 30):
+        hour, minute = divmod(10 * (number + 6 * 22), 60)
+        day, hour = divmod(hour, 24)
+        occupied = int(day == 1 and 8 <= hour < 10)
+        temperature, co2 = 21 + (0.5 if day == 1 and hour >= 12 else 0), 500 + 200 * occupied
+        rows.append(
+            f'"{number}","2015-02-{4 + day:02} {hour:02}:{minute:02}:00",{temperature},27,0,{co2},0.004,{occupied}'
+        )
+    file.write_text("\n".join(rows) + "\n")
+    return file.read_bytes()
+
+
+def test_a_day_of_requests_finds_applications_on_demand_started_each_time_and_the_others_never(tmp_path):
+    readings = tmp_path / "office.csv"
+    content = an_office(readings)
+    before = traces()
+    found = measured(tmp_path, "day", "--runtime", "oci", "--day", str(readings), "--day-speed", "4800")
+    on_demand, always_on = found[('"day"', "on-demand")], found[('"day"', "always-on")]
+    assert {arm for _, arm in found} == {"on-demand", "always-on", "always-on-again"}
+    for seen in found.values():
+        assert len(seen["day_answer_ms"]) == 19
+        assert seen["day_lost_requests"] == [0]
+        assert seen["look_s"] == sorted(seen["look_s"]) and len(seen["look_s"]) == len(seen["day_memory_bytes"])
+        assert seen["day_replay_s"][0] >= 86_400 / 4800
+        assert seen["day_cpu_s"][0] > 0
+    assert always_on["day_starts"] == [0] and always_on["day_awake_share"] == [1, 1, 1, 1]
+    assert on_demand["day_starts"][0] >= 6
+    assert all(0 <= share < 0.5 for share in on_demand["day_awake_share"])
+
+    def mean_added(seen: dict[str, list]) -> float:
+        return sum(seen["day_added_memory_bytes"]) / len(seen["day_added_memory_bytes"])
+
+    assert mean_added(on_demand) < mean_added(always_on)
+    run = json.loads((tmp_path / "gateway.json").read_text())
+    assert run["day"] == {
+        "source": "office.csv",
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "date": "2015-02-05",
+        "requests": [["dashboard", 12], ["air", 3], ["database", 2], ["lights", 2]],
+    }
+    assert run["environment"]["data_hashes"] == [["office.csv", hashlib.sha256(content).hexdigest()]]
+    report = (tmp_path / "report.html").read_text()
+    assert "hour of the day" in report and "The paper beside ours" in report
+    assert traces() <= before
+
+
+def test_a_day_that_is_none_is_refused_with_what_is_missing(tmp_path):
+    readings = tmp_path / "short.csv"
+    readings.write_text("date,Temperature,CO2,Occupancy\n2015-02-04 17:51:00,23.18,721,1\n")
+    done = measure(tmp_path, "day", "--day", str(readings))
+    assert done.returncode != 0
+    assert "short.csv: no day has readings in each of its 24 hours" in done.stderr
 
 
 def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime(tmp_path):

@@ -42,6 +42,13 @@ fn ticks_s(pid: u32) -> Option<f64> {
     Some(ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
+/// Who started a process, or has it since its parent ended.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Resident memory of a process, in bytes.
 pub(crate) fn rss_bytes(pid: u32) -> Option<u64> {
     kib_field(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss:")
@@ -100,6 +107,7 @@ mod tests {
     fn this_process_has_memory_and_its_machine_a_load() {
         assert!(rss_bytes(std::process::id()).is_some_and(|bytes| bytes > 100_000));
         assert!(cpu_s(std::process::id()).is_some());
+        assert_eq!(parent(std::process::id()), Some(std::os::unix::process::parent_id()));
         assert!(memory_bytes().is_some_and(|bytes| bytes > 1_000_000));
         assert!(load().idle_s > 0.0);
     }

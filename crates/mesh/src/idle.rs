@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -77,6 +78,27 @@ pub(crate) struct Idle {
     pub(crate) taken: BTreeSet<At>,
 }
 
+/// Looks at what the kernel is to lead past doors, each with a number from 1 on.
+#[derive(Clone)]
+pub(crate) struct Rules {
+    /// The last that has begun.
+    pub(crate) begun: Arc<AtomicU64>,
+    /// The last after which the kernel's rules are so.
+    pub(crate) done: watch::Receiver<u64>,
+}
+
+impl Rules {
+    /// The first look that has not begun yet: one that is under way may not see what is changed now.
+    fn next(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed) + 1
+    }
+
+    /// Returns once the kernel's rules are by this look or a later one; `false`: nobody looks any more.
+    async fn are_by(&mut self, look: u64) -> bool {
+        self.done.wait_for(|done| *done >= look).await.is_ok()
+    }
+}
+
 /// Lets an application sleep once nobody has asked it for so long.
 pub(crate) struct Watcher {
     activity: Activity,
@@ -86,14 +108,15 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// `rules` changes whenever the kernel's rules are as [`Watcher::may_be_led_past`] has it, which `changes` is told of.
+    /// `rules` says by which look at [`Watcher::may_be_led_past`] the kernel's rules are; `changes` is told when another is
+    /// needed.
     pub(crate) fn new(
         supervisor: Arc<Mutex<Supervisor>>,
         key: Key,
         idle: Idle,
         sockets: Sockets,
         changes: Arc<Notify>,
-        rules: watch::Receiver<()>,
+        rules: Rules,
     ) -> Self {
         let activity = Activity {
             supervisor,
@@ -140,7 +163,7 @@ struct Watching {
     last_use: Instant,
     lead_past: watch::Sender<bool>,
     changes: Arc<Notify>,
-    rules: watch::Receiver<()>,
+    rules: Rules,
 }
 
 impl Watching {
@@ -209,10 +232,13 @@ impl Watching {
 
     /// Returns once the kernel does so; not where nobody asks it to any more.
     async fn lead_past(&mut self, is_led_past: bool) -> bool {
-        self.rules.borrow_and_update();
-        self.lead_past.send_replace(is_led_past);
+        let mut next = 0;
+        self.lead_past.send_modify(|known| {
+            *known = is_led_past;
+            next = self.rules.next();
+        });
         self.changes.notify_one();
-        self.rules.changed().await.is_ok()
+        self.rules.are_by(next).await
     }
 
     /// Nobody begins a request meanwhile: who does waits for this, and wakes it again.
@@ -226,5 +252,33 @@ impl Watching {
             false
         });
         sleeps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_was_under_way_when_something_changed_is_not_waited_for_but_the_next_one() {
+        let (done, doing) = watch::channel(0);
+        let mut rules = Rules {
+            begun: Arc::new(AtomicU64::new(1)),
+            done: doing,
+        };
+        let next = rules.next();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            done.send_replace(1);
+            let waited = timeout(Duration::from_millis(20), rules.are_by(next)).await;
+            assert!(waited.is_err(), "it may have looked before");
+            done.send_replace(2);
+            assert!(rules.are_by(next).await);
+            drop(done);
+            assert!(!rules.are_by(next + 1).await);
+        });
     }
 }

@@ -10,6 +10,7 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::door::{Listens, Opened, Reached};
 pub use self::idle::Request;
-use self::idle::{Activity, Idle, Watcher};
+use self::idle::{Activity, Idle, Rules, Watcher};
 use self::names::Names;
 pub use self::table::{Activation, SUBSCRIPTIONS, activation, selected, unsupported, unsupported_of_service};
 use self::table::{Door, Place};
@@ -68,7 +69,8 @@ impl Mesh {
             until: Instant::now() + RESUMPTION,
             network,
             sockets,
-            rules: watch::channel(()).0,
+            begun: Arc::default(),
+            done: watch::channel(0).0,
         };
         Mesh {
             wanted,
@@ -190,9 +192,11 @@ struct Leading {
     /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time.
     before: Vec<Redirect>,
     until: Instant,
-    /// What the kernel leads past doors, and that this was so at the last change of anything.
+    /// What the kernel leads past doors.
     redirects: Vec<Redirect>,
-    rules: watch::Sender<()>,
+    /// The number of the last look at everything that has begun, and of the last after which the kernel leads so.
+    begun: Arc<AtomicU64>,
+    done: watch::Sender<u64>,
 }
 
 impl Leading {
@@ -217,6 +221,7 @@ impl Leading {
     }
 
     fn follow(&mut self, wanted: &BTreeMap<String, Wanted>) {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.follow_services(wanted);
         self.watch_sleepers(wanted);
         let mut table: HashMap<Place, Door> = HashMap::new();
@@ -251,7 +256,7 @@ impl Leading {
                 Err(error) => tracing::warn!(%error, "connections are not led past doors, and are slower"),
             }
         }
-        self.rules.send_replace(());
+        self.done.send_replace(number);
     }
 
     /// What the kernel leads: past doors, to containers with networks of their own whom nobody need wake; and to the doors of
@@ -335,8 +340,11 @@ impl Leading {
         for (key, idle) in sleepers {
             self.watchers.entry(key).or_insert_with_key(|key| {
                 let (supervisor, changes) = (Arc::clone(&self.supervisor), Arc::clone(&self.of_parts));
-                let (sockets, rules) = (self.sockets.clone(), self.rules.subscribe());
-                Watcher::new(supervisor, key.clone(), idle, sockets, changes, rules)
+                let rules = Rules {
+                    begun: Arc::clone(&self.begun),
+                    done: self.done.subscribe(),
+                };
+                Watcher::new(supervisor, key.clone(), idle, self.sockets.clone(), changes, rules)
             });
         }
         let activities = self.watchers.iter();

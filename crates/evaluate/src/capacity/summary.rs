@@ -32,6 +32,10 @@ pub enum Unit {
     Seconds,
     /// Watts.
     Watts,
+    /// Joules, shown in thousands of them.
+    Kilojoules,
+    /// Megabytes of memory that are taken for hours.
+    MegabyteHours,
     /// A share of a whole, shown in per cent.
     Share,
     /// One figure as a multiple of another.
@@ -139,18 +143,7 @@ fn estimate(values: &[f64], middle: fn(&[f64]) -> Option<f64>, bootstrap: &mut B
 /// A count has no uncertainty.
 fn sum(values: &[f64]) -> Option<Estimate> {
     let value: f64 = values.iter().sum();
-    (!values.is_empty()).then_some(exact(value))
-}
-
-fn exact(value: f64) -> Estimate {
-    Estimate {
-        value,
-        interval: Interval {
-            low: value,
-            high: value,
-            method: Method::Range,
-        },
-    }
+    (!values.is_empty()).then_some(Estimate::exact(value))
 }
 
 pub(crate) fn outcome(promise: Promise, figure: Option<&Estimate>) -> Outcome {
@@ -174,7 +167,7 @@ fn binary(run: &CapacityRun) -> Option<Row> {
             .programs
             .iter()
             .find(|program| program.contenders.contains(&contender));
-        program.map(|program| exact(program.binary_bytes as f64))
+        program.map(|program| Estimate::exact(program.binary_bytes as f64))
     };
     let (selvedge, mosquitto) = (size(Contender::SelvedgeDisk), size(Contender::Mosquitto));
     let promise = Promise::AtMost(25e6);
@@ -184,7 +177,7 @@ fn binary(run: &CapacityRun) -> Option<Row> {
         unit: Unit::Megabytes,
         ratio: selvedge
             .zip(mosquitto)
-            .map(|(ours, theirs)| exact(ours.value / theirs.value)),
+            .map(|(ours, theirs)| Estimate::exact(ours.value / theirs.value)),
         verdict: Some(Verdict {
             promise,
             outcome: outcome(promise, selvedge.as_ref()),

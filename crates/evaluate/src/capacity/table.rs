@@ -83,6 +83,8 @@ pub(crate) fn shown(value: f64, unit: Unit) -> String {
         Unit::MegabytesPerS => format!("{}/s", words::bytes(value)),
         Unit::Seconds => words::duration(value * 1e6),
         Unit::Watts => format!("{} W", words::round(value)),
+        Unit::Kilojoules => format!("{} kJ", words::round(value / 1e3)),
+        Unit::MegabyteHours => format!("{} MB·h", words::number_set(value)),
         Unit::Share => format!("{} %", words::round(value * 100.0)),
         Unit::Times => format!("{} ×", words::round(value)),
     }
@@ -102,16 +104,7 @@ pub(crate) fn notes(run: &CapacityRun) -> Vec<String> {
     ));
     notes.extend(options.parts.iter().filter_map(|part| about(*part, options)));
     notes.extend(generator(run));
-    let (before, after) = (run.environment.before, run.environment.after);
-    notes.push(format!(
-        "Load of the machine {:.1} before, {:.1} after; {:.1} s stolen by its host.",
-        before.average_1m,
-        after.average_1m,
-        after.steal_s - before.steal_s
-    ));
-    if !run.environment.optimised {
-        notes.push("This program was built without optimisation: the figures are no results.".to_owned());
-    }
+    notes.extend(words::machine(&run.environment));
     notes.extend(run.skipped.iter().cloned());
     notes
 }

@@ -102,6 +102,7 @@ mod tests {
             options: options.clone().effective(),
             seed: 7,
             programs: Vec::new(),
+            day: None,
             done: Vec::new(),
             skipped: Vec::new(),
             environment: environment::program(),

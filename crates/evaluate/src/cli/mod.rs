@@ -28,7 +28,7 @@ pub enum Command {
     /// and its cloud how a backlog drains, over a thin line too, how many edges come back at once, and what a cut loses
     Capacity(Box<capacity::Capacity>),
     /// What containers cost a gateway, and how long the first request to a sleeping application takes: programs of the host,
-    /// oci and docker, beside `docker start` and `runc run`; as root
+    /// oci and docker, beside `docker start` and `runc run`; what sleeping saves over a day; as root
     Gateway(Box<gateway::Gateway>),
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),

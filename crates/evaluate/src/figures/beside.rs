@@ -24,12 +24,18 @@ pub struct Beside {
 
 /// All figures of a paper beside a run's.
 pub fn beside(paper: &Paper, summary: &Summary) -> Vec<Beside> {
+    let ours = |figure: &Figure| figure.ours.as_ref().and_then(|ours| counterpart(ours, summary));
+    each_beside(paper, ours)
+}
+
+/// All figures of a paper, each beside what `ours` has of it.
+pub(super) fn each_beside(paper: &Paper, ours: impl Fn(&Figure) -> Option<String>) -> Vec<Beside> {
     let row = |figure: &Figure| Beside {
         id: figure.id.clone(),
         what: what(figure),
         reported: figure.reported(),
         place: figure.place.clone(),
-        ours: figure.ours.as_ref().and_then(|ours| counterpart(ours, summary)),
+        ours: ours(figure),
     };
     paper.figures.iter().map(row).collect()
 }

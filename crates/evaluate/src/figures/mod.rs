@@ -5,12 +5,14 @@
 
 mod beside;
 mod claims;
+mod gateway;
 mod model_claims;
 
 use serde::{Deserialize, Serialize};
 
 pub use beside::{Beside, beside};
 pub use claims::{ClaimVerdict, Finding, Shape, claims};
+pub use gateway::beside_gateway;
 
 /// What one paper contributes.
 #[derive(Clone, Debug, Deserialize)]
@@ -66,8 +68,10 @@ pub struct Figure {
     pub conditions: Option<String>,
     /// Section, table or figure.
     pub place: String,
-    /// What of ours stands beside it; absent where this experiment has no counterpart.
+    /// What of a round trip of ours stands beside it; absent where that experiment has no counterpart.
     pub ours: Option<Counterpart>,
+    /// What of a gateway of ours does.
+    pub gateway: Option<RowOfGateway>,
 }
 
 /// The value of a figure.
@@ -78,6 +82,8 @@ pub enum Value {
     One(f64),
     /// A range or a list.
     Several(Vec<f64>),
+    /// What is said without a number.
+    Words(String),
 }
 
 /// How a paper means a value.
@@ -98,6 +104,30 @@ pub enum Qualifier {
     List,
     /// Where something begins.
     Threshold,
+}
+
+/// Which row of a gateway's table stands beside a figure.
+#[derive(Clone, Debug, Deserialize)]
+pub struct RowOfGateway {
+    /// What of it.
+    pub statistic: RowStatistic,
+    /// What it is called, but for the arm.
+    pub row: String,
+    /// Of which arms, each that was measured; none = the row has none in its name.
+    #[serde(default)]
+    pub arms: Vec<String>,
+}
+
+/// What is taken from a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowStatistic {
+    /// Its figure.
+    Figure,
+    /// By how much it is more than its baseline, in percent.
+    Added,
+    /// By how much it is less, in percent.
+    Lost,
 }
 
 /// Which of our results stands beside a figure.
@@ -233,9 +263,21 @@ pub fn papers() -> Vec<Paper> {
 /// # Panics
 /// Never: the data are part of the program, and tested.
 pub fn client_perspective() -> Paper {
+    paper("edge-cloud-client-perspective")
+}
+
+/// The gateway paper, whose evaluations `evaluate gateway` repeats.
+///
+/// # Panics
+/// Never: the data are part of the program, and tested.
+pub fn gateway_as_a_service() -> Paper {
+    paper("gateway-as-a-service")
+}
+
+fn paper(key: &str) -> Paper {
     papers()
         .into_iter()
-        .find(|paper| paper.key == "edge-cloud-client-perspective")
+        .find(|paper| paper.key == key)
         .expect("the paper is in papers.json")
 }
 
@@ -265,6 +307,7 @@ impl Figure {
                 };
                 numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(between)
             }
+            Value::Words(words) => return words.clone(),
         };
         let sign = match self.qualifier {
             Qualifier::Approx => "~ ",
@@ -285,15 +328,16 @@ mod tests {
 
     #[test]
     fn the_papers_are_well_formed_and_their_keys_unique() {
-        let paper = client_perspective();
-        let mut keys: Vec<&str> = paper.requirements.iter().map(|r| r.id.as_str()).collect();
-        keys.extend(paper.figures.iter().map(|figure| figure.id.as_str()));
-        keys.extend(paper.claims.iter().map(|claim| claim.id.as_str()));
+        let (first, gateway) = (client_perspective(), gateway_as_a_service());
+        let mut keys: Vec<&str> = first.requirements.iter().map(|r| r.id.as_str()).collect();
+        let figures = first.figures.iter().chain(&gateway.figures);
+        keys.extend(figures.map(|figure| figure.id.as_str()));
+        keys.extend(first.claims.iter().map(|claim| claim.id.as_str()));
         let count = keys.len();
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), count);
-        assert_eq!((paper.requirements.len(), paper.claims.len()), (7, 9));
+        assert_eq!((first.requirements.len(), first.claims.len()), (7, 9));
     }
 
     #[test]
@@ -304,6 +348,17 @@ mod tests {
         assert_eq!(figure("s0.e1.interval.dc.mean"), "~ 114 ms");
         assert_eq!(figure("s0.e1.payload.rise_at"), "100, 250 KB");
         assert_eq!(figure("s0.e1.payload.factor250.de"), "1.96 ×");
+        let gateway = gateway_as_a_service();
+        let figure = |id: &str| {
+            gateway
+                .figures
+                .iter()
+                .find(|figure| figure.id == id)
+                .unwrap()
+                .reported()
+        };
+        assert_eq!(figure("s4.general.disk.write.rpi2"), "~ 50 %");
+        assert_eq!(figure("s4.general.cpu"), "negligible");
     }
 
     #[test]

@@ -84,8 +84,7 @@ pub(super) fn measure(
             tools::found(benchmark, &said)?
         }
     };
-    let used_j = power::energy_j().zip(energy_j).map(|(after, before)| after - before);
-    if let Some(used_j) = used_j.filter(|used_j| *used_j > 0.0) {
+    if let Some(used_j) = power::used_j(energy_j) {
         samples.push(Sample {
             figure: Figure::PowerW,
             values: vec![Some(used_j / began.elapsed().as_secs_f64())],

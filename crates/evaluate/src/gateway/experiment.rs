@@ -8,14 +8,17 @@ use rand_chacha::ChaCha8Rng;
 
 use super::edge::Edge;
 use super::options::{Options, Part, Runtime};
-use super::record::{Arm, Benchmark, Done, FORMAT, GatewayRun, Job, Mode, Sample, Task};
+use super::record::{Arm, Benchmark, DayTraffic, Done, FORMAT, GatewayRun, Job, Mode, Sample, Task};
 use super::site::Site;
-use super::{EXPERIMENT, activation, burst, cost, footprint, throughput, work};
+use super::{EXPERIMENT, activation, burst, cost, day, footprint, throughput, work};
 use crate::arms::{self, Helper};
 use crate::environment;
 use crate::privacy::without_paths;
 use crate::rtt::{Progress, Step};
 
+/// What is said where `--quick` leaves it out.
+const DAY_BY_ITSELF: &str =
+    "day: beside the others it would not end within ten minutes; `--quick --parts day` measures it";
 /// Files of this program beside the connections of a burst.
 const FILES_OF_OUR_OWN: u64 = 128;
 
@@ -31,7 +34,9 @@ pub fn run(
     progress: &mut dyn Progress,
     keep: &mut dyn FnMut(&GatewayRun) -> Result<(), String>,
 ) -> Result<GatewayRun, String> {
+    let asked = &options.parts;
     let options = options.clone().effective();
+    let by_itself = (asked != &options.parts).then(|| DAY_BY_ITSELF.to_owned());
     let needed = u64::from(options.burst) + FILES_OF_OUR_OWN;
     if !arms::raise_file_limit(needed) {
         return Err(format!(
@@ -39,9 +44,25 @@ pub fn run(
             options.burst
         ));
     }
-    let (started, observed) = (Instant::now(), environment::observe(Vec::new()));
+    let traffic = options
+        .parts
+        .contains(&Part::Day)
+        .then(|| day::Traffic::of(options.day.as_deref()));
+    let traffic = traffic.transpose()?;
+    let about = traffic.as_ref().map(|traffic| traffic.about.clone());
+    if let Some(before) = before.as_ref().filter(|before| before.day != about) {
+        let source = |day: &Option<DayTraffic>| day.as_ref().map_or("none".to_owned(), |day| day.source.clone());
+        return Err(format!(
+            "the run that is to be gone on with replayed another day ({}) than this one ({}): leave out --resume",
+            source(&before.day),
+            source(&about)
+        ));
+    }
+    let hashes = about.iter().map(|day| (day.source.clone(), day.sha256.clone()));
+    let (started, observed) = (Instant::now(), environment::observe(hashes.collect()));
     let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-    let (site, programs, missing) = Site::prepare(&options, helper, directory.path())?;
+    let (site, programs, mut missing) = Site::prepare(&options, helper, directory.path())?;
+    missing.extend(by_itself);
     for reason in &missing {
         progress.say(&format!("Left out: {reason}"));
     }
@@ -56,6 +77,7 @@ pub fn run(
         options: options.clone(),
         seed,
         programs,
+        day: about,
         done: before.map_or_else(Vec::new, |run| run.done),
         skipped: missing.iter().map(|reason| without_paths(reason)).collect(),
         environment: observed,
@@ -63,6 +85,7 @@ pub fn run(
     let mut bench = Bench {
         options: &options,
         site: &site,
+        traffic,
         edge: None,
         started,
         run,
@@ -100,6 +123,9 @@ fn takes(job: Job, options: &Options) -> Duration {
             Task::Throughput => Duration::from_secs(5) + 4 * Duration::from_millis(u64::from(options.throughput_ms)),
             Task::Burst => Duration::from_secs(7),
             Task::Work => Duration::from_secs(5) + options.work_time(),
+            Task::Day => {
+                Duration::from_secs(8) + Duration::from_millis(u64::from(options.rest_ms)) + options.day_time()
+            }
             Task::Running | Task::Sleeping => {
                 Duration::from_secs(12) + 2 * Duration::from_millis(u64::from(options.rest_ms))
             }
@@ -130,6 +156,7 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
         Arm::RuncRun,
         Arm::RuncRunAgain,
     ];
+    const DAYS: [Arm; 3] = [Arm::AlwaysOn, Arm::AlwaysOnAgain, Arm::OnDemand];
     let mut jobs = Vec::new();
     for part in &options.parts {
         match part {
@@ -155,6 +182,7 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
                 task: Task::Work,
                 arm: Arm::Oci,
             }),
+            Part::Day => jobs.extend(DAYS.map(|arm| Job { task: Task::Day, arm })),
         }
     }
     jobs.retain(|job| options.has(job.arm.runtime()) && has(job.arm));
@@ -164,6 +192,7 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
 struct Bench<'a> {
     options: &'a Options,
     site: &'a Site,
+    traffic: Option<day::Traffic>,
     /// Started once for all blocks.
     edge: Option<Edge>,
     started: Instant,
@@ -231,6 +260,10 @@ impl Bench<'_> {
         match (job.task, job.arm) {
             (Task::Running, _) => return footprint::running(site, runtime, options.rest_ms),
             (Task::Sleeping, _) => return footprint::sleeping(site, runtime, options.rest_ms),
+            (Task::Day, arm) => {
+                let traffic = self.traffic.as_ref().ok_or("there are no requests of a day")?;
+                return day::measure(site, arm, options, traffic);
+            }
             (Task::Apply, Arm::DockerRun | Arm::DockerRunAgain) => return footprint::docker_run(site, options.applies),
             (Task::Cost(benchmark, count), Arm::Native | Arm::NativeAgain) => {
                 return cost::measure(None, site, (job.arm, benchmark, count), options);
@@ -249,7 +282,7 @@ impl Bench<'_> {
             Task::Work => work::measure(edge, site, options),
             Task::Apply => footprint::apply(edge, site, runtime, options.applies),
             Task::Cost(benchmark, count) => cost::measure(Some(edge), site, (job.arm, benchmark, count), options),
-            Task::Running | Task::Sleeping => Err("it takes an edge of its own".to_owned()),
+            Task::Running | Task::Sleeping | Task::Day => Err("it takes an edge of its own".to_owned()),
         }
     }
 }
@@ -275,6 +308,7 @@ fn name(job: Job) -> String {
         Task::Throughput => "throughput".to_owned(),
         Task::Burst => "burst".to_owned(),
         Task::Work => "the gateway at work".to_owned(),
+        Task::Day => "a day of requests".to_owned(),
         Task::Running => "containers at rest".to_owned(),
         Task::Sleeping => "sleeping applications".to_owned(),
         Task::Apply => "apply to answer".to_owned(),
@@ -338,5 +372,16 @@ mod tests {
             ..Options::default()
         };
         assert!(estimate(&quick) < Duration::from_secs(600), "{:?}", estimate(&quick));
+        let day = Options {
+            parts: vec![Part::Day],
+            ..quick.clone()
+        };
+        assert_eq!(day.clone().effective().parts, [Part::Day]);
+        assert!(!quick.effective().parts.contains(&Part::Day));
+        let time = estimate(&day);
+        assert!(
+            (Duration::from_secs(60)..Duration::from_secs(600)).contains(&time),
+            "{time:?}"
+        );
     }
 }

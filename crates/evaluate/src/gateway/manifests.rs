@@ -89,6 +89,27 @@ impl Web<'_> {
     }
 }
 
+/// An application of one container, which `run` describes; it sleeps after so many milliseconds, or runs all the time.
+pub(super) fn deployment(name: &str, idle_ms: Option<u32>, run: &str) -> String {
+    let annotations = idle_ms.map_or(String::new(), |idle_ms| {
+        format!(", annotations: {{selvedge.dev/activation: on-demand, selvedge.dev/idle-timeout: {idle_ms}ms}}")
+    });
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}{annotations}}}\nspec:\n  selector: {{matchLabels: \
+         {{app: {name}}}}}\n  template:\n    metadata: {{labels: {{app: {name}}}}}\n    spec:\n      \
+         terminationGracePeriodSeconds: 0\n      containers:\n        - {{name: main, {run}}}\n"
+    )
+}
+
+/// A database that keeps what it is told in a volume, which outlives its sleep: what [`deployment`] is given to run.
+pub(super) const DATABASE: &str = "command: [/usr/bin/redis-server], args: [--save, '', --appendonly, 'yes', \
+    --protected-mode, 'no', --bind, 0.0.0.0, --dir, /data], volumeMounts: [{name: readings, mountPath: /data}]";
+/// What follows the manifest of one.
+pub(super) const DATABASE_VOLUME: &str =
+    "      volumes:\n        - {name: readings, persistentVolumeClaim: {claimName: readings}}\n";
+/// Where it listens.
+pub(super) const DATABASE_PORT: u16 = 6_379;
+
 /// Files of the image: a shell and a web server, which are one static program, and what it serves.
 ///
 /// # Errors

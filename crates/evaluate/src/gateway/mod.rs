@@ -11,6 +11,8 @@ mod bare;
 mod burst;
 mod carrier;
 mod cost;
+mod curves;
+mod day;
 mod edge;
 mod engine;
 mod experiment;
@@ -26,10 +28,13 @@ mod throughput;
 mod work;
 
 pub(crate) use carrier::{Carried, Carrier, Load};
+pub(crate) use curves::{ANSWERING, Curve, day_memory, first_requests, work_cpu, work_memory};
 pub use experiment::{estimate, run};
 pub use options::{Options, Part, Runtime};
 pub(crate) use record::FORMAT;
-pub use record::{About, Arm, Benchmark, Figure, GatewayRun, Job, Mode, Sample, Task};
+pub use record::{About, Arm, Benchmark, DayTraffic, Figure, GatewayRun, Job, Mode, Sample, Task};
+#[cfg(test)]
+pub(crate) use summary::every_label;
 pub use summary::{Aim, Row, Verdict, summarise};
 pub use table::table;
 pub(crate) use table::{aimed, notes, with_interval};

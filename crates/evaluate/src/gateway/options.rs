@@ -13,6 +13,7 @@ const QUICK_APPLIES: u32 = 3;
 const QUICK_REST_MS: u32 = 3_000;
 const QUICK_DIVISOR: u32 = 4;
 const QUICK_SPEED: u32 = 240;
+const QUICK_DAY_SPEED: u32 = 1_440;
 
 const BLOCKS: u32 = 10;
 /// Ten blocks of them are enough for p99, which needs 368.
@@ -28,6 +29,9 @@ const UDP_S: u32 = 4;
 const SPEED: u32 = 60;
 /// Of the paper's test.
 const WORK_S: u32 = 62 * 60;
+/// Six minutes a day.
+const DAY_SPEED: u32 = 240;
+pub(super) const DAY_S: u32 = 24 * 60 * 60;
 
 /// What is measured, and how much of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
@@ -72,7 +76,15 @@ pub struct Options {
     /// How much faster than in the paper a sensor sends: there 13 bytes every 60 s, for 62 min
     #[arg(long, default_value_t = SPEED, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=600))]
     pub speed: u32,
-    /// Two blocks of a few activations and short measurements: to see that everything works
+    /// Readings of an office, whose times and values say when the applications of `day` are asked: a file as those of the
+    /// Occupancy Detection data set, of which the first whole day is taken; without it a built-in profile of an office's hours
+    #[arg(long, value_name = "FILE")]
+    pub day: Option<PathBuf>,
+    /// How much faster than it was the day goes by
+    #[arg(long, default_value_t = DAY_SPEED, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_800))]
+    pub day_speed: u32,
+    /// Two blocks of a few activations and short measurements: to see that everything works, within ten minutes; the day only
+    /// by itself (`--parts day`)
     #[arg(long)]
     pub quick: bool,
     /// Seed of the order; drawn and recorded if absent
@@ -95,11 +107,13 @@ pub enum Part {
     Cost,
     /// A web server, a database and an orchestrator, started by the first packet of a sensor: CPU and memory over time
     Work,
+    /// Applications that sleep until they are asked beside the same that always run, over a day: memory, CPU, energy, answers
+    Day,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Activation, Part::Footprint, Part::Cost, Part::Work];
+    pub const ALL: [Part; 5] = [Part::Activation, Part::Footprint, Part::Cost, Part::Work, Part::Day];
 }
 
 /// What runs an application at an edge.
@@ -135,6 +149,8 @@ impl Default for Options {
             udp_s: UDP_S,
             cost_divisor: 1,
             speed: SPEED,
+            day: None,
+            day_speed: DAY_SPEED,
             quick: false,
             seed: None,
             selvedge_program: None,
@@ -147,12 +163,17 @@ impl Options {
     #[must_use]
     pub fn effective(mut self) -> Options {
         if std::mem::take(&mut self.quick) {
+            if self.parts != [Part::Day] {
+                // Beside the others it would not end in time.
+                self.parts.retain(|part| *part != Part::Day);
+            }
             self.blocks = self.blocks.min(QUICK_BLOCKS);
             self.activations = self.activations.min(QUICK_ACTIVATIONS);
             self.applies = self.applies.min(QUICK_APPLIES);
             self.rest_ms = self.rest_ms.min(QUICK_REST_MS);
             self.instances.truncate(1);
             self.speed = self.speed.max(QUICK_SPEED);
+            self.day_speed = self.day_speed.max(QUICK_DAY_SPEED);
             self.cost_divisor = self.cost_divisor.max(QUICK_DIVISOR);
             self.throughput_ms = self.throughput_ms.min(QUICK_THROUGHPUT_MS);
         }
@@ -162,6 +183,11 @@ impl Options {
     /// How long the sensor sends.
     pub(super) fn work_time(&self) -> Duration {
         Duration::from_secs(u64::from(WORK_S)) / self.speed
+    }
+
+    /// How long the day takes.
+    pub(super) fn day_time(&self) -> Duration {
+        Duration::from_secs(u64::from(DAY_S)) / self.day_speed
     }
 
     /// Whether an arm is to be run, as far as runtimes go.

@@ -19,6 +19,12 @@ pub(super) fn energy_j() -> Option<f64> {
     (!used.is_empty()).then(|| used.iter().sum::<f64>() / 1e6)
 }
 
+/// Joules since [`energy_j`] gave `before`; none where the machine does not say, or its counter has begun anew.
+pub(super) fn used_j(before: Option<f64>) -> Option<f64> {
+    let used_j = energy_j()? - before?;
+    (used_j > 0.0).then_some(used_j)
+}
+
 /// What is to be said of it in a report.
 pub(super) fn note(is_measured: bool) -> &'static str {
     if is_measured {

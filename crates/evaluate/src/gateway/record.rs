@@ -21,6 +21,9 @@ pub struct GatewayRun {
     pub seed: u64,
     /// The programs.
     pub programs: Vec<About>,
+    /// What its day is made of, where one was replayed.
+    #[serde(default)]
+    pub day: Option<DayTraffic>,
     /// What was done, in the order of time.
     pub done: Vec<Done>,
     /// What could not be measured, with the reason.
@@ -38,6 +41,19 @@ pub struct About {
     pub version: String,
     /// What was set, in words.
     pub settings: String,
+}
+
+/// Where the requests of a day come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DayTraffic {
+    /// The file, or what is built in.
+    pub source: String,
+    /// SHA-256 of the file, or of what is built in.
+    pub sha256: String,
+    /// The day of the file that was taken.
+    pub date: Option<String>,
+    /// Applications, and how often each is asked.
+    pub requests: Vec<(String, u32)>,
 }
 
 /// A job of one block, with what it gave.
@@ -91,6 +107,8 @@ pub enum Task {
     Cost(Benchmark, u32),
     /// A web server, a database and an orchestrator, started by the first packet of a sensor.
     Work,
+    /// Applications over a day of requests, replayed faster.
+    Day,
 }
 
 /// A benchmark program.
@@ -152,6 +170,12 @@ pub enum Arm {
     RuncRun,
     /// The same once more: the noise of the machine.
     RuncRunAgain,
+    /// Containers by the edge that run all the time.
+    AlwaysOn,
+    /// The same once more: the noise of the machine.
+    AlwaysOnAgain,
+    /// The same containers, asleep while nobody asks.
+    OnDemand,
 }
 
 /// What can be seen. The unit is last in each name.
@@ -228,6 +252,38 @@ pub enum Figure {
     DatabaseMemoryBytes,
     /// Of the orchestrator.
     OrchestratorMemoryBytes,
+    /// When it was looked what is taken over time, since the beginning.
+    LookS,
+    /// Proportional share of memory of the edge, of what it has beside containers, and of their processes, look by look.
+    DayMemoryBytes,
+    /// What of it is more than that edge took before it had applications.
+    DayAddedMemoryBytes,
+    /// Of the time, how much each application ran, in their order.
+    DayAwakeShare,
+    /// Processor time of all of them over the replay.
+    DayCpuS,
+    /// Energy of the processor's packages over the replay.
+    DayEnergyJ,
+    /// How long the replay took.
+    DayReplayS,
+    /// Processor time of all of them before it, with all applications running and nobody asking, as a share of a core.
+    DayAwakeCpuShare,
+    /// What of that the containers of each application use, in their order.
+    DayAppCpuShare,
+    /// Of the processor's packages meanwhile.
+    DayAwakePowerW,
+    /// Processor time of all of them with all applications asleep.
+    DayAsleepCpuShare,
+    /// Of the processor's packages meanwhile.
+    DayAsleepPowerW,
+    /// From when a request was due to the end of the answer.
+    DayAnswerMs,
+    /// From when it was due until it was sent.
+    DayLateMs,
+    /// Requests without an answer, and readings that were answered and are not in the database.
+    DayLostRequests,
+    /// Starts of containers meanwhile.
+    DayStarts,
 }
 
 impl Task {
@@ -239,6 +295,7 @@ impl Task {
             Task::Running | Task::Sleeping | Task::Apply => Part::Footprint,
             Task::Cost(..) => Part::Cost,
             Task::Work => Part::Work,
+            Task::Day => Part::Day,
         }
     }
 }
@@ -260,6 +317,9 @@ impl Arm {
             Arm::DockerRunAgain => "docker run, again",
             Arm::RuncRun => "runc run",
             Arm::RuncRunAgain => "runc run, again",
+            Arm::AlwaysOn => "always on",
+            Arm::AlwaysOnAgain => "always on, again",
+            Arm::OnDemand => "on demand",
         }
     }
 
@@ -268,6 +328,7 @@ impl Arm {
         match self {
             Arm::Process | Arm::Native | Arm::NativeAgain => Runtime::Process,
             Arm::Oci | Arm::RuncRun | Arm::RuncRunAgain => Runtime::Oci,
+            Arm::AlwaysOn | Arm::AlwaysOnAgain | Arm::OnDemand => Runtime::Oci,
             Arm::Docker | Arm::DockerStart | Arm::DockerStartAgain | Arm::DockerEngine => Runtime::Docker,
             Arm::DockerRun | Arm::DockerRunAgain => Runtime::Docker,
         }
@@ -290,6 +351,12 @@ impl Mode {
 }
 
 impl GatewayRun {
+    /// Whether a figure was seen of anything.
+    pub(super) fn has(&self, figure: Figure) -> bool {
+        let mut samples = self.done.iter().flat_map(|done| &done.samples);
+        samples.any(|sample| sample.figure == figure)
+    }
+
     /// Values of a figure of a job, block by block; lost ones infinite.
     pub(super) fn blocks_of(&self, job: Job, figure: Figure) -> Vec<(u32, Vec<f64>)> {
         let of_job = self.done.iter().filter(|done| done.job == job);

@@ -25,7 +25,7 @@ pub(super) struct Site {
     pub(super) folder: PathBuf,
     /// Those of the image of benchmark programs, where they are asked for.
     pub(super) tools: Option<PathBuf>,
-    /// Those of the image of the gateway at work.
+    /// Those of the image of the gateway at work, and of its day.
     pub(super) at_work: Option<PathBuf>,
 }
 
@@ -75,7 +75,7 @@ impl Site {
             cost::fill(&tools, &site.busybox)?;
             site.tools = Some(tools);
         }
-        if options.parts.contains(&Part::Work) {
+        if options.parts.iter().any(|part| matches!(part, Part::Work | Part::Day)) {
             let at_work = directory.join("work");
             work::fill(&at_work, &site.busybox)?;
             site.at_work = Some(at_work);

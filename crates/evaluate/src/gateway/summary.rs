@@ -1,5 +1,6 @@
 //! What the samples say: each figure with its interval, its ratio within blocks to a baseline, and whether an aim is kept.
 
+mod day;
 mod sources;
 
 use serde::Serialize;
@@ -69,6 +70,8 @@ enum Of {
     Sum,
     /// The greatest of all values.
     Most,
+    /// The median of what blocks say of a whole day.
+    WholeDay,
 }
 
 /// Every row that was measured, and those with an aim that was asked for and could not be measured.
@@ -78,12 +81,15 @@ pub fn summarise(run: &GatewayRun) -> Vec<Row> {
 
 fn row(run: &GatewayRun, source: &Source) -> Option<Row> {
     let bootstrap = &mut Bootstrap::new(run.seed, 0, Bootstrap::RESAMPLES);
-    let blocks = run.blocks_of(source.job, source.figure);
+    let blocks_of = |job, figure| match source.of {
+        Of::WholeDay => day::of_whole_day(run, job, figure),
+        _ => run.blocks_of(job, figure),
+    };
+    let blocks = blocks_of(source.job, source.figure);
     let figure = figure(&blocks, source.of, bootstrap);
     let found = source.against.map(|(_, job, figure)| {
-        let baseline = run.blocks_of(job, figure);
-        let noise =
-            again(job).and_then(|again| times(&run.blocks_of(again, figure), &baseline, source.of, bootstrap).ok());
+        let baseline = blocks_of(job, figure);
+        let noise = again(job).and_then(|again| times(&blocks_of(again, figure), &baseline, source.of, bootstrap).ok());
         (times(&blocks, &baseline, source.of, bootstrap), baseline, noise)
     });
     let conditions = Conditions {
@@ -126,6 +132,7 @@ fn again(job: Job) -> Option<Job> {
         Arm::RuncRun => Arm::RuncRunAgain,
         Arm::DockerRun => Arm::DockerRunAgain,
         Arm::Native => Arm::NativeAgain,
+        Arm::AlwaysOn => Arm::AlwaysOnAgain,
         _ => return None,
     };
     Some(Job { arm, ..job })
@@ -137,25 +144,13 @@ fn figure(blocks: &[(u32, Vec<f64>)], of: Of, bootstrap: &mut Bootstrap) -> Opti
     match of {
         _ if blocks.is_empty() => None,
         Of::Quantile(q) => Pool::new(&Units::new(&[slices])).quantile(q, bootstrap),
-        Of::Blocks => {
+        Of::Blocks | Of::WholeDay => {
             let each: Vec<f64> = slices.iter().map(|values| mean(values)).collect();
             let value = median(&each)?;
             Some(Estimate::over_units(value, &each, || bootstrap.of(&each, median)))
         }
-        Of::Sum => Some(exact(all().sum())),
-        Of::Most => Some(exact(all().fold(0.0, f64::max))),
-    }
-}
-
-/// A count has no uncertainty.
-fn exact(value: f64) -> Estimate {
-    Estimate {
-        value,
-        interval: Interval {
-            low: value,
-            high: value,
-            method: Method::Range,
-        },
+        Of::Sum => Some(Estimate::exact(all().sum())),
+        Of::Most => Some(Estimate::exact(all().fold(0.0, f64::max))),
     }
 }
 
@@ -244,6 +239,13 @@ fn inverse(ratio: Estimate) -> Estimate {
             ..ratio.interval
         },
     }
+}
+
+/// What rows of all parts are called.
+#[cfg(test)]
+pub(crate) fn every_label() -> Vec<String> {
+    let all = sources(&tests::run(Vec::new())).into_iter();
+    all.map(|source| source.label).collect()
 }
 
 #[cfg(test)]

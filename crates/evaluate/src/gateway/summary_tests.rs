@@ -3,13 +3,14 @@ use crate::environment::Environment;
 use crate::gateway::options::Options;
 use crate::gateway::record::{Done, FORMAT, Figure, Mode, Sample, Task};
 
-fn run(done: Vec<Done>) -> GatewayRun {
+pub(super) fn run(done: Vec<Done>) -> GatewayRun {
     GatewayRun {
         format: FORMAT,
         experiment: "gateway".to_owned(),
         options: Options::default(),
         seed: 1,
         programs: Vec::new(),
+        day: None,
         done,
         skipped: Vec::new(),
         environment: Environment::default(),

@@ -7,6 +7,7 @@ use super::options::Part;
 use super::power;
 use super::record::{Figure, GatewayRun};
 use super::summary::{Aim, Row, Verdict};
+use super::work::IDLE_S;
 use crate::capacity::Unit;
 pub(crate) use crate::capacity::shown;
 use crate::report::words;
@@ -119,16 +120,7 @@ pub(crate) fn notes(run: &GatewayRun) -> Vec<String> {
         options.blocks, run.seed
     ));
     notes.extend(options.parts.iter().map(|part| of_part(*part, run)));
-    let (before, after) = (run.environment.before, run.environment.after);
-    notes.push(format!(
-        "Load of the machine {:.1} before, {:.1} after; {:.1} s stolen by its host.",
-        before.average_1m,
-        after.average_1m,
-        after.steal_s - before.steal_s
-    ));
-    if !run.environment.optimised {
-        notes.push("This program was built without optimisation: the figures are no results.".to_owned());
-    }
+    notes.extend(words::machine(&run.environment));
     notes.extend(run.skipped.iter().map(|skipped| format!("Not measured: {skipped}")));
     notes
 }
@@ -158,12 +150,8 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
             run.options.speed,
             words::duration(run.options.work_time().as_secs_f64() * 1e6)
         ),
+        Part::Day => of_day(run),
         Part::Cost => {
-            let is_measured = run
-                .done
-                .iter()
-                .flat_map(|done| &done.samples)
-                .any(|sample| sample.figure == Figure::PowerW);
             format!(
                 "Cost: each instance has {} MiB and {} of a core, natively too; fio: 1 MB blocks, a file of {} × the memory (the \
                  paper's 6 GB on boards of 1 GB, scaled; 1/{} of it here), on a volume, synced at its end; iperf3: 90 Mbit/s of UDP, \
@@ -172,8 +160,32 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
                 words::round(f64::from(CPU_MILLIS) / 1e3),
                 FILE_TIMES,
                 run.options.cost_divisor,
-                power::note(is_measured)
+                power::note(run.has(Figure::PowerW))
             )
         }
     }
+}
+
+fn of_day(run: &GatewayRun) -> String {
+    let traffic = run.day.as_ref().map_or(String::new(), |day| {
+        let date = day.date.as_ref().map_or(String::new(), |date| format!(" of {date}"));
+        let requests = day.requests.iter();
+        let requests: Vec<String> = requests.map(|(name, count)| format!("{name} {count}")).collect();
+        format!(
+            "requests by {}{date} (SHA-256 {}…): {}",
+            day.source,
+            words::shortened(&day.sha256, 13).trim_end_matches('…'),
+            requests.join(", ")
+        )
+    });
+    format!(
+        "Day: {traffic}; each asleep after {} without a request, all {} times as fast, open loop. Memory: PSS of the edge, of what it \
+         has beside containers and of their processes. A day's CPU is that of the replay and, for the rest of the 24 hours, what was \
+         taken without requests by the edge and by applications, of those on demand as long as they were awake. A start takes as \
+         long as it does, and an edge looks at connections once a second: the faster the day, the longer they seem awake, and what is \
+         shown of them is the most that they take. {}",
+        words::duration(f64::from(IDLE_S) * 1e6),
+        words::count(u64::from(run.options.day_speed)),
+        power::note(run.has(Figure::DayEnergyJ))
+    )
 }

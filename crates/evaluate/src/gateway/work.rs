@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::ask::PATIENCE;
 use super::cost;
 use super::edge::{Edge, Taken};
-use super::manifests;
+use super::manifests::{self, DATABASE, DATABASE_PORT, DATABASE_VOLUME, deployment};
 use super::options::Options;
 use super::record::{Figure, Sample};
 use super::site::Site;
@@ -26,10 +26,10 @@ const PORT: u16 = 8_101;
 const PACKET: &[u8; 13] = b"room-105 21.5";
 const PERIOD_S: u32 = 60;
 /// As long as an application is left alone before it sleeps where nothing is said, at the paper's pace.
-const IDLE_S: u32 = 300;
+pub(super) const IDLE_S: u32 = 300;
 /// Between two looks at what containers take.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-const NAMES: [&str; 3] = ["web", "database", "orchestrator"];
+pub(super) const NAMES: [&str; 3] = ["web", "database", "orchestrator"];
 
 /// Takes a packet, puts it into the database, has the web server asked, and says how many readings there are.
 const HANDLER: &str = "\
@@ -44,7 +44,17 @@ IFS= read -r status <&4
 case $status in *200*) echo \"${count%$'\\r'}\" ;; esac
 ";
 
-/// Files of the image: shells, a database, and what the orchestrator does.
+/// An API that is a program, as the web server starts one for each request.
+const API: &str = "\
+#!/bin/sh
+echo 'Content-Type: application/json'
+echo
+echo \"{\\\"read_at\\\":\\\"$(cat /proc/uptime)\\\"}\"
+";
+/// Where it is asked.
+pub(super) const API_PATH: &str = "/cgi-bin/air";
+
+/// Files of the image: shells, a database, an API, and what the orchestrator does.
 ///
 /// # Errors
 /// A program is not installed, with the package that has it.
@@ -52,15 +62,26 @@ pub(super) fn fill(folder: &Path, busybox: &Path) -> Result<(), String> {
     manifests::fill(folder, busybox)?;
     cost::add(folder, "bash", "bash")?;
     cost::add(folder, "redis-server", "redis-server")?;
-    let handler = folder.join("handler");
-    let written = std::fs::write(&handler, HANDLER)
-        .and_then(|()| std::fs::set_permissions(&handler, std::fs::Permissions::from_mode(0o755)))
-        // Where the host has it, and where scripts look for it.
-        .and_then(|()| std::fs::create_dir_all(folder.join("usr/bin")))
+    let scripts = [
+        (folder.join("handler"), HANDLER),
+        (folder.join(format!("www{API_PATH}")), API),
+    ];
+    scripts.iter().try_for_each(|(file, text)| write_script(file, text))?;
+    // Where the host has it, and where scripts look for it.
+    let copied = std::fs::create_dir_all(folder.join("usr/bin"))
         .and_then(|()| std::fs::copy(&*which_bash(folder), folder.join("bin/bash")));
-    written
+    copied
         .map(drop)
-        .map_err(|error| format!("{}: {error}", handler.display()))
+        .map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+fn write_script(file: &Path, text: &str) -> Result<(), String> {
+    let written = file
+        .parent()
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| std::fs::write(file, text))
+        .and_then(|()| std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)));
+    written.map_err(|error| format!("{}: {error}", file.display()))
 }
 
 fn which_bash(folder: &Path) -> std::path::PathBuf {
@@ -143,23 +164,15 @@ fn send() -> io::Result<u64> {
 }
 
 fn all(speed: u32) -> String {
-    let idle_ms = IDLE_S * 1_000 / speed;
-    let application = |name: &str, run: &str| {
-        format!(
-            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, annotations: {{selvedge.dev/activation: on-demand, \
-             selvedge.dev/idle-timeout: {idle_ms}ms}}}}\nspec:\n  selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    \
-             metadata: {{labels: {{app: {name}}}}}\n    spec:\n      terminationGracePeriodSeconds: 0\n      containers:\n        - \
-             {{name: main, image: '{IMAGE}', {run}}}\n"
-        )
-    };
+    let idle_ms = Some(IDLE_S * 1_000 / speed);
+    let application = |name: &str, run: &str| deployment(name, idle_ms, &format!("image: '{IMAGE}', {run}"));
     let service = |name: &str, port: u16, inner: u16| {
         format!(
             "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec:\n  selector: {{app: {name}}}\n  ports: [{{port: {port}, \
              targetPort: {inner}}}]\n"
         )
     };
-    let database = "command: [/usr/bin/redis-server], args: [--save, '', --appendonly, 'yes', --protected-mode, 'no', --bind, \
-                    0.0.0.0, --dir, /data], ports: [{containerPort: 6379}], volumeMounts: [{name: readings, mountPath: /data}]";
+    let database = format!("{DATABASE}, ports: [{{containerPort: {DATABASE_PORT}}}]");
     let orchestrator = format!(
         "command: [/bin/busybox], args: [nc, -ll, -p, '8080', -e, /handler], ports: [{{containerPort: 8080, hostPort: {PORT}}}]"
     );
@@ -169,10 +182,8 @@ fn all(speed: u32) -> String {
             "command: [/bin/busybox], args: [httpd, -f, -p, '8080', -h, /www], ports: [{containerPort: 8080}]",
         ),
         service("web", 80, 8_080),
-        // What it keeps outlives its sleep.
-        application("database", database)
-            + "      volumes:\n        - {name: readings, persistentVolumeClaim: {claimName: readings}}\n",
-        service("database", 6_379, 6_379),
+        application("database", &database) + DATABASE_VOLUME,
+        service("database", DATABASE_PORT, DATABASE_PORT),
         application("orchestrator", &orchestrator),
     ]
     .join("---\n")
@@ -185,6 +196,7 @@ struct Seen {
     cpu_shares: HashMap<&'static str, Vec<Option<f64>>>,
     memory_bytes: HashMap<&'static str, Vec<Option<f64>>>,
     all: Vec<Option<f64>>,
+    at_s: Vec<Option<f64>>,
 }
 
 impl Seen {
@@ -219,6 +231,7 @@ impl Seen {
             self.memory_bytes.entry(name).or_default().push(Some(memory as f64));
         }
         self.all.push(Some(all));
+        self.at_s.push(Some(at.as_secs_f64()));
     }
 
     fn samples(mut self) -> Vec<Sample> {
@@ -232,10 +245,16 @@ impl Seen {
             Figure::DatabaseMemoryBytes,
             Figure::OrchestratorMemoryBytes,
         ];
-        let mut samples = vec![Sample {
-            figure: Figure::AllCpuShare,
-            values: self.all,
-        }];
+        let mut samples = vec![
+            Sample {
+                figure: Figure::LookS,
+                values: self.at_s,
+            },
+            Sample {
+                figure: Figure::AllCpuShare,
+                values: self.all,
+            },
+        ];
         for ((name, share), memory) in NAMES.into_iter().zip(shares).zip(memory) {
             for (figure, of) in [(share, &mut self.cpu_shares), (memory, &mut self.memory_bytes)] {
                 samples.push(Sample {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::promises::{Line, lines};
 use super::summary::{Summary, summarise};
 use crate::capacity::{self, CapacityRun};
+use crate::figures::{Beside, beside_gateway, gateway_as_a_service};
 use crate::gateway::{self, GatewayRun};
 use crate::network::NetworkRun;
 use crate::raw::Raw;
@@ -42,6 +43,8 @@ pub struct Gateway {
     pub run: GatewayRun,
     /// What follows from it.
     pub rows: Vec<gateway::Row>,
+    /// The gateway paper's figures beside it.
+    pub figures: Vec<Beside>,
 }
 
 impl Findings {
@@ -59,10 +62,14 @@ impl Findings {
                     rows: capacity::summarise(&run),
                     run: *run,
                 }),
-                Raw::Gateway(run) => gateways.push(Gateway {
-                    rows: gateway::summarise(&run),
-                    run: *run,
-                }),
+                Raw::Gateway(run) => {
+                    let rows = gateway::summarise(&run);
+                    gateways.push(Gateway {
+                        figures: beside_gateway(&gateway_as_a_service(), &rows),
+                        rows,
+                        run: *run,
+                    });
+                }
                 Raw::Network(run) => networks.push(*run),
             }
         }

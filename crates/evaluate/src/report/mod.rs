@@ -22,6 +22,7 @@ pub use csv::csv;
 pub use findings::{Capacity, Findings, Gateway};
 pub use html::html;
 pub use promises::Line;
+pub(crate) use summary::boxed;
 pub use summary::{
     Added, Against, Aim, ArmFacts, ArmResult, BoxStatistics, Busy, CellSummary, Figures, FoundKnee, Judging, Latency,
     LawResult, Limit, Load, Promised, Quantity, RequirementVerdict, RunFacts, Shapes, Summary, Sweep, SweepKnees,

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use super::{ArmFacts, ArmResult, Limit, Summary};
+use crate::environment::Environment;
 use crate::stats::{Comparison, Estimate, Knee, Method, Outcome, Trend, Undecided, Verdict};
 
 pub(crate) use super::load_words::{cell, others, swept, swept_named, swept_value, unusual};
@@ -309,6 +310,20 @@ pub(crate) fn method(summary: &Summary) -> &'static str {
         .filter_map(|result| result.response.p50)
         .next()
         .map_or("", |p50| Method::words(p50.interval.method))
+}
+
+/// What of the machine and the program has to be known to read figures.
+pub(crate) fn machine(environment: &Environment) -> Vec<String> {
+    let (before, after) = (environment.before, environment.after);
+    let load = format!(
+        "Load of the machine {:.1} before, {:.1} after; {:.1} s stolen by its host.",
+        before.average_1m,
+        after.average_1m,
+        after.steal_s - before.steal_s
+    );
+    let unoptimised = "This program was built without optimisation: the figures are no results.";
+    let unoptimised = (!environment.optimised).then(|| unoptimised.to_owned());
+    std::iter::once(load).chain(unoptimised).collect()
 }
 
 /// The arm that the others are compared with.

@@ -52,6 +52,18 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Of what was counted, which has no uncertainty.
+    pub(crate) fn exact(value: f64) -> Estimate {
+        Estimate {
+            value,
+            interval: Interval {
+                low: value,
+                high: value,
+                method: Method::Range,
+            },
+        }
+    }
+
     /// From the units' own values: their range where they are four or fewer, else the bootstrap's percentiles.
     pub(crate) fn over_units(value: f64, units: &[f64], resampled: impl FnOnce() -> Vec<f64>) -> Estimate {
         let interval = if units.len() <= 4 {

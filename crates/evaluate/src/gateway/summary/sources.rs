@@ -39,6 +39,7 @@ pub(super) fn sources(run: &GatewayRun) -> Vec<Source> {
             }
             Part::Cost => costs(&run.options.instances),
             Part::Work => at_work(),
+            Part::Day => over_a_day(),
         })
         .collect()
 }
@@ -446,4 +447,54 @@ fn at_work() -> Vec<Source> {
         aim,
     };
     figures.map(row).into()
+}
+
+/// Applications on demand beside the same that always run.
+fn over_a_day() -> Vec<Source> {
+    const ARMS: [Arm; 3] = [Arm::OnDemand, Arm::AlwaysOn, Arm::AlwaysOnAgain];
+    let job = |arm| Job { task: Task::Day, arm };
+    let figures = [
+        (
+            "memory of a day",
+            Unit::MegabyteHours,
+            Figure::DayMemoryBytes,
+            Of::WholeDay,
+            true,
+        ),
+        (
+            "beyond the edge's",
+            Unit::MegabyteHours,
+            Figure::DayAddedMemoryBytes,
+            Of::WholeDay,
+            true,
+        ),
+        ("CPU of a day", Unit::Seconds, Figure::DayCpuS, Of::WholeDay, true),
+        ("CPU of the replay", Unit::Seconds, Figure::DayCpuS, Of::Blocks, true),
+        (
+            "energy of a day",
+            Unit::Kilojoules,
+            Figure::DayEnergyJ,
+            Of::WholeDay,
+            true,
+        ),
+        ("answers, p50", Unit::Ms, Figure::DayAnswerMs, Of::Quantile(0.5), true),
+        ("answers, p99", Unit::Ms, Figure::DayAnswerMs, Of::Quantile(0.99), true),
+        ("starts", Unit::Messages, Figure::DayStarts, Of::Blocks, false),
+        ("requests lost", Unit::Messages, Figure::DayLostRequests, Of::Sum, false),
+        ("sent late, p99", Unit::Ms, Figure::DayLateMs, Of::Quantile(0.99), false),
+    ];
+    let row = |(what, unit, figure, of, is_compared): (&str, Unit, Figure, Of, bool), arm: Arm| Source {
+        section: "A day, on demand and always on",
+        label: format!("{what}, {}", arm.name()),
+        unit,
+        job: job(arm),
+        figure,
+        of,
+        against: (is_compared && arm != Arm::AlwaysOn).then(|| (Arm::AlwaysOn.name(), job(Arm::AlwaysOn), figure)),
+        aim: (figure == Figure::DayLostRequests).then_some(Aim::AtMost(0.0)),
+    };
+    figures
+        .into_iter()
+        .flat_map(|figure| ARMS.map(|arm| row(figure, arm)))
+        .collect()
 }

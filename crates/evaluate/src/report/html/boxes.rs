@@ -69,7 +69,7 @@ fn boxes_of(
             cells.iter().map(|cell| together(label(cell), cell)).collect()
         }
     };
-    if let Some(svg) = box_plot(&categories, axis) {
+    if let Some(svg) = box_plot(&categories, axis, "round trip") {
         page.figure(
             &svg,
             &legend_of(summary, arms),

@@ -4,7 +4,7 @@ use super::boxes;
 use super::page::{Cell, Page, class, keyed, legend};
 use super::words;
 use crate::report::plain;
-use crate::report::plot::{Kind, Line, Lines, Stroke, lines};
+use crate::report::plot::{Kind, Line, Lines, Stroke, Upwards, lines};
 use crate::report::{ArmResult, CellSummary, FoundKnee, Shapes, Summary, Sweep, SweepKnees, Swept, knees};
 use crate::stats::Knee;
 
@@ -48,26 +48,26 @@ pub(super) fn sections(page: &mut Page, summary: &Summary) {
 struct Axes {
     across: Kind,
     label: &'static str,
-    upwards: &'static str,
+    upwards: Upwards<'static>,
     tick: fn(f64) -> String,
 }
 
 const SPECTRUM: Axes = Axes {
     across: Kind::Percentile,
     label: "percentile (log of 1/(1 − q))",
-    upwards: "round trip",
+    upwards: Upwards::durations("round trip"),
     tick: percentile,
 };
 const OVER_INDEX: Axes = Axes {
     across: Kind::Linear,
     label: "message index within a block",
-    upwards: "round trip",
+    upwards: Upwards::durations("round trip"),
     tick: words::number_set,
 };
 const SEND_LAG: Axes = Axes {
     across: Kind::Percentile,
     label: "percentile (log of 1/(1 − q))",
-    upwards: "send lag",
+    upwards: Upwards::durations("send lag"),
     tick: percentile,
 };
 
@@ -182,7 +182,7 @@ fn load(page: &mut Page, summary: &Summary) {
             lines: sweep.knees.iter().flat_map(load_lines).collect(),
             across: Kind::Log,
             label: "messages offered a second, all devices (log)",
-            upwards: "round trip",
+            upwards: Upwards::durations("round trip"),
             tick: words::number_set,
             height: 340.0,
         };

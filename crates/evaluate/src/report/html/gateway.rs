@@ -1,8 +1,10 @@
 //! What containers cost a gateway, and activation on demand.
 
+mod plots;
+
 use super::page::{Cell, Page};
-use super::record;
-use super::words;
+use super::{papers, record, words};
+use crate::figures::gateway_as_a_service;
 use crate::gateway::{Row, aimed, notes, with_interval};
 use crate::report::Gateway;
 use crate::stats::Outcome;
@@ -19,11 +21,24 @@ pub(super) fn section(page: &mut Page, found: &Gateway) {
         page.table(first.section, &["", "figure", "values", "× baseline", "aim"], &rows);
         rest = &rest[end..];
     }
+    plots::section(page, &found.run);
     for note in notes(&found.run) {
         page.paragraph(&note);
     }
+    paper(page, found);
     let title = format!("The run, seed {}", found.run.seed);
     page.folded(&title, false, |page| record::gateway(page, &found.run));
+}
+
+fn paper(page: &mut Page, found: &Gateway) {
+    let paper = gateway_as_a_service();
+    page.subheading("The paper beside ours");
+    page.paragraph(&format!(
+        "“{}”, measured on {}. Other hardware gives other figures; what a container adds or loses is beside the same program \
+         without one.",
+        paper.title, paper.machine
+    ));
+    papers::beside(page, &found.figures);
 }
 
 fn row(row: &Row) -> Vec<Cell> {

@@ -18,6 +18,11 @@ pub(super) fn section(page: &mut Page, summary: &Summary) {
         &["claim", "place", "arm", "here", "figures"],
         &rows,
     );
+    beside(page, &summary.figures);
+}
+
+/// The paper's figures with what of this run stands beside them, and those that have nothing.
+pub(super) fn beside(page: &mut Page, all: &[figures::Beside]) {
     let row = |beside: &figures::Beside| {
         let ours = beside
             .ours
@@ -30,7 +35,7 @@ pub(super) fn section(page: &mut Page, summary: &Summary) {
             ours,
         ]
     };
-    let (ours, others): (Vec<_>, Vec<_>) = summary.figures.iter().partition(|beside| beside.ours.is_some());
+    let (ours, others): (Vec<_>, Vec<_>) = all.iter().partition(|beside| beside.ours.is_some());
     let columns = ["figure", "place", "paper", "ours"];
     if !ours.is_empty() {
         page.table(

@@ -1,6 +1,6 @@
 //! Boxes as in the papers' figures: white circle the average, notch the median, dots the outliers.
 
-use super::frame::{ACROSS, Frame};
+use super::frame::{ACROSS, Frame, Upwards};
 use super::svg::{Anchor, Svg};
 use crate::report::{BoxStatistics, words};
 use crate::stats::Interval;
@@ -13,8 +13,8 @@ pub(crate) struct Category<'a> {
     pub(crate) boxes: Vec<(String, &'a str, &'a BoxStatistics)>,
 }
 
-/// Boxes of all categories over one axis of durations; `None` without a box.
-pub(crate) fn box_plot(categories: &[Category<'_>], label: &str) -> Option<String> {
+/// Boxes of all categories over one axis of durations, which are of `what`; `None` without a box.
+pub(crate) fn box_plot(categories: &[Category<'_>], label: &str, what: &str) -> Option<String> {
     let boxes = || {
         categories
             .iter()
@@ -26,7 +26,7 @@ pub(crate) fn box_plot(categories: &[Category<'_>], label: &str) -> Option<Strin
             .into_iter()
             .chain(b.dots_us.iter().copied())
     });
-    let mut frame = Frame::durations(360.0, values, "round trip")?;
+    let mut frame = Frame::new(360.0, values, &Upwards::durations(what))?;
     let room = (ACROSS.1 - ACROSS.0) / categories.len() as f64;
     for (number, category) in categories.iter().enumerate() {
         let left = ACROSS.0 + number as f64 * room;
@@ -54,7 +54,7 @@ pub(crate) fn box_plot(categories: &[Category<'_>], label: &str) -> Option<Strin
         }
     }
     frame.under(label);
-    Some(frame.svg.finish(&format!("Box plot of the round trip over {label}")))
+    Some(frame.svg.finish(&format!("Box plot of the {what} over {label}")))
 }
 
 /// `half` is half the box's width.

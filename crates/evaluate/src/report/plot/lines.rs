@@ -1,6 +1,6 @@
 //! Lines over a horizontal axis: percentile spectra, curves over the message index, load against latency.
 
-use super::frame::{ACROSS, Frame};
+use super::frame::{ACROSS, Frame, Upwards};
 use super::scale::{Kind, Scale};
 
 /// How a line is drawn.
@@ -18,7 +18,7 @@ pub(crate) struct Line {
     pub(crate) class: String,
     /// How it is drawn.
     pub(crate) stroke: Stroke,
-    /// Horizontal value and duration in µs.
+    /// Horizontal and vertical value.
     pub(crate) points: Vec<(f64, f64)>,
     /// Whether each point is marked.
     pub(crate) marked: bool,
@@ -34,8 +34,8 @@ pub(crate) struct Lines<'a> {
     pub(crate) across: Kind,
     /// Label of the horizontal axis.
     pub(crate) label: &'a str,
-    /// Label of the vertical axis.
-    pub(crate) upwards: &'a str,
+    /// The vertical axis.
+    pub(crate) upwards: Upwards<'a>,
     /// Words of a horizontal tick.
     pub(crate) tick: fn(f64) -> String,
     /// Height in the drawing's units.
@@ -45,7 +45,7 @@ pub(crate) struct Lines<'a> {
 /// Draws the lines; `None` without a point.
 pub(crate) fn lines(plot: &Lines<'_>) -> Option<String> {
     let points = || plot.lines.iter().flat_map(|line| &line.points);
-    let mut frame = Frame::durations(plot.height, points().map(|(_, us)| *us), plot.upwards)?;
+    let mut frame = Frame::new(plot.height, points().map(|(_, value)| *value), &plot.upwards)?;
     let (low, high) = points().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (x, _)| {
         (low.min(*x), high.max(*x))
     });
@@ -57,12 +57,16 @@ pub(crate) fn lines(plot: &Lines<'_>) -> Option<String> {
     let x = Scale::new(plot.across, domain, ACROSS);
     frame.across(&x, plot.tick, plot.label);
     for line in &plot.lines {
-        draw(&mut frame, &x, line);
+        draw(&mut frame, &x, line, &plot.upwards);
     }
-    Some(frame.svg.finish(&format!("{} over {}", plot.upwards, plot.label)))
+    Some(
+        frame
+            .svg
+            .finish(&format!("{} over {}", plot.upwards.label(), plot.label)),
+    )
 }
 
-fn draw(frame: &mut Frame, x: &Scale, line: &Line) {
+fn draw(frame: &mut Frame, x: &Scale, line: &Line, upwards: &Upwards<'_>) {
     let placed: Vec<(f64, f64)> = line
         .points
         .iter()
@@ -76,12 +80,9 @@ fn draw(frame: &mut Frame, x: &Scale, line: &Line) {
     frame.svg.path(&placed, &format!("{stroke} {}", line.class));
     if line.marked {
         for (place, (_, us)) in placed.iter().zip(&line.points) {
-            frame.svg.circle(
-                *place,
-                2.6,
-                &format!("mark {}", line.class),
-                &crate::report::words::duration(*us),
-            );
+            frame
+                .svg
+                .circle(*place, 2.6, &format!("mark {}", line.class), &upwards.words(*us));
         }
     }
     if let Some((value, us)) = line

@@ -9,6 +9,7 @@ mod scale;
 mod svg;
 
 pub(crate) use box_plot::{Category, box_plot};
+pub(crate) use frame::Upwards;
 pub(crate) use gaps::{Gap, gaps};
 pub(crate) use lines::{Line, Lines, Stroke, lines};
 pub(crate) use ratios::{Bar, ratios};

@@ -22,6 +22,7 @@ pub use busy::{Busy, Limit};
 pub use judging::Judging;
 pub use knees::FoundKnee;
 pub use promises::{Aim, Promised};
+pub(crate) use shapes::boxed;
 pub use types::*;
 
 /// By what all results are judged, and what they have in common.

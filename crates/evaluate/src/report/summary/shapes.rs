@@ -21,7 +21,8 @@ pub(super) fn shapes(pool: &Pool, p50: Option<&Estimate>, blocks: &[&[f64]], lag
     }
 }
 
-fn boxed(ordered: &[f64], p50: Option<&Estimate>) -> Option<BoxStatistics> {
+/// The box of values in ascending order, of which infinite ones are lost; none where all are.
+pub(crate) fn boxed(ordered: &[f64], p50: Option<&Estimate>) -> Option<BoxStatistics> {
     let answered = &ordered[..ordered.partition_point(|sample| sample.is_finite())];
     let mean_us = super::arm_result::mean(answered.iter().copied())?;
     let at = |q: f64| answered[rank(answered.len(), q) - 1];
