@@ -136,7 +136,7 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
         ),
         Part::Footprint => format!(
             "At rest: the edge and its processes beside containers, over {} s, beside the same edge before any application was \
-             applied. PSS: what processes share counts once; RSS: for each. Apply: from the start of the command, {} a block, \
+             applied; before sleeping ones it has had one. PSS: what processes share counts once; RSS: for each. Apply: from the start of the command, {} a block, \
              the image being there.",
             words::round(f64::from(run.options.rest_ms) / 1e3),
             run.options.applies
