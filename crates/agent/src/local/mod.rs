@@ -32,7 +32,7 @@ use crate::image::registry::{self, Registries};
 use crate::image::retention::{Need, Pruned, Terms};
 use crate::image::store::Images;
 use crate::instance::{Bundle, Ended, How, Instance, Spec, Started, What};
-use crate::moves::Moves;
+use crate::moves::{Moves, Ready};
 use crate::network::{self, Attachment, Network};
 use crate::runtime::{Answer, Done, Error, Kind, Launch, Pod, PullPolicy, Runtime, SEPARATOR, State};
 use crate::shim::zygote::Zygote;
@@ -117,8 +117,8 @@ impl Local {
         }
     }
 
-    /// Writes down what is to run, with all that it needs.
-    fn describe(&self, name: &str, launch: &Launch) -> Result<Instance, Error> {
+    /// Writes down what is to run, with all that it needs. From then on the kernel is ready for it.
+    fn describe(&self, name: &str, launch: &Launch) -> Result<(Instance, Arc<Ready>), Error> {
         let instance = self.instance(name);
         if instance.directory().exists() {
             return Err(Error::Exists(name.to_owned()));
@@ -131,6 +131,8 @@ impl Local {
             // Of some trees it may be there.
             let _ = self.group(name).map(|group| group.remove());
         })?;
+        // Not before: while the kernel gets ready nobody makes a group.
+        let ready = self.moves.be_ready();
         let described = (|| {
             instance.make()?;
             if let What::Bundle(bundle) = &mut what {
@@ -148,7 +150,7 @@ impl Local {
             })?)
         })();
         match described {
-            Ok(()) => Ok(instance),
+            Ok(()) => Ok((instance, ready)),
             Err(error) => {
                 self.remove(name)?;
                 Err(error)
@@ -666,12 +668,11 @@ impl Runtime for Local {
         Box::pin(async move {
             let _turn = self.starting.acquire().await.expect("it is never closed");
             let _alone = self.pods.alone(&launch.pod).await;
-            let _ready = self.moves.be_ready();
             let described = self.blocking(&name, move |local, name| {
                 let sockets = local.sockets(&launch)?;
                 Ok((local.describe(name, &launch)?, sockets))
             });
-            let (described, sockets) = described.await?;
+            let ((described, _ready), sockets) = described.await?;
             let started = self.start_shim(&described, sockets).await;
             if started.is_err() {
                 self.blocking(&name, Local::remove).await?;

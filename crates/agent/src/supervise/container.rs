@@ -235,9 +235,12 @@ pub(super) async fn keep(
         () = turn.comes() => {}
         () = stop.cancelled() => {}
     }
-    tokio::select! {
-        () = sleep(turn.pause) => {}
-        () = stop.cancelled() => {}
+    // A timer for no time takes a millisecond.
+    if !turn.pause.is_zero() {
+        tokio::select! {
+            () = sleep(turn.pause) => {}
+            () = stop.cancelled() => {}
+        }
     }
     let mut keeper = Keeper {
         runtime: &*runtime,
