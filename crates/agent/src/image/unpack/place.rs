@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::thread;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags, chmodat,
@@ -17,6 +18,8 @@ use super::headers::Entry;
 
 /// Directories below each other.
 const DEPTH_MAX: usize = 256;
+/// So often the kernel may be unsure of a path before that is an error.
+const UNSURE_MAX: u32 = 10_000;
 /// Of which a hole consists of some.
 const BLOCK_BYTES: usize = 16 << 10;
 /// Of a directory that is there only because something is in it.
@@ -37,16 +40,13 @@ impl Place {
 
     /// A file below the root, to be read.
     pub(crate) fn file(&self, path: &str) -> io::Result<File> {
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         // Nobody may ever write to a pipe that it is.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(openat2(&self.root, path, flags, Mode::empty(), resolve)?.into())
+        Ok(self.within(path, OFlags::RDONLY | OFlags::NONBLOCK)?.into())
     }
 
     /// A file or directory below the root, as something to mount; a directory is made where nothing is there.
     pub(crate) fn part(&self, path: &str) -> io::Result<File> {
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let open = || openat2(&self.root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+        let open = || self.within(path, OFlags::PATH);
         match open() {
             Err(Errno::NOENT) => {
                 let parts: Vec<&str> = path
@@ -83,9 +83,21 @@ impl Place {
     }
 
     fn directory(&self, path: &str) -> io::Result<OwnedFd> {
+        Ok(self.within(path, OFlags::DIRECTORY)?)
+    }
+
+    /// Opens what is at this path below the root. The kernel is not sure of a `..` while anything is renamed or mounted
+    /// anywhere on the host, and then has it asked again (`openat2(2)`, `EAGAIN`).
+    fn within(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(openat2(&self.root, path, flags, Mode::empty(), resolve)?)
+        let open = || openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
+        for _ in 0..UNSURE_MAX {
+            match open() {
+                Err(Errno::AGAIN) => thread::yield_now(),
+                opened => return opened,
+            }
+        }
+        open()
     }
 }
 

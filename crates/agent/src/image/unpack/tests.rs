@@ -1,5 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use tar::{Builder, Header};
 use tempfile::TempDir;
@@ -302,4 +304,26 @@ fn the_root_of_a_layer_may_be_a_path_through_links() {
     unpack(&*archive, &place.path().join("alias"), ROOMY).unwrap();
     let about = fs::metadata(place.path().join("real/a")).unwrap();
     assert_eq!(about.permissions().mode() & 0o777, 0o644);
+}
+
+#[test]
+fn paths_that_lead_up_are_found_while_others_rename() {
+    let (own, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(own.path().join("a")).unwrap();
+    fs::write(own.path().join("b"), "1").unwrap();
+    fs::write(others.path().join("0"), "1").unwrap();
+    let place = Place::open(own.path()).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in (1..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                let at = |number: u32| others.path().join(number.to_string());
+                fs::rename(at(number - 1), at(number)).unwrap();
+            }
+        });
+        let opened: Vec<_> = (0..20_000).map(|_| place.file("a/../a/../b").map(drop)).collect();
+        is_over.store(true, Ordering::Relaxed);
+        let wrong: Vec<_> = opened.into_iter().filter_map(Result::err).collect();
+        assert!(wrong.is_empty(), "{} times {}", wrong.len(), wrong[0]);
+    });
 }
