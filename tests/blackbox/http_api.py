@@ -6,9 +6,23 @@ import base64
 import contextlib
 import http.client
 import json
+import socket
 
 from brokers import Selvedge
 from raw import PATIENCE_S
+
+
+class ControlSocket(http.client.HTTPConnection):
+    """The door of an API that only its owner uses, and who needs no login."""
+
+    def __init__(self, node: Selvedge):
+        super().__init__("node", timeout=PATIENCE_S)
+        self.path = node.data / "control.sock"
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self.path))
 
 
 class Api:
@@ -23,7 +37,10 @@ class Api:
         headers = {"content-type": "application/json"}
         if self.authorization:
             headers["authorization"] = self.authorization
-        connection = http.client.HTTPConnection("127.0.0.1", self.node.http_port, timeout=PATIENCE_S)
+        if self.node.http_port is None:
+            connection = ControlSocket(self.node)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.node.http_port, timeout=PATIENCE_S)
         with contextlib.closing(connection):
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()

@@ -18,6 +18,7 @@ import pytest
 
 from applications import Host, apply, deployment
 from brokers import PORTS, Selvedge
+from http_api import Api
 from sites import wait_until
 from test_networks import SERVES, ask, fetch, over_each, pod, runs, service, services
 
@@ -90,6 +91,18 @@ def test_a_thousand_who_call_before_one_speaks_are_taken_in_at_once_and_all_answ
             with call.makefile("rb") as answer:
                 assert answer.read().endswith(b"it is site-0\n")
     assert starts(own) == 1
+
+
+def test_who_is_told_that_it_sleeps_may_call_it_at_a_port_that_another_had_just_before(own):
+    port, api = PORTS.take(), Api(own)
+    ours = "/v1/tenants/default/deployments"
+    for name in ("site", "other") * 5:
+        manifest = sleeper(name, SERVES, port, idle="60s")
+        assert api.ask("POST", "/v1/apply", {"file": "site.yaml", "text": manifest})[0] == 200
+        while not api.ask("GET", f"{ours}/{name}")[1]["sleeps"]:
+            pass
+        assert ask("127.0.0.1", port) == f"it is {name}-0"
+        assert api.ask("DELETE", f"/v1/tenants/default/manifests/Deployment/{name}")[0] < 300
 
 
 def test_it_does_not_sleep_under_a_request(own):

@@ -348,7 +348,9 @@ fn info(desk: &Desk, deployment: &Deployment, workloads: &Workloads) -> Deployme
             .chain(elsewhere)
             .map(|finding| format!("{}: {}", finding.path, finding.message))
             .collect(),
-        sleeps: supervisor.is_some_and(|supervisor| supervisor.sleeps(&key)),
+        // Whoever reads that it sleeps may call it.
+        sleeps: supervisor.is_some_and(|supervisor| supervisor.sleeps(&key))
+            && mesh.is_none_or(|mesh| mesh.is_open(&key.tenant, &key.application)),
         closed_doors: mesh.map_or(Vec::new(), |mesh| mesh.troubles(&key.tenant, &key.application)),
         containers: status.into_iter().flatten().map(container).collect(),
     }

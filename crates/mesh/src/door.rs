@@ -45,8 +45,11 @@ const ATTEMPT: Duration = Duration::from_millis(250);
 /// Between two attempts where what is said to be ready does not take connections yet; longer each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// Between two attempts to open a door that is somebody else's.
-const BIND_PAUSE: Duration = Duration::from_secs(2);
+/// Between two attempts to open a door that is somebody else's, longer each time: another door there may just be closing.
+const BIND_FIRST_PAUSE: Duration = Duration::from_millis(1);
+const BIND_LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Once they are that long, what is there stays.
+const BIND_PATIENCE: Duration = Duration::from_millis(100);
 /// For the first bytes of who is told that nobody answers.
 const FIRST_BYTES_PATIENCE: Duration = Duration::from_millis(200);
 /// Of them.
@@ -131,6 +134,11 @@ impl Opened {
         }
     }
 
+    /// Whether it is neither open nor known why it is not.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(*held(&self.state), State::Opening)
+    }
+
     /// The port where it listens, once it is open and the port nobody else's.
     pub(crate) fn listens_at(&self) -> Option<SocketAddrV4> {
         match *held(&self.state) {
@@ -141,6 +149,7 @@ impl Opened {
 }
 
 async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
+    let mut pause = BIND_FIRST_PAUSE;
     loop {
         let bound = match &listens {
             Listens::Tcp(at) => listen(*at).map(Listener::Tcp),
@@ -157,8 +166,11 @@ async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
                 };
             }
             Err(error) => {
-                *held(&state) = State::Closed(listens.trouble(&error));
-                sleep(BIND_PAUSE).await;
+                if pause > BIND_PATIENCE {
+                    *held(&state) = State::Closed(listens.trouble(&error));
+                }
+                sleep(pause).await;
+                pause = (pause * 2).min(BIND_LONGEST_PAUSE);
             }
         }
     }

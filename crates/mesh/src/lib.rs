@@ -43,9 +43,12 @@ pub struct Wanted {
     pub deployments: Deployments,
 }
 
+/// What each of them has.
+type OfTenants = BTreeMap<String, Arc<Wanted>>;
+
 /// Leads requests to the applications of an edge.
 pub struct Mesh {
-    wanted: watch::Sender<BTreeMap<String, Wanted>>,
+    wanted: watch::Sender<OfTenants>,
     doors: Arc<Mutex<Doors>>,
     _leading: AbortOnDropHandle<()>,
 }
@@ -84,7 +87,7 @@ impl Mesh {
         self.wanted.send_modify(|all| {
             let is_any = !wanted.services.is_empty() || !wanted.deployments.is_empty();
             match is_any {
-                true => all.insert(tenant.to_owned(), wanted),
+                true => all.insert(tenant.to_owned(), Arc::new(wanted)),
                 false => all.remove(tenant),
             };
         });
@@ -102,6 +105,20 @@ impl Mesh {
         let request = activity.begin();
         activity.wake();
         Some(request)
+    }
+
+    /// Whether a request to an application comes in where it is to: its tenant's doors are open as they were wanted last, or
+    /// it is known why one is not.
+    #[must_use]
+    pub fn is_open(&self, tenant: &str, application: &str) -> bool {
+        let of = |all: &OfTenants| all.get(tenant)?.deployments.get(application).cloned();
+        let Some(wanted) = of(&self.wanted.borrow()) else {
+            return false;
+        };
+        let doors = held(&self.doors);
+        let is_followed = of(&doors.followed).is_some_and(|followed| Arc::ptr_eq(&followed, &wanted));
+        let mut own = doors.opened.iter().filter(|(place, _)| place.tenant == tenant);
+        is_followed && !own.any(|(_, opened)| opened.is_opening())
     }
 
     /// The address of a service, once it has one.
@@ -167,6 +184,8 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Default)]
 struct Doors {
     opened: HashMap<Place, Opened>,
+    /// What they were opened for.
+    followed: OfTenants,
     /// Of applications that run on demand.
     activities: HashMap<Key, Activity>,
     /// Of each tenant.
@@ -200,7 +219,7 @@ struct Leading {
 }
 
 impl Leading {
-    async fn run(mut self, mut wanting: watch::Receiver<BTreeMap<String, Wanted>>) {
+    async fn run(mut self, mut wanting: watch::Receiver<OfTenants>) {
         let mut changes = held(&self.supervisor).changes();
         let of_parts = Arc::clone(&self.of_parts);
         loop {
@@ -208,6 +227,7 @@ impl Leading {
             changes.borrow_and_update();
             let following = move || {
                 self.follow(&wanted);
+                held(&self.doors).followed = wanted;
                 self
             };
             self = spawn_blocking(following).await.expect("leading does not panic");
@@ -220,7 +240,7 @@ impl Leading {
         }
     }
 
-    fn follow(&mut self, wanted: &BTreeMap<String, Wanted>) {
+    fn follow(&mut self, wanted: &OfTenants) {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.follow_services(wanted);
         self.watch_sleepers(wanted);
@@ -298,14 +318,14 @@ impl Leading {
         redirects
     }
 
-    fn follow_services(&self, wanted: &BTreeMap<String, Wanted>) {
+    fn follow_services(&self, wanted: &OfTenants) {
         let mut doors = held(&self.doors);
         let known: Vec<String> = doors.services.keys().cloned().collect();
-        let none = Wanted::default();
         for tenant in wanted.keys().chain(&known) {
-            let names = wanted.get(tenant).unwrap_or(&none).services.keys();
+            let services = wanted.get(tenant).map(|wanted| wanted.services.keys());
+            let names = services.into_iter().flatten().map(String::as_str).collect();
             doors.no_addresses.remove(tenant);
-            match self.network.services(tenant, &names.map(String::as_str).collect()) {
+            match self.network.services(tenant, &names) {
                 Ok(addresses) if addresses.is_empty() => drop(doors.services.remove(tenant)),
                 Ok(addresses) => drop(doors.services.insert(tenant.clone(), addresses)),
                 Err(error) => {
@@ -317,7 +337,7 @@ impl Leading {
         }
     }
 
-    fn watch_sleepers(&mut self, wanted: &BTreeMap<String, Wanted>) {
+    fn watch_sleepers(&mut self, wanted: &OfTenants) {
         let mut sleepers = HashMap::new();
         for (tenant, wanted) in wanted {
             for (application, deployment) in &wanted.deployments {
