@@ -96,14 +96,13 @@ def test_what_is_to_be_done_before_the_end_is_done_before_it(own, runtime):
         text = of_image("site", script, hook)
     apply(own, text)
     wait_until(lambda: lines_of(own, "site") == ["started"])
-    follow = followed(own, "site")
-    own.run("delete", "deployment", "site")
-    said = follow.communicate(timeout=20)[0].decode()
+    apply(own, text.replace("replicas: 1", "replicas: 0"))
+    wait_until(lambda: not list(Host(own).containers.iterdir()))
     if runtime == "process":
         assert note.read_text() == "saved\n"
-        assert said.count(" F asked") == 1
+        assert lines_of(own, "site") == ["started", "asked"]
     else:
-        assert said.index(" F saved") < said.index(" F asked")
+        assert lines_of(own, "site") == ["started", "saved", "asked"]
 
 
 def followed(edge: Selvedge, name: str) -> subprocess.Popen:
@@ -147,7 +146,8 @@ def test_a_command_runs_in_a_container_with_its_end_its_streams_and_a_terminal(o
         while chunk := os.read(master, 1024):
             text += chunk
     os.close(master)
-    assert text == b"a vt220\r\n"
+    # runc makes the outer terminal raw only once it passes on: what comes before that has a CR more.
+    assert text.replace(b"\r\r\n", b"\r\n") == b"a vt220\r\n"
     refused = subprocess.run([BINARY, "exec", "nobody", "--data", str(own.data), "--", "true"], check=False)
     assert refused.returncode == 1
 
