@@ -117,6 +117,7 @@ def test_it_does_not_sleep_while_a_connection_to_its_socket_is_open(own):
 def test_an_edge_that_is_killed_gets_the_socket_back(own, runtime):
     port = PORTS.take()
     apply(own, server(runtime, own, port).replace("idle-timeout: 1s", "idle-timeout: 3s"))
+    wait_until(lambda: ask("127.0.0.1", port) == "it is lighttpd")
     # Until the edge is killed somebody is connected: it does not sleep before.
     with socket.create_connection(("127.0.0.1", port), timeout=20):
         wait_until(lambda: ask("127.0.0.1", port) == "it is lighttpd" and Host(own).pids() != [])

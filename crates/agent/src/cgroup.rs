@@ -4,7 +4,6 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,7 +21,10 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// Until the time of all processes of a group stands still: one that waits for a disk may take long.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at that.
-const FREEZE_POLL: Duration = Duration::from_millis(1);
+const FREEZE_POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
 /// How often a sum is worked out again that others change meanwhile.
 const SUM_TRIES: u32 = 10;
 /// What is limited or measured here, as version 1 names it.
@@ -410,14 +412,14 @@ impl Cgroup {
     fn freeze_within(&self, patience: Duration) -> io::Result<()> {
         let until = Instant::now() + patience;
         self.set_frozen(true)?;
-        // The kernel tells nobody of it in version 1.
         while !self.is_frozen()? {
             if Instant::now() > until {
                 self.set_frozen(false)?;
                 let message = format!("the processes of {} do not stand still in {patience:?}", self.name);
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
-            sleep(FREEZE_POLL);
+            // The kernel tells nobody of it in version 1.
+            poll(&mut [], Some(&FREEZE_POLL))?;
         }
         Ok(())
     }
@@ -702,9 +704,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&asked).unwrap(), "0");
         let kernel = std::thread::spawn(move || {
             while fs::read_to_string(&asked).unwrap() != "1" {
-                sleep(FREEZE_POLL);
+                poll(&mut [], Some(&FREEZE_POLL)).unwrap();
             }
-            sleep(Duration::from_millis(20));
             let new = events.with_extension("new");
             fs::write(&new, "populated 1\nfrozen 1\n").unwrap();
             fs::rename(new, events).unwrap();

@@ -276,7 +276,11 @@ impl Engine {
                 started => started?,
             }
             // What it is promised the engine wrote for it alone.
-            blocking(move || Ok(carries.carry_promises(&carrying))).await?;
+            blocking(move || {
+                carries.carry_promises(&carrying);
+                Ok(())
+            })
+            .await?;
             match bridge {
                 Some(bridge) => blocking(move || bridge.turn_back().map_err(Error::NoNetwork)).await,
                 None => Ok(()),
