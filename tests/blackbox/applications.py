@@ -101,16 +101,15 @@ def apply(edge: Selvedge, text: str, *words: str, check: bool = True):
     return edge.run("apply", "-f", str(path), *words, check=check)
 
 
-def deployment(edge: Selvedge, name: str) -> dict:
+def deployment(edge: Selvedge, name: str, *words: str) -> dict:
     """What `selvedge get deployments` says of one."""
-    return next(
-        one for one in json.loads(edge.run("get", "deployments", "--output", "json").stdout) if one["name"] == name
-    )
+    found = json.loads(edge.run("get", "deployments", *words, "--output", "json").stdout)
+    return next(one for one in found if one["name"] == name)
 
 
-def runs(edge: Selvedge, name: str) -> None:
+def runs(edge: Selvedge, name: str, *words: str) -> None:
     """Waits until all of it runs."""
-    wait_until(lambda: (one := deployment(edge, name))["ready"] == one["replicas"])
+    wait_until(lambda: (one := deployment(edge, name, *words))["ready"] == one["replicas"], patience_s=30)
 
 
 @contextlib.contextmanager

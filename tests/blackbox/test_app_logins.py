@@ -96,7 +96,8 @@ def test_an_application_logs_in_with_what_it_is_given_and_so_in_its_own_tenant_a
     for client in (own, other):
         assert not client.subscribe("greetings/#").is_failure
     apply(edge, site(edge, SAYS) + "---\n" + site(edge, SLEEPS, tenant="acme"))
-    runs(edge, "site")
+    for words in ((), ("--tenant", "acme")):
+        runs(edge, "site", *words)
     message = own.messages.get(timeout=30)
     assert (message.topic, message.payload) == ("greetings/site", b"hello")
     assert other.messages.empty()
@@ -117,7 +118,8 @@ def test_a_container_sees_its_own_and_changes_nothing_of_it(over_all):
     edge = over_all
     edge.run("tenant", "add", "acme")
     apply(edge, site(edge) + "---\n" + site(edge, tenant="acme"))
-    runs(edge, "site")
+    for words in ((), ("--tenant", "acme")):
+        runs(edge, "site", *words)
     if edge.runtime == "process":
         files = [path for path in Path("/run/selvedge").glob("*/*/hub/token") if of_edge(edge, path)]
         assert len(files) == 2
@@ -143,8 +145,8 @@ def test_a_program_of_another_user_cannot_read_it(own):
     own.run("tenant", "add", "acme")
     for tenant, uid in (("default", 65_533), ("acme", 65_534)):
         apply(own, site(own, tenant=tenant, more=f", securityContext: {{runAsUser: {uid}}}"))
-    runs(own, "site")
-    wait_until(lambda: len(Host(own).pids()) == 2)
+    for words in ((), ("--tenant", "acme")):
+        runs(own, "site", *words)
     mine = given(own)
     assert is_let_in(own, mine)
     file = within(own, "site", "echo $SELVEDGE_MQTT_TOKEN_FILE").stdout.strip()

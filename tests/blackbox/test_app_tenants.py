@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from applications import Host, application, apply, deployment
+from applications import Host, application, apply, deployment, runs
 from brokers import Selvedge
 from http_api import Api
 from sites import Site, wait_until
@@ -59,16 +59,9 @@ def serving(tenant: str) -> str:
     )
 
 
-def ready(edge: Selvedge, name: str, *words: str) -> None:
-    """Waits until all of an application of any tenant runs."""
-    found = lambda: json.loads(edge.run("get", "deployments", *words, "--output", "json").stdout)  # noqa: E731
-    wait_until(lambda: any(one["name"] == name and one["ready"] == one["replicas"] for one in found()), patience_s=30)
-
-
 def shown(edge: Selvedge, name: str, tenant: str = "acme") -> dict:
     """What is said of an application of a tenant."""
-    found = json.loads(edge.run("get", "deployments", "--tenant", tenant, "--output", "json").stdout)
-    return next(one for one in found if one["name"] == name)
+    return deployment(edge, name, "--tenant", tenant)
 
 
 def uses(edge: Selvedge, tenant: str = "acme") -> dict:
@@ -88,8 +81,8 @@ def own(start, request) -> Iterator[Selvedge]:
 def both(own) -> Selvedge:
     """With the same application in each."""
     apply(own, serving("default") + "---\n" + serving("acme"))
-    ready(own, "site")
-    ready(own, "site", "--tenant", "acme")
+    runs(own, "site")
+    runs(own, "site", "--tenant", "acme")
     return own
 
 
@@ -97,7 +90,7 @@ def both(own) -> Selvedge:
 def answering(edge: Selvedge) -> Iterator[None]:
     """An application of the other tenant, which is asked all the time and has to answer each time."""
     apply(edge, serving("default"))
-    ready(edge, "site")
+    runs(edge, "site")
     address = services(edge)["web"]
     wait_until(lambda: ask(address, 80) == "it-is-default")
     answers, is_over = [], threading.Event()
@@ -150,7 +143,7 @@ def test_neither_containers_nor_services_of_another_tenant_are_reached(both):
         wait_until(lambda a=address, p=port: fetch(own, "site", a, port=p) == "it-is-default")
         assert fetch(own, "site", address, *acme, port=port) == "", (address, port)
     for address, port in of_acme:
-        assert fetch(own, "site", address, *acme, port=port) == "it-is-acme"
+        wait_until(lambda a=address, p=port: fetch(own, "site", a, *acme, port=p) == "it-is-acme")
         assert fetch(own, "site", address, port=port) == "", (address, port)
 
 
@@ -221,7 +214,7 @@ def test_a_tenant_without_a_processor_left_leaves_the_other_its_own(own):
     own.run("tenant", "set", "acme", "--app-cpu-millis", "300")
     with answering(own):
         apply(own, pod("busy", BUSY, replicas=2, tenant="acme"))
-        ready(own, "busy", "--tenant", "acme")
+        runs(own, "busy", "--tenant", "acme")
         before = [container["start"] for container in shown(own, "busy")["containers"]]
         assert 0.1 < busy_cores(own) < 0.35
         own.run("tenant", "set", "acme", "--app-cpu-millis", "800")
@@ -264,7 +257,7 @@ def cpu_us(edge: Selvedge) -> int:
 def test_an_application_may_be_limited_to_more_than_its_tenant(own):
     own.run("tenant", "set", "acme", "--app-cpu-millis", "300")
     apply(own, pod("busy", BUSY, ", resources: {limits: {cpu: 1500m}}", tenant="acme"))
-    ready(own, "busy", "--tenant", "acme")
+    runs(own, "busy", "--tenant", "acme")
     assert busy_cores(own) < 0.45
 
 
@@ -300,7 +293,7 @@ def test_a_fork_bomb_ends_at_the_quota_of_its_tenant(own):
 def test_who_fills_the_disk_beyond_the_quota_of_its_tenant_is_replaced(own):
     own.run("tenant", "set", "acme", "--app-disk-bytes", "20MB")
     apply(own, pod("small", "exec sleep 1000", tenant="acme"))
-    ready(own, "small", "--tenant", "acme")
+    runs(own, "small", "--tenant", "acme")
     with answering(own):
         fills = "busybox dd if=/dev/zero of=/large bs=1M count=40; exec sleep 1000"
         apply(own, pod("large", fills, tenant="acme"))
@@ -313,14 +306,16 @@ def test_who_fills_the_disk_beyond_the_quota_of_its_tenant_is_replaced(own):
 def test_who_fills_a_volume_that_is_kept_is_held_up_until_there_is_room(own):
     own.run("tenant", "set", "acme", "--app-disk-bytes", "20MB")
     volumes = "      volumes:\n        - {name: data, persistentVolumeClaim: {claimName: data}}\n"
-    fills = "busybox dd if=/dev/zero of=/data/large bs=1M count=40; exec sleep 1000"
+    # Whoever takes its place goes on where it was.
+    fills = "while [ $(busybox stat -c %s /data/large || echo 0) -lt 41943040 ]; do "
+    fills += "busybox head -c 1048576 /dev/zero >> /data/large; done; exec sleep 1000"
     text = pod("large", fills, ", volumeMounts: [{name: data, mountPath: /data}]", tenant="acme")
     apply(own, text.replace("      containers:", volumes + "      containers:"))
     wait_until(lambda: shown(own, "large")["restarts"] > 0, patience_s=60)
     assert "quota app_disk_bytes is 20.0 MB" in own.run("events", "large", "--tenant", "acme").stdout
-    assert uses(own)["app_disk_bytes"] > 40_000_000
+    wait_until(lambda: uses(own)["app_disk_bytes"] > 40_000_000, patience_s=60)
     own.run("tenant", "set", "acme", "--app-disk-bytes", "none")
-    ready(own, "large", "--tenant", "acme")
+    runs(own, "large", "--tenant", "acme")
     before = shown(own, "large")["restarts"]
     time.sleep(3)
     assert shown(own, "large")["restarts"] == before
@@ -328,7 +323,7 @@ def test_who_fills_a_volume_that_is_kept_is_held_up_until_there_is_room(own):
 
 def test_of_a_tenants_group_nothing_is_left_once_nothing_of_it_runs(own):
     apply(own, pod("one", "exec sleep 1000", tenant="acme"))
-    ready(own, "one", "--tenant", "acme")
+    runs(own, "one", "--tenant", "acme")
     name = group_of(own)
     groups = lambda: [one for of in ("", "*/") for one in Path("/sys/fs/cgroup").glob(f"{of}selvedge/{name}")]  # noqa: E731
     assert groups()

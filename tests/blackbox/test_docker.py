@@ -155,9 +155,8 @@ def test_its_volumes_users_and_rights_are_what_the_manifest_says(own, engine):
     values = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: values}\ndata: {greeting: hello}\n---\n"
     apply(own, values + in_docker("site", script, more, volumes))
     runs(own, "site")
-    wait_until(lambda: "Read-only file system" in own.run("logs", "site").stdout)
-    said = own.run("logs", "site").stdout
-    assert "uid=1234 gid=99 groups=99,4711" in said and "hello" in said, said
+    wanted = ["uid=1234 gid=99 groups=99,4711", "hello", "Read-only file system"]
+    wait_until(lambda: all(words in own.run("logs", "site").stdout for words in wanted))
     (container,) = engine.docker("ps", "--quiet").stdout.decode().split()
     found = json.loads(engine.docker("inspect", container).stdout)[0]["HostConfig"]
     assert found["CapDrop"] == ["ALL"] and found["SecurityOpt"] == ["no-new-privileges"]
@@ -221,7 +220,7 @@ def test_beside_an_engine_that_forwards_nothing_else_containers_of_the_edge_reac
         runs(edge, "caller")
         wait_until(lambda: "data" in fetch(edge, "caller", str(edge.addresses["b"]), port=8000))
         (address,) = addresses(edge, "site")
-        assert fetch(edge, "caller", address) == "it is site-0"
+        wait_until(lambda: fetch(edge, "caller", address) == "it is site-0")
         for way in ("-i", "-o"):
             command = ["iptables", "--delete", "DOCKER-USER", way, "sv+", "--jump", "ACCEPT"]
             tried("ip", "netns", "exec", edge.edge, *command)

@@ -55,7 +55,7 @@ def test_what_comes_first_comes_to_its_end_one_after_the_other_before_the_others
     )
     apply(own, text)
     runs(own, "site")
-    assert lines_of(own, "site")[:2] == ["first", "second"]
+    wait_until(lambda: lines_of(own, "site") == ["first", "second", "started"])
     states = {one["name"]: one for one in deployment(own, "site")["containers"]}
     assert states["init-0"]["is_done"]
     assert (states["init-1"]["is_done"], states["init-1"]["restarts"]) == (True, 1)
@@ -79,7 +79,7 @@ def test_what_comes_first_and_fails_holds_up_the_others_and_is_said(own):
     apply(own, with_inits(of_image("site", SLEEPS), "echo no; exit 7"))
     wait_until(lambda: "init-0: exited with 7" in own.run("get", "deployments").stdout)
     assert deployment(own, "site")["ready"] == 0
-    assert lines_of(own, "site", "-c", "init-0")[0] == "no"
+    wait_until(lambda: lines_of(own, "site", "-c", "init-0")[:1] == ["no"])
     apply(own, with_inits(of_image("site", SLEEPS), "echo yes"))
     runs(own, "site")
 
@@ -96,14 +96,13 @@ def test_what_is_to_be_done_before_the_end_is_done_before_it(own, runtime):
         text = of_image("site", script, hook)
     apply(own, text)
     wait_until(lambda: lines_of(own, "site") == ["started"])
-    follow = followed(own, "site")
-    own.run("delete", "deployment", "site")
-    said = follow.communicate(timeout=20)[0].decode()
+    apply(own, text.replace("replicas: 1", "replicas: 0"))
+    wait_until(lambda: not list(Host(own).containers.iterdir()))
     if runtime == "process":
         assert note.read_text() == "saved\n"
-        assert said.count(" F asked") == 1
+        assert lines_of(own, "site") == ["started", "asked"]
     else:
-        assert said.index(" F saved") < said.index(" F asked")
+        assert lines_of(own, "site") == ["started", "saved", "asked"]
 
 
 def followed(edge: Selvedge, name: str) -> subprocess.Popen:
@@ -147,7 +146,8 @@ def test_a_command_runs_in_a_container_with_its_end_its_streams_and_a_terminal(o
         while chunk := os.read(master, 1024):
             text += chunk
     os.close(master)
-    assert text == b"a vt220\r\n"
+    # runc makes the outer terminal raw only once it passes on: what comes before that has a CR more.
+    assert text.replace(b"\r\r\n", b"\r\n") == b"a vt220\r\n"
     refused = subprocess.run([BINARY, "exec", "nobody", "--data", str(own.data), "--", "true"], check=False)
     assert refused.returncode == 1
 
@@ -158,9 +158,14 @@ def test_what_containers_take_is_shown_beside_what_they_may(own, runtime):
     make = application if runtime == "process" else of_image
     apply(own, make("busy", "while :; do :; done", limits))
     runs(own, "busy")
-    time.sleep(0.5)
-    (taken,) = json.loads(own.run("top", "--output", "json").stdout)
-    assert 200 <= taken["cpu_millis"] <= 450
+    taken: dict = {}
+
+    def is_at_its_limit() -> bool:
+        (found,) = json.loads(own.run("top", "--output", "json").stdout)
+        taken.update(found)
+        return 200 <= taken["cpu_millis"] <= 450
+
+    wait_until(is_at_its_limit, patience_s=30)
     assert 0 < taken["memory_bytes"] < 64 << 20
     assert taken["pids"] == 1
     shown = own.run("top").stdout.splitlines()[1]

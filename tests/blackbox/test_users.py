@@ -52,7 +52,7 @@ def test_who_is_root_is_nobody_on_the_host_and_files_keep_their_owners(own):
     port = PORTS.take()
     before = pod("before", f"busybox touch /data/old; busybox chown 7:8 /data/old; {SLEEPS}", FILES)
     apply(own, with_users(before, CLAIM).replace("hostUsers: false", "hostUsers: true"))
-    wait_until(lambda: list(own.data.glob("volumes/**/old")))
+    wait_until(lambda: [path.stat().st_uid for path in own.data.glob("volumes/**/old")] == [7])
     own.run("delete", "deployment", "before")
     wait_until(lambda: not Host(own).pids())
     script = "mkdir /www; echo here > /www/index.html; busybox touch /data/new; "
@@ -61,7 +61,7 @@ def test_who_is_root_is_nobody_on_the_host_and_files_keep_their_owners(own):
     apply(own, with_users(pod("site", script, FILES + ports), CLAIM))
     runs(own, "site")
     wait_until(lambda: ask("127.0.0.1", port) == "here")
-    assert said(own, "site") == ["/bin/busybox 0:0", "/data/new 0:0", "/data/old 7:8"]
+    wait_until(lambda: said(own, "site") == ["/bin/busybox 0:0", "/data/new 0:0", "/data/old 7:8"])
     assert within(own, "site", "busybox id -u").stdout == "0\n"
     ((user, group),) = owners(own)
     assert user == group >= OF_HOST_MAX

@@ -75,7 +75,7 @@ def said(edge: Selvedge) -> list[str]:
 
 
 def test_messages_start_an_application_that_has_never_run_and_each_reaches_it_once_in_order(own):
-    apply(own, listener("devices/+/telemetry", own.port, last="sleep 1; exec"))
+    apply(own, listener("devices/+/telemetry", own.port, idle="20s", last="sleep 1; exec"))
     wait_until(lambda: sleeps(own))
     time.sleep(1)
     assert starts(own) == 0
@@ -97,7 +97,7 @@ def test_it_sleeps_once_no_message_has_come_for_a_while_and_the_next_starts_it_a
 
 
 def test_it_is_not_ended_while_messages_come(own):
-    apply(own, listener("devices/+/telemetry", own.port, idle="2s"))
+    apply(own, listener("devices/+/telemetry", own.port, idle="4s"))
     for number in range(20):
         publish(own, str(number))
         time.sleep(0.3)

@@ -18,9 +18,20 @@ const CPU_PERIOD_US: u64 = 100_000;
 const CPU_QUOTA_LEAST_US: u64 = 1_000;
 /// Until the kernel has ended what was killed.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// Until the time of all processes of a group stands still: one that waits for a disk may take long.
+const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks at that.
+const FREEZE_POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
+/// How often a sum is worked out again that others change meanwhile.
+const SUM_TRIES: u32 = 10;
 /// What is limited or measured here, as version 1 names it.
 const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "freezer"];
 const UNLIMITED: u64 = u64::MAX;
+/// Those of version 2 that have to be let in from group to group; the freezer is in each by itself.
+const LET_IN: [&str; 3] = ["cpu", "memory", "pids"];
 
 /// The host's control groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +55,20 @@ pub struct Limits {
     pub promised_cpu_millis: Option<u32>,
     /// Memory that is taken from others first where there is not enough for all.
     pub promised_memory_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// What of it a controller has to keep, as manifests and quotas name it.
+    fn asked_of(&self, controller: &str) -> Option<&'static str> {
+        match controller {
+            "cpu" if self.cpu_millis.is_some() => Some("limits.cpu or the quota app_cpu_millis"),
+            "cpu" if self.promised_cpu_millis.is_some() => Some("requests.cpu"),
+            "memory" if self.memory_bytes.is_some() => Some("limits.memory or the quota app_memory_bytes"),
+            "memory" if self.promised_memory_bytes.is_some() => Some("requests.memory"),
+            "pids" if self.pids.is_some() => Some("limits of selvedge.dev/pids"),
+            _ => None,
+        }
+    }
 }
 
 /// What a container has taken.
@@ -85,6 +110,40 @@ impl Hierarchy {
         is_there.then(|| Hierarchy::One(mount.to_owned()))
     }
 
+    /// Whether the kernel has a controller, by its name.
+    #[must_use]
+    pub fn has(&self, controller: &str) -> bool {
+        match self {
+            // None is taken up that lacks one of them.
+            Hierarchy::One(_) => true,
+            Hierarchy::Two(mount) => {
+                let known = fs::read_to_string(mount.join("cgroup.controllers")).unwrap_or_default();
+                known.split_whitespace().any(|known| known == controller)
+            }
+        }
+    }
+
+    /// What is asked of a controller that the kernel has not.
+    fn check(&self, limits: &Limits) -> io::Result<()> {
+        let mut asked = LET_IN
+            .iter()
+            .filter_map(|controller| Some((controller, limits.asked_of(controller)?)));
+        let Some((controller, asked)) = asked.find(|(controller, _)| !self.has(controller)) else {
+            return Ok(());
+        };
+        let way = match *controller {
+            "memory" => {
+                "start it with cgroup_enable=memory (on a Raspberry Pi, at the end of the line in /boot/firmware/cmdline.txt)"
+            }
+            "cpu" => "it needs CONFIG_CGROUP_SCHED and CONFIG_CFS_BANDWIDTH",
+            _ => "it needs CONFIG_CGROUP_PIDS",
+        };
+        let message = format!(
+            "this kernel has no control group controller \"{controller}\", which {asked} needs; {way}, or leave that out"
+        );
+        Err(io::Error::new(io::ErrorKind::Unsupported, message))
+    }
+
     /// The group of this name, whether it is there or not.
     #[must_use]
     pub fn group(&self, name: &str) -> Cgroup {
@@ -99,16 +158,19 @@ impl Cgroup {
     /// Makes it with these limits; one that is there already gets them.
     ///
     /// # Errors
-    /// Of the file that could not be written, which it names.
+    /// Of the file that could not be written, which it names, or of a controller that the kernel has not and a limit needs.
     pub fn create(&self, limits: &Limits) -> io::Result<()> {
+        self.hierarchy.check(limits)?;
         if let Hierarchy::Two(mount) = &self.hierarchy {
             let own = self.directory("");
             let above = own.parent().unwrap_or(mount);
             fs::create_dir_all(above).map_err(naming(above))?;
             let mut above: Vec<&Path> = above.ancestors().take_while(|path| path.starts_with(mount)).collect();
             above.reverse();
+            let let_in = LET_IN.iter().filter(|controller| self.hierarchy.has(controller));
+            let let_in: Vec<String> = let_in.map(|controller| format!("+{controller}")).collect();
             for directory in above {
-                write(&directory.join("cgroup.subtree_control"), "+cpu +memory +pids")?;
+                write(&directory.join("cgroup.subtree_control"), &let_in.join(" "))?;
             }
         }
         for directory in self.directories() {
@@ -126,8 +188,10 @@ impl Cgroup {
     /// Gives one that is there other limits, its processes running on.
     ///
     /// # Errors
-    /// Of the file that could not be written, such as where more memory is taken than may be.
+    /// Of the file that could not be written, such as where more memory is taken than may be, or of a controller that the
+    /// kernel has not and a limit needs.
     pub fn limit(&self, limits: &Limits) -> io::Result<()> {
+        self.hierarchy.check(limits)?;
         let cpu_us = limits
             .cpu_millis
             .map(|millis| (u64::from(millis) * CPU_PERIOD_US / 1_000).max(CPU_QUOTA_LEAST_US));
@@ -152,21 +216,20 @@ impl Cgroup {
                 write(&self.file("pids", "pids.max"), &pids)
             }
             Hierarchy::Two(_) => {
-                let quota = cpu_us.map_or("max".to_owned(), |us| us.to_string());
-                write(&self.file("cpu", "cpu.max"), &format!("{quota} {CPU_PERIOD_US}"))?;
-                let memory = limits.memory_bytes.map_or("max".to_owned(), |bytes| bytes.to_string());
-                write(&self.file("memory", "memory.max"), &memory)?;
-                let swap = self.file("memory", "memory.swap.max");
-                if limits.memory_bytes.is_some() && swap.exists() {
-                    write(&swap, "0")?;
+                if self.hierarchy.has("cpu") {
+                    let quota = cpu_us.map_or("max".to_owned(), |us| us.to_string());
+                    write(&self.file("cpu", "cpu.max"), &format!("{quota} {CPU_PERIOD_US}"))?;
+                    if let Some(millis) = limits.promised_cpu_millis {
+                        write(&self.file("cpu", "cpu.weight"), &weight(millis).to_string())?;
+                    }
                 }
-                if let Some(millis) = limits.promised_cpu_millis {
-                    write(&self.file("cpu", "cpu.weight"), &weight(millis).to_string())?;
+                if self.hierarchy.has("memory") {
+                    self.limit_memory_2(limits)?;
                 }
-                if let Some(bytes) = limits.promised_memory_bytes {
-                    write(&self.file("memory", "memory.low"), &bytes.to_string())?;
+                if self.hierarchy.has("pids") {
+                    write(&self.file("pids", "pids.max"), &pids)?;
                 }
-                write(&self.file("pids", "pids.max"), &pids)
+                Ok(())
             }
         }
     }
@@ -236,6 +299,36 @@ impl Cgroup {
         write(&both, bytes)
     }
 
+    /// No swap beyond the limit, and all that there is where there is none.
+    fn limit_memory_2(&self, limits: &Limits) -> io::Result<()> {
+        let memory = limits.memory_bytes.map_or("max".to_owned(), |bytes| bytes.to_string());
+        write(&self.file("memory", "memory.max"), &memory)?;
+        let swap = self.file("memory", "memory.swap.max");
+        // Not every kernel counts swap.
+        if swap.exists() {
+            write(&swap, if limits.memory_bytes.is_some() { "0" } else { "max" })?;
+        }
+        let Some(bytes) = limits.promised_memory_bytes else {
+            return Ok(());
+        };
+        write(&self.file("memory", "memory.low"), &bytes.to_string())?;
+        self.parent().map_or(Ok(()), |parent| parent.carry_promises())
+    }
+
+    /// Promises it, and those above it, as much memory as all in it are promised together. In version 2 nobody is given more
+    /// than those above are; in version 1 it does not matter. One that is not there is promised nothing.
+    ///
+    /// # Errors
+    /// Of the file that could not be read or written.
+    pub fn carry_promises(&self) -> io::Result<()> {
+        let Hierarchy::Two(mount) = &self.hierarchy else {
+            return Ok(());
+        };
+        let (own, top) = (self.directory(""), mount.join(PARENT));
+        let mut groups = own.ancestors().take_while(|group| group.starts_with(&top));
+        groups.try_for_each(promise_sum)
+    }
+
     /// As a program has it that runs containers: from where the control groups are mounted.
     pub(crate) fn path_for_runner(&self) -> PathBuf {
         Path::new("/").join(PARENT).join(&self.name)
@@ -294,20 +387,44 @@ impl Cgroup {
         if all_at_once.exists() {
             return write(&all_at_once, "1");
         }
-        // Frozen, they cannot make others faster than they are killed.
-        self.freeze(true)?;
+        // Frozen, they cannot make others faster than they are killed. It is not waited for: one that waits for a disk would
+        // keep the others from their end.
+        self.set_frozen(true)?;
         for process in processes {
             // It may have ended by itself.
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
-        self.freeze(false)
+        self.set_frozen(false)
     }
 
-    /// Stops the time of its processes, or lets it go on.
+    /// Stops the time of its processes, or lets it go on. It stands still when this returns.
     ///
     /// # Errors
-    /// Of the file that could not be written.
+    /// Of the file that could not be written; `TimedOut`: it does not stand still in two seconds, as where a process waits for
+    /// a disk, and goes on.
     pub fn freeze(&self, is_frozen: bool) -> io::Result<()> {
+        match is_frozen {
+            true => self.freeze_within(FREEZE_PATIENCE),
+            false => self.set_frozen(false),
+        }
+    }
+
+    fn freeze_within(&self, patience: Duration) -> io::Result<()> {
+        let until = Instant::now() + patience;
+        self.set_frozen(true)?;
+        while !self.is_frozen()? {
+            if Instant::now() > until {
+                self.set_frozen(false)?;
+                let message = format!("the processes of {} do not stand still in {patience:?}", self.name);
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            // The kernel tells nobody of it in version 1.
+            poll(&mut [], Some(&FREEZE_POLL))?;
+        }
+        Ok(())
+    }
+
+    fn set_frozen(&self, is_frozen: bool) -> io::Result<()> {
         match &self.hierarchy {
             Hierarchy::One(_) => {
                 let state = if is_frozen { "FROZEN" } else { "THAWED" };
@@ -420,6 +537,53 @@ fn weight(millis: u32) -> u64 {
     1 + (shares(millis) - 2) * 9_999 / 262_142
 }
 
+/// Promises a group what all in it are promised together. Another agent may do so as well, and write what was so before: who
+/// writes looks again.
+fn promise_sum(group: &Path) -> io::Result<()> {
+    let own = group.join("memory.low");
+    for _ in 0..SUM_TRIES {
+        let entries = match fs::read_dir(group) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(naming(group)(error)),
+        };
+        let mut sum: u64 = 0;
+        for entry in entries {
+            let path = entry.map_err(naming(group))?.path();
+            if path.is_dir() {
+                sum = sum.saturating_add(promised(&path.join("memory.low"))?);
+            }
+        }
+        if promised(&own)? == sum {
+            return Ok(());
+        }
+        write(
+            &own,
+            &if sum == UNLIMITED {
+                "max".to_owned()
+            } else {
+                sum.to_string()
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// 0 where the group has gone, or nothing is promised by this kernel.
+fn promised(file: &Path) -> io::Result<u64> {
+    match fs::read_to_string(file) {
+        Ok(text) if text.trim() == "max" => Ok(UNLIMITED),
+        Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
+        // A group that has gone while its file was open.
+        Err(error) if error.kind() == io::ErrorKind::NotFound || is_gone(&error) => Ok(0),
+        Err(error) => Err(naming(file)(error)),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::NODEV)
+}
+
 /// The number behind a name, in lines of both; 0 where it is not there.
 fn value_of(text: &str, name: &str) -> u64 {
     let values = text.lines().filter_map(|line| line.split_once(' '));
@@ -446,6 +610,8 @@ fn naming(file: &Path) -> impl FnOnce(io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
     #[test]
@@ -458,5 +624,130 @@ mod tests {
         ] {
             assert_eq!((shares(millis), weight(millis)), expected, "{millis}");
         }
+    }
+
+    /// Version 2 in plain files.
+    fn two(controllers: &str) -> (TempDir, Hierarchy) {
+        let mount = tempfile::tempdir().unwrap();
+        fs::write(mount.path().join("cgroup.controllers"), controllers).unwrap();
+        let found = Hierarchy::at(mount.path()).unwrap();
+        (mount, found)
+    }
+
+    const ALL: &str = "cpuset cpu io memory pids\n";
+
+    #[test]
+    fn in_version_2_those_above_are_promised_what_all_in_them_are_together() {
+        let (mount, hierarchy) = two(ALL);
+        let promised = |bytes| Limits {
+            promised_memory_bytes: Some(bytes),
+            ..Limits::default()
+        };
+        let low = |name: &str| fs::read_to_string(mount.path().join("selvedge").join(name).join("memory.low")).ok();
+        let low = |name: &str| low(name).unwrap_or_default();
+        let (one, two) = (hierarchy.group("e-acme/one"), hierarchy.group("e-acme/two"));
+        one.create(&promised(8 << 20)).unwrap();
+        two.create(&promised(4 << 20)).unwrap();
+        hierarchy.group("e-acme/three").create(&Limits::default()).unwrap();
+        let other = hierarchy.group("e-default/one");
+        other.create(&promised(1 << 20)).unwrap();
+        assert_eq!(
+            (&*low("e-acme"), &*low("e-default"), &*low("")),
+            ("12582912", "1048576", "13631488")
+        );
+        // Limits of the tenant change nothing of it.
+        hierarchy.group("e-acme").create(&Limits::default()).unwrap();
+        assert_eq!(low("e-acme"), "12582912");
+        fs::remove_dir_all(two.directory("")).unwrap();
+        two.parent().unwrap().carry_promises().unwrap();
+        assert_eq!((&*low("e-acme"), &*low("")), ("8388608", "9437184"));
+        fs::write(one.file("memory", "memory.low"), "max\n").unwrap();
+        one.parent().unwrap().carry_promises().unwrap();
+        assert_eq!((&*low("e-acme"), &*low("")), ("max", "max"));
+        fs::remove_dir_all(one.parent().unwrap().directory("")).unwrap();
+        one.parent().unwrap().carry_promises().unwrap();
+        assert_eq!(low(""), "1048576");
+        assert!(
+            !mount.path().join("memory.low").exists(),
+            "the host's own group is promised nothing"
+        );
+    }
+
+    #[test]
+    fn in_version_2_a_limit_of_memory_that_is_lifted_leaves_its_swap() {
+        let (_mount, hierarchy) = two(ALL);
+        let group = hierarchy.group("one");
+        group.create(&Limits::default()).unwrap();
+        let swap = group.file("memory", "memory.swap.max");
+        fs::write(&swap, "max").unwrap();
+        for (memory_bytes, expected) in [(Some(1 << 20), "0"), (None, "max")] {
+            let limits = Limits {
+                memory_bytes,
+                ..Limits::default()
+            };
+            group.limit(&limits).unwrap();
+            assert_eq!(fs::read_to_string(&swap).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_freeze_returns_once_time_stands_still_and_is_taken_back_where_it_does_not() {
+        let (_mount, hierarchy) = two(ALL);
+        let group = hierarchy.group("one");
+        group.create(&Limits::default()).unwrap();
+        let events = group.file("freezer", "cgroup.events");
+        let asked = group.file("freezer", "cgroup.freeze");
+        fs::write(&events, "populated 1\nfrozen 0\n").unwrap();
+        let refused = group.freeze_within(Duration::from_millis(20)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        assert!(refused.to_string().contains("of one do not stand still"), "{refused}");
+        assert_eq!(fs::read_to_string(&asked).unwrap(), "0");
+        let kernel = std::thread::spawn(move || {
+            while fs::read_to_string(&asked).unwrap() != "1" {
+                poll(&mut [], Some(&FREEZE_POLL)).unwrap();
+            }
+            let new = events.with_extension("new");
+            fs::write(&new, "populated 1\nfrozen 1\n").unwrap();
+            fs::rename(new, events).unwrap();
+        });
+        group.freeze_within(Duration::from_secs(60)).unwrap();
+        assert!(group.is_frozen().unwrap());
+        kernel.join().unwrap();
+    }
+
+    #[test]
+    fn a_controller_that_the_kernel_has_not_is_named_with_what_asks_for_it_and_what_to_do() {
+        let (mount, hierarchy) = two("cpuset cpu pids\n");
+        let group = hierarchy.group("e-acme/one");
+        let memory = Limits {
+            memory_bytes: Some(1 << 20),
+            ..Limits::default()
+        };
+        let refused = group.create(&memory).unwrap_err().to_string();
+        for part in [
+            "\"memory\"",
+            "limits.memory",
+            "app_memory_bytes",
+            "cgroup_enable=memory",
+            "Raspberry Pi",
+        ] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+        // What it has is used all the same.
+        let pids = Limits {
+            pids: Some(7),
+            ..Limits::default()
+        };
+        group.create(&pids).unwrap();
+        assert_eq!(fs::read_to_string(group.file("pids", "pids.max")).unwrap(), "7");
+        let let_in = mount.path().join("selvedge/e-acme/cgroup.subtree_control");
+        assert_eq!(fs::read_to_string(let_in).unwrap(), "+cpu +pids");
+        assert!(
+            group
+                .limit(&memory)
+                .unwrap_err()
+                .to_string()
+                .contains("cgroup_enable=memory")
+        );
     }
 }

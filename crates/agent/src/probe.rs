@@ -1,5 +1,7 @@
 //! Asking a container whether it has started, lives and is ready; by Kubernetes' rules.
 
+mod tls;
+
 use std::convert::Infallible;
 use std::future::pending;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,6 +14,7 @@ use hyper::body::Bytes;
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
@@ -54,6 +57,9 @@ pub enum Ask {
     Http {
         /// Where.
         port: u16,
+        /// By TLS, whatever certificate is shown.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_tls: bool,
         /// Path and query.
         path: String,
         /// Sent along.
@@ -155,8 +161,18 @@ impl Watch<'_> {
                 }
             }
             Ask::Tcp { port } => connect(SocketAddrV4::new(self.address, *port)).await.map(drop),
-            Ask::Http { port, path, headers } => {
-                let status = status(SocketAddrV4::new(self.address, *port), path, headers).await?;
+            Ask::Http {
+                port,
+                is_tls,
+                path,
+                headers,
+            } => {
+                let to = SocketAddrV4::new(self.address, *port);
+                let (stream, host) = (connect(to).await?, host(to, headers));
+                let status = match is_tls {
+                    true => status(to, tls::begin(stream, to, &host).await?, &host, path, headers).await?,
+                    false => status(to, stream, &host, path, headers).await?,
+                };
                 match (200..400).contains(&status) {
                     true => Ok(()),
                     false => Err(format!("{path} answers with {status}")),
@@ -171,19 +187,34 @@ async fn connect(to: SocketAddrV4) -> Result<TcpStream, String> {
     connected.map_err(|error| format!("port {}: {error}", to.port()))
 }
 
+/// Whom a request is for: as its headers say, else where it goes.
+fn host(to: SocketAddrV4, headers: &[(String, String)]) -> String {
+    let said = headers.iter().find(|(name, _)| is_host(name));
+    said.map_or_else(|| to.to_string(), |(_, value)| value.clone())
+}
+
+fn is_host(name: &str) -> bool {
+    name.eq_ignore_ascii_case("host")
+}
+
 /// The status that a request is answered with; the body is not read.
-async fn status(to: SocketAddrV4, path: &str, headers: &[(String, String)]) -> Result<u16, String> {
+async fn status(
+    to: SocketAddrV4,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    host: &str,
+    path: &str,
+    headers: &[(String, String)],
+) -> Result<u16, String> {
     let wrong = |error: &dyn std::error::Error| format!("port {}: {error}", to.port());
-    let stream = TokioIo::new(connect(to).await?);
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream)
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| wrong(&error))?;
-    let mut request = Request::builder().uri(path).header(header::CONNECTION, "close");
-    for (name, value) in headers {
+    let mut request = Request::builder()
+        .uri(path)
+        .header(header::CONNECTION, "close")
+        .header(header::HOST, host);
+    for (name, value) in headers.iter().filter(|(name, _)| !is_host(name)) {
         request = request.header(name, value);
-    }
-    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        request = request.header(header::HOST, to.to_string());
     }
     let request = request.body(Empty::<Bytes>::new()).map_err(|error| wrong(&error))?;
     let answer = pin!(sender.send_request(request));

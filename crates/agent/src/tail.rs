@@ -48,7 +48,7 @@ pub(crate) fn read(log: &Path, lines: usize) -> io::Result<Vec<u8>> {
 }
 
 /// As many lines as fit.
-fn last_lines(text: &[u8], lines: usize, room: usize) -> &[u8] {
+pub(crate) fn last_lines(text: &[u8], lines: usize, room: usize) -> &[u8] {
     let mut from = text.len();
     for line in text.split_inclusive(|byte| *byte == b'\n').rev().take(lines) {
         if text.len() - from + line.len() > room {

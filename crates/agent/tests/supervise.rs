@@ -54,8 +54,8 @@ impl Host {
 
     async fn agent(&self) -> Supervisor {
         let salt = Salt::kept_at(&self.file("salt")).unwrap();
-        let histories = self.file("good");
-        Supervisor::new(Arc::new(self.local.clone()), salt, &histories)
+        let (histories, logs) = (self.file("good"), self.file("logs"));
+        Supervisor::new(Arc::new(self.local.clone()), salt, &histories, &logs)
             .await
             .unwrap()
     }

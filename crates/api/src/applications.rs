@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::cgroup::Limits;
-use agent::supervise::{Event, Key as Application, Rollout, Status, Supervisor, Wanted, start_before};
+use agent::supervise::{Event, Key as Application, Rollout, Status, Supervisor, Wanted};
 use agent::workload::{self, node};
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -25,9 +25,6 @@ use crate::types::{
     ContainerEnd, ContainerInfo, DeploymentInfo, EventInfo, Page, RolloutInfo, TenantUse, UsageInfo, ValuesInfo,
 };
 use crate::wrong::{Done, Wrong};
-
-/// Lines of a log that are given where it is not said how many.
-const LINES: usize = 1_000;
 
 /// Of one kind that a tenant may have.
 pub(crate) const PER_KIND_MAX: usize = 250;
@@ -204,7 +201,7 @@ async fn follow_logins(desk: &Desk, tenant: &str) -> Done<()> {
     }
 }
 
-fn held(supervisor: &Mutex<Supervisor>) -> MutexGuard<'_, Supervisor> {
+pub(crate) fn held(supervisor: &Mutex<Supervisor>) -> MutexGuard<'_, Supervisor> {
     supervisor.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -304,7 +301,7 @@ pub(crate) async fn show(
     find(&desk, &tenant, &name).await.map(Json)
 }
 
-async fn find(desk: &Desk, tenant: &str, name: &str) -> Done<DeploymentInfo> {
+pub(crate) async fn find(desk: &Desk, tenant: &str, name: &str) -> Done<DeploymentInfo> {
     identity::check_name("deployment", name)?;
     desk.check_tenant(tenant).await?;
     desk.manifests.with_workloads(tenant, |workloads| {
@@ -461,83 +458,6 @@ pub(crate) async fn usage(State(desk): State<Arc<Desk>>, Path(tenant): Path<Stri
         }
     }
     Ok(Json(Page { items, has_more: false }))
-}
-
-/// Which output is asked for.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Output {
-    /// Of this container; it need not be said where there is one.
-    container: Option<String>,
-    /// Of this replica; the first that there is where it is not said.
-    replica: Option<u32>,
-    /// Of the start before the last one.
-    #[serde(default)]
-    previous: bool,
-    /// So many lines at most, the last ones; 1000 where it is not said.
-    lines: Option<usize>,
-}
-
-/// The end of a container's output: lines of time, stream (`stdout` or `stderr`), `F` (`P`: goes on in the next line) and
-/// text. At most 4 MiB of it.
-#[utoipa::path(get, path = "/v1/tenants/{tenant}/deployments/{name}/log", tag = "applications",
-    operation_id = "show_deployment_log", params(Output),
-    responses((status = 200, body = String, content_type = "text/plain")))]
-pub(crate) async fn log(
-    State(desk): State<Arc<Desk>>,
-    Path((tenant, name)): Path<(String, String)>,
-    Query(output): Query<Output>,
-) -> Done<impl IntoResponse> {
-    let containers = find(&desk, &tenant, &name).await?.containers;
-    let supervisor = desk.supervisor.as_ref();
-    let supervisor = supervisor.ok_or_else(|| Wrong::absent("no edge runs here, and so nothing is known of output"))?;
-    let first = containers.iter().map(|one| one.replica).min();
-    let replica = output.replica.or(first).unwrap_or_default();
-    let container = chosen(&output, replica, &containers)?;
-    let key = Application {
-        tenant,
-        application: name,
-    };
-    let (runtime, status) = {
-        let supervisor = held(supervisor);
-        (Arc::clone(supervisor.runtime()), supervisor.status(&key))
-    };
-    let status = status
-        .into_iter()
-        .find(|status| status.replica == replica && status.container == container);
-    let start = status.and_then(|status| status.doing.start);
-    let start = start.ok_or_else(|| Wrong::absent(format!("{container} has not been started yet")))?;
-    let start = match output.previous {
-        true => start_before(&start).ok_or_else(|| no_earlier(&container))?,
-        false => start,
-    };
-    let lines = output.lines.unwrap_or(LINES);
-    let kept = runtime.log_tail(&start, lines).await;
-    let kept = kept.map_err(|error| Wrong::here(error.to_string()))?;
-    let kept = kept.ok_or_else(|| no_earlier(&container))?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], kept))
-}
-
-fn no_earlier(container: &str) -> Wrong {
-    Wrong::absent(format!(
-        "there is no earlier start of {container}, or it is not kept any more"
-    ))
-}
-
-fn chosen(output: &Output, replica: u32, containers: &[ContainerInfo]) -> Done<String> {
-    let of_replica = |one: &&ContainerInfo| one.replica == replica && !one.is_init;
-    let mut of_replica = containers.iter().filter(of_replica);
-    let names = || {
-        let names: BTreeSet<&str> = containers.iter().map(|one| &*one.name).collect();
-        names.into_iter().collect::<Vec<_>>().join(", ")
-    };
-    match (&output.container, of_replica.next(), of_replica.next()) {
-        (_, None, _) => Err(Wrong::absent(format!("replica {replica} has not been started"))),
-        (None, Some(only), None) => Ok(only.name.clone()),
-        (None, ..) => Err(Wrong::request(format!("of which container? There are {}", names()))),
-        (Some(name), ..) if containers.iter().any(|one| one.name == *name) => Ok(name.clone()),
-        (Some(name), ..) => Err(Wrong::absent(format!("no container \"{name}\"; there are {}", names()))),
-    }
 }
 
 /// The ConfigMaps of a tenant, and what they hold.

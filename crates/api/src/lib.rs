@@ -29,6 +29,7 @@ mod live;
 mod locating;
 mod log_tail;
 mod logins;
+mod logs;
 mod manifests;
 mod member;
 mod methods;

@@ -19,7 +19,7 @@ use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
     applications, applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links,
-    live, locating, logins, methods, metrics, posting, routes as flows, services, sessions, snapshots, telemetry,
+    live, locating, logins, logs, methods, metrics, posting, routes as flows, services, sessions, snapshots, telemetry,
     tenants, token_keys, twins, users,
 };
 
@@ -81,7 +81,7 @@ fn viewing() -> Routes {
         .routes(routes!(flows::show))
         .routes(routes!(applications::list))
         .routes(routes!(applications::show))
-        .routes(routes!(applications::log))
+        .routes(routes!(logs::show))
         .routes(routes!(applications::events))
         .routes(routes!(applications::usage))
         .routes(routes!(services::list))

@@ -1,5 +1,6 @@
 //! Conditions against the interpreter of the `cel` crate: where both accept an expression, both say the same.
-//! It adds objects to lists, which CEL does not, so none are added here.
+//! It adds objects to lists, which CEL does not, so none are added here; and it rounds an int to a double before it compares
+//! the two, which CEL does not either, so those that are compared are such as a double has exactly (`conditions.rs` has others).
 
 mod common;
 
@@ -142,6 +143,11 @@ fn deeper(inner: &Typed) -> Typed {
         one_of(&["contains", "startsWith", "endsWith"]),
         text.clone(),
     );
+    // Up to 2^53 on both sides of 0.
+    let exact = int
+        .clone()
+        .prop_map(|int| format!("({int} % 9007199254740993)"))
+        .boxed();
     let branches = |of: &BoxedStrategy<String>| {
         (bool.clone(), of.clone(), of.clone()).prop_map(|(c, yes, no)| format!("({c} ? {yes} : {no})"))
     };
@@ -180,7 +186,7 @@ fn deeper(inner: &Typed) -> Typed {
             2 => joined(bool, &["&&", "||", "==", "!="], bool),
             1 => call("!", bool),
             2 => joined(double, comparison, double),
-            1 => joined(int, comparison, double),
+            1 => joined(&exact, comparison, double),
             1 => joined(int, comparison, int),
             1 => joined(text, comparison, text),
             1 => joined(list, &["==", "!="], list),

@@ -139,3 +139,17 @@ fn finish(done: anyhow::Result<()>) -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_of_systemd_starts_an_edge_with_what_the_program_knows() {
+        let unit = include_str!("../../../docs/selvedge-edge.service");
+        let starts = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
+        let words = starts.expect("it says what it starts").split_whitespace();
+        let parsed = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+        assert!(matches!(parsed.command, Command::Edge(_)));
+    }
+}

@@ -60,8 +60,8 @@ const AWAY_POLL: Duration = Duration::from_millis(500);
 const NO_BRIDGE: &str = "the engine makes a network only as its first container starts, as Podman does; write hostNetwork: \
     true, or runtimeClassName: oci";
 /// Why the limits of a tenant are not kept.
-const NO_DRIVER: &str = "its tenant has quotas of cpu or memory, and this Docker Engine has systemd make its control groups; \
-    start it with --exec-opt native.cgroupdriver=cgroupfs, or write runtimeClassName: oci";
+const NO_DRIVER: &str = "its tenant has a quota app_cpu_millis or app_memory_bytes, and this Docker Engine has systemd make its \
+    control groups; start it with --exec-opt native.cgroupdriver=cgroupfs, or write runtimeClassName: oci";
 /// What is kept of what a command says.
 const WORDS_BYTES: usize = 1_000;
 /// However many lines are asked for, no more bytes are given.
@@ -224,6 +224,7 @@ impl Engine {
         let network = bridge.as_ref().map(|bridge| bridge.attachment.clone());
         let network_known = self.network_name(&launch.pod);
         let takes_groups = self.takes_groups(&docker, &launch.pod.tenant).await?;
+        let (carries, carrying) = (self.local.clone(), launch.pod.tenant.clone());
         let described = {
             let (volumes, socket, known) = (self.volumes.clone(), self.socket.clone(), known.clone());
             let (instance, name, local) = (instance.clone(), name.to_owned(), self.local.clone());
@@ -274,6 +275,12 @@ impl Engine {
                 Err(Error::Engine(_)) if matches!(self.state(name).await?, State::Ended(_)) => return Ok(()),
                 started => started?,
             }
+            // What it is promised the engine wrote for it alone.
+            blocking(move || {
+                carries.carry_promises(&carrying);
+                Ok(())
+            })
+            .await?;
             match bridge {
                 Some(bridge) => blocking(move || bridge.turn_back().map_err(Error::NoNetwork)).await,
                 None => Ok(()),
@@ -482,7 +489,7 @@ impl Engine {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
                 _ => {}
             }
-            tenant.map_or(Ok(()), |tenant| local.remove_group_of(&tenant))
+            tenant.map_or(Ok(()), |tenant| local.leave_group_of(&tenant))
         })
         .await
     }

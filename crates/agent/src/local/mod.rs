@@ -318,6 +318,12 @@ impl Local {
     }
 
     fn limit(&self, tenant: &str, limits: Limits) -> Result<(), Error> {
+        let counts_processes = self.hierarchy.as_ref().is_none_or(|hierarchy| hierarchy.has("pids"));
+        let limits = Limits {
+            // A bound on processes, which all have, is for hosts where there can be one.
+            pids: limits.pids.filter(|_| counts_processes),
+            ..limits
+        };
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         tenants.insert(tenant.to_owned(), limits);
         match self.group_of(tenant) {
@@ -326,17 +332,29 @@ impl Local {
         }
     }
 
-    /// That of a tenant of which nothing is there any more.
-    pub(crate) fn remove_group_of(&self, tenant: &str) -> Result<(), Error> {
+    /// Its group is promised what its containers are now, one of which has come or gone.
+    pub(crate) fn carry_promises(&self, tenant: &str) {
+        let _alone = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        self.promise(tenant);
+    }
+
+    fn promise(&self, tenant: &str) {
+        let carried = self.group_of(tenant).map_or(Ok(()), |group| group.carry_promises());
+        if let Err(error) = carried {
+            tracing::warn!(%tenant, %error, "its applications are not kept the memory that they are promised");
+        }
+    }
+
+    /// That of a tenant of which nothing is there any more; else one of its containers has gone.
+    pub(crate) fn leave_group_of(&self, tenant: &str) -> Result<(), Error> {
         let _alone = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         let prefix = format!("{tenant}{SEPARATOR}");
-        if names_in(&self.directory)?.iter().any(|name| name.starts_with(&prefix)) {
-            return Ok(());
-        }
-        if let Some(group) = self.group_of(tenant) {
+        let is_in_use = names_in(&self.directory)?.iter().any(|name| name.starts_with(&prefix));
+        if let Some(group) = self.group_of(tenant).filter(|_| !is_in_use) {
             // An engine may have yet to let it go; it is used again, or removed after the next container.
             let _ = group.remove();
         }
+        self.promise(tenant);
         Ok(())
     }
 
@@ -398,8 +416,11 @@ impl Local {
             return Ok(true);
         };
         let at = spec.sockets.into_iter().map(|socket| socket.at).collect();
-        group.freeze(true)?;
-        let is_quiet = group.is_frozen()? && !self.sockets.are_used_by(&at, &group.processes()?)?;
+        match group.freeze(true) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(false),
+            frozen => frozen?,
+        }
+        let is_quiet = !self.sockets.are_used_by(&at, &group.processes()?)?;
         if !is_quiet {
             group.freeze(false)?;
         }
@@ -466,7 +487,7 @@ impl Local {
             _ => {}
         }
         match Key::of_container(name) {
-            Some(Key { tenant, .. }) => self.remove_group_of(&tenant),
+            Some(Key { tenant, .. }) => self.leave_group_of(&tenant),
             None => Ok(()),
         }
     }

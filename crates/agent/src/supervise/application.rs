@@ -14,6 +14,7 @@ use super::backoff::Backoff;
 use super::container::{Board, Doing, Orders, Turn, end, keep};
 use super::events::{Events, What, cut};
 use super::hold::HeldApplication;
+use super::kept_logs::KeptLogs;
 use super::rollout::{self, Seen, Step, Update};
 use super::tenant_disk::TenantDisks;
 use super::version::{Bad, Histories, History, Plan, Version, of_start};
@@ -92,7 +93,7 @@ impl Application {
     /// Leaves what runs of it alone until it is known what is wanted.
     pub(super) fn open(
         runtime: Arc<dyn Runtime>,
-        histories: Histories,
+        (histories, kept_logs): (Histories, KeptLogs),
         key: &Key,
         events: Events,
         (peers, changes): (Peers, Changes),
@@ -111,6 +112,7 @@ impl Application {
             gate: Gate::new(&key.tenant, peers, changes.clone(), told_after),
             history: histories.read(key),
             histories,
+            kept_logs,
             runtime,
             key: key.clone(),
             events,
@@ -246,6 +248,7 @@ struct Following {
     gate: Gate,
     runtime: Arc<dyn Runtime>,
     histories: Histories,
+    kept_logs: KeptLogs,
     history: History,
     key: Key,
     events: Events,
@@ -442,8 +445,8 @@ impl Following {
         };
         let mut ending = JoinSet::new();
         for name in names.filter(|name| name.starts_with(&prefix) && !is_kept(name)) {
-            let runtime = Arc::clone(&self.runtime);
-            ending.spawn(async move { end(&*runtime, &name, None, GRACE).await });
+            let (runtime, kept_logs) = (Arc::clone(&self.runtime), self.kept_logs.clone());
+            ending.spawn(async move { end(&*runtime, &kept_logs, &name, None, GRACE).await });
         }
         ending.join_all().await.into_iter().collect()
     }
@@ -612,6 +615,10 @@ impl Following {
             let Key { tenant, application } = &self.key;
             tracing::warn!(%tenant, %application, %error, "what was good of it is not removed");
         }
+        if let Err(error) = self.kept_logs.forget(&self.key) {
+            let Key { tenant, application } = &self.key;
+            tracing::warn!(%tenant, %application, %error, "what it said is not removed");
+        }
     }
 
     /// When something is so that was not `now`, if nothing else changes.
@@ -738,7 +745,7 @@ impl Following {
             };
             let (done, is_done) = watch::channel(false);
             let keeping = keep(
-                Arc::clone(&self.runtime),
+                (Arc::clone(&self.runtime), self.kept_logs.clone()),
                 plan.clone(),
                 Turn {
                     awaited,

@@ -13,6 +13,7 @@ use super::Changes;
 use super::backoff::Backoff;
 use super::events::{Events, What, cut};
 use super::gate::Gate;
+use super::kept_logs::KeptLogs;
 use super::tenant_disk::TenantDisks;
 use super::version::Plan;
 use crate::instance::{Ended, How};
@@ -218,7 +219,7 @@ async fn becomes(told: &mut watch::Receiver<bool>, wanted: bool) {
 /// Keeps it running until it is to stop, or to its good end where it is to have one; once it is to stop it has ended, and
 /// its files are gone. One that runs already is kept.
 pub(super) async fn keep(
-    runtime: Arc<dyn Runtime>,
+    (runtime, kept_logs): (Arc<dyn Runtime>, KeptLogs),
     plan: Plan,
     mut turn: Turn,
     orders: Orders,
@@ -244,6 +245,7 @@ pub(super) async fn keep(
     }
     let mut keeper = Keeper {
         runtime: &*runtime,
+        kept_logs: &kept_logs,
         gate: turn.gate.clone(),
         plan: &plan,
         board: &board,
@@ -290,6 +292,7 @@ pub(super) async fn keep(
 
 struct Keeper<'a> {
     runtime: &'a dyn Runtime,
+    kept_logs: &'a KeptLogs,
     gate: Gate,
     plan: &'a Plan,
     board: &'a Board,
@@ -537,14 +540,16 @@ impl Keeper<'_> {
         });
     }
 
-    /// Whatever start runs has ended, and all are removed.
+    /// Whatever start runs has ended, and all are removed; what they said is kept, the last one's last.
     async fn end_all(&self) -> Result<(), Error> {
-        let starts = self.starts().await?;
+        let mut starts = self.starts().await?;
+        starts.sort_unstable();
         let has_any = !starts.is_empty();
         for number in starts {
             let container = &self.plan.container;
             let name = self.start_name(number);
-            end(self.runtime, &name, container.pre_stop.as_deref(), container.grace).await?;
+            let pre_stop = container.pre_stop.as_deref();
+            end(self.runtime, self.kept_logs, &name, pre_stop, container.grace).await?;
         }
         if has_any {
             self.tell(What::Stopped, "it is not wanted so any more");
@@ -571,14 +576,16 @@ fn is_good(ended: &Ended) -> bool {
     ended.how == How::Exited { code: 0 }
 }
 
-/// Ends a container, gently at first, and removes it.
+/// Ends a container, gently at first, and removes it; what it said is kept.
 pub(super) async fn end(
     runtime: &dyn Runtime,
+    kept_logs: &KeptLogs,
     name: &str,
     pre_stop: Option<&[String]>,
     grace: Duration,
 ) -> Result<(), Error> {
     stop(runtime, name, pre_stop, grace).await?;
+    kept_logs.keep(runtime, name).await;
     runtime.remove(name).await
 }
 

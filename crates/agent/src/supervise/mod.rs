@@ -6,6 +6,7 @@ mod container;
 mod events;
 mod gate;
 mod hold;
+mod kept_logs;
 mod revision;
 mod rollout;
 mod tenant_disk;
@@ -28,6 +29,7 @@ use self::events::Events;
 pub use self::events::{Event, What};
 use self::gate::{Gate, Peers};
 pub use self::hold::Held;
+pub use self::kept_logs::KeptLogs;
 pub use self::revision::Salt;
 pub use self::rollout::Update;
 use self::tenant_disk::TenantDisks;
@@ -164,6 +166,7 @@ pub struct Supervisor {
     runtime: Arc<dyn Runtime>,
     salt: Salt,
     histories: Histories,
+    kept_logs: KeptLogs,
     events: Events,
     changes: Changes,
     peers: Peers,
@@ -188,11 +191,11 @@ impl Changes {
 
 impl Supervisor {
     /// Finds what runs already. It is left as it is until it is told what is wanted of it. What was good of applications is
-    /// kept in the directory `histories`.
+    /// kept in the directory `histories`, and what was said by what does not run any more in `logs`.
     ///
     /// # Errors
-    /// The runtime does not say what it has, or the directory cannot be made.
-    pub async fn new(runtime: Arc<dyn Runtime>, salt: Salt, histories: &Path) -> Result<Self, Error> {
+    /// The runtime does not say what it has, or the directories cannot be made.
+    pub async fn new(runtime: Arc<dyn Runtime>, salt: Salt, histories: &Path, logs: &Path) -> Result<Self, Error> {
         let found = runtime.names().await?;
         let disks = TenantDisks::default();
         let watching = tokio::spawn(disks.clone().watch(Arc::clone(&runtime)));
@@ -200,6 +203,7 @@ impl Supervisor {
             runtime,
             salt,
             histories: Histories::at(histories)?,
+            kept_logs: KeptLogs::at(logs)?,
             events: Events::default(),
             changes: Changes(Arc::new(watch::channel(()).0)),
             peers: Peers::default(),
@@ -209,6 +213,10 @@ impl Supervisor {
         };
         for key in found.iter().filter_map(|name| Key::of_container(name)) {
             supervisor.open(key, true);
+        }
+        // Those that nobody wants any more are forgotten.
+        for key in supervisor.kept_logs.applications()? {
+            supervisor.open(key, false);
         }
         Ok(supervisor)
     }
@@ -220,7 +228,7 @@ impl Supervisor {
             Entry::Vacant(entry) => {
                 let opened = Application::open(
                     Arc::clone(&self.runtime),
-                    self.histories.clone(),
+                    (self.histories.clone(), self.kept_logs.clone()),
                     entry.key(),
                     self.events.clone(),
                     (self.peers.clone(), self.changes.clone()),
@@ -334,6 +342,11 @@ impl Supervisor {
     pub fn hold(&self, keys: &[Key]) -> Held {
         let found = keys.iter().filter_map(|key| self.applications.get(key));
         Held::begin(found.map(Application::holding).collect())
+    }
+
+    /// What was said by containers that are not there any more.
+    pub fn kept_logs(&self) -> &KeptLogs {
+        &self.kept_logs
     }
 
     /// What runs the containers.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use manifest::workload::{
-    ConfigMap, Container, Deployment, Handler, Medium, PodSpec, PortRef, Secret, StrategyType, Volume,
+    ConfigMap, Container, Deployment, Handler, Medium, PodSpec, PortRef, Scheme, Secret, StrategyType, Volume,
 };
 
 use self::environment::Environment;
@@ -254,6 +254,7 @@ fn probes(container: &Container) -> Probes {
             },
             Handler::HttpGet(get) => Ask::Http {
                 port: port(&get.port)?,
+                is_tls: get.scheme == Scheme::Https,
                 path: get.path.clone(),
                 headers: get
                     .http_headers

@@ -1,6 +1,6 @@
 //! What of a manifest cannot be done yet, or not by the runtime that it asks for: refused by name, never left out.
 
-use manifest::workload::{Amounts, Container, Deployment, HostPathType, Medium, PodSpec, Scheme, Volume};
+use manifest::workload::{Amounts, Container, Deployment, HostPathType, Medium, PodSpec, Volume};
 
 use super::{CONTAINERS_MAX, Finding, kind, order, rights};
 use crate::local::bundle;
@@ -197,16 +197,6 @@ impl Found {
     }
 
     fn container(&mut self, path: &str, container: &Container) {
-        for (field, probe) in [
-            ("livenessProbe", &container.liveness_probe),
-            ("readinessProbe", &container.readiness_probe),
-            ("startupProbe", &container.startup_probe),
-        ] {
-            let get = probe.as_ref().and_then(|probe| probe.http_get.as_ref());
-            let is_https = get.is_some_and(|get| get.scheme == Scheme::Https);
-            let message = "is not done yet; ask by HTTP, or whether the port takes a connection (tcpSocket)";
-            self.is_set(is_https, &format!("{path}.{field}.httpGet.scheme"), message);
-        }
         let resources = &container.resources;
         for (field, amounts) in [("requests", &resources.requests), ("limits", &resources.limits)] {
             // A board promises nobody a part of its disk.

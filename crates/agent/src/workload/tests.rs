@@ -167,10 +167,6 @@ fn what_is_not_done_is_refused_by_name() {
     let path = "spec.template.spec.containers[0]";
     for (lines, field) in [
         (
-            "          livenessProbe: {httpGet: {port: 80, scheme: HTTPS}}\n",
-            "livenessProbe.httpGet.scheme",
-        ),
-        (
             "          resources: {requests: {ephemeral-storage: 1Gi}}\n",
             "resources.requests.ephemeral-storage",
         ),

@@ -73,7 +73,8 @@ pub(super) async fn applications(
     let logins = logins(&data, &salt.tag(), issuer)?;
     logins.forget_others(&containers)?;
     let runtimes = Runtimes::new(local, &engine::socket(), logins.clone());
-    let supervisor = Supervisor::new(Arc::new(runtimes), salt, &data.join("containers.good")).await;
+    let (histories, logs) = (data.join("containers.good"), data.join("containers.logs"));
+    let supervisor = Supervisor::new(Arc::new(runtimes), salt, &histories, &logs).await;
     let supervisor = Arc::new(Mutex::new(
         supervisor.with_context(|| containers.display().to_string())?,
     ));
