@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use self::say::{complain, say};
-use crate::{arms, servers};
+use crate::{arms, interrupt, servers};
 
 /// The experiments.
 #[derive(Debug, clap::Subcommand)]
@@ -78,7 +78,7 @@ impl Command {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 complain(failure);
-                ExitCode::FAILURE
+                interrupt::told().map_or(ExitCode::FAILURE, |told| told.exit_code().into())
             }
         }
     }

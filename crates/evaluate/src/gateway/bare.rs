@@ -1,6 +1,7 @@
 //! Baselines: the same image without an edge, by the commands that everybody has.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -108,6 +109,7 @@ fn run_silent(program: &Path, words: &[&str]) -> Result<(), String> {
     let mut command = Command::new(program);
     command
         .args(words)
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());

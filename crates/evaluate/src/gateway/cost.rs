@@ -14,7 +14,7 @@ use super::options::Options;
 use super::power;
 use super::record::{Arm, Benchmark, Figure, Sample};
 use super::site::Site;
-use crate::capacity::pause;
+use crate::interrupt::pause;
 
 /// Of each instance.
 pub(super) const MEMORY_MIB: u32 = 64;
@@ -43,7 +43,7 @@ impl Place {
             if began.elapsed() > PATIENCE {
                 return Err(format!("no {name} of {instances} instances after {PATIENCE:?}"));
             }
-            pause(STEP);
+            pause(STEP)?;
         }
         Ok(())
     }

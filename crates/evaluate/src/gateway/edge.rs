@@ -9,6 +9,8 @@ use super::manifests::{IMAGE, ROOT, SERVES};
 use super::site::Site;
 use crate::arms::{self, ServerProcess};
 use crate::capacity::pause;
+use crate::interrupt;
+use crate::proc;
 
 /// How long an application may take to become what is waited for.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -147,7 +149,7 @@ impl Edge {
     /// Waits until something is so of an application; it then.
     ///
     /// # Errors
-    /// It is not in 90 s, with what it is instead.
+    /// It is not in 90 s, with what it is instead; or the run was told to end.
     pub(super) fn wait(&self, name: &str, what: impl Fn(&Application) -> bool) -> Result<Application, String> {
         let began = Instant::now();
         loop {
@@ -164,7 +166,7 @@ impl Edge {
                     said.trim().replace('\n', " | ")
                 ));
             }
-            pause(STEP);
+            interrupt::pause(STEP)?;
         }
     }
 
@@ -201,14 +203,7 @@ impl Edge {
 
     /// Processes that name its data directory in their arguments, with these: itself, and what it has beside containers.
     pub(super) fn processes(&self) -> Vec<(u32, String)> {
-        let data = self.data().display().to_string();
-        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let with_words = pids.map(|pid| {
-            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            (pid, String::from_utf8_lossy(&words).into_owned())
-        });
-        with_words.filter(|(_, words)| words.contains(&data)).collect()
+        proc::naming(&self.data().display().to_string())
     }
 
     /// What containers take now, as `top` has it.

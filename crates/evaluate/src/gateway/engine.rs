@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::manifests::INNER_PORT;
 use crate::arms::{self, Helper, ServerProcess};
 use crate::capacity::pause;
+use crate::interrupt;
 use crate::network::Host;
 
 /// How long it may take until it answers, and to stop.
@@ -63,6 +64,7 @@ impl Engine {
         let server = ServerProcess::start(helper, None, daemon, &words, &place)?;
         let mut engine = Engine { server, command, place };
         while engine.docker(&["version"]).is_err() {
+            interrupt::check()?;
             if engine.server.ended_within(STEP) || engine.server.age() > PATIENCE {
                 return Err(engine
                     .server

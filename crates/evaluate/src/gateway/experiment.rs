@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
 
 use super::edge::Edge;
 use super::options::{Options, Part, Runtime};
@@ -13,7 +14,9 @@ use super::site::Site;
 use super::{EXPERIMENT, activation, burst, cost, day, footprint, throughput, work};
 use crate::arms::{self, Helper};
 use crate::environment;
+use crate::interrupt;
 use crate::privacy::without_paths;
+use crate::proc;
 use crate::rtt::{Progress, Step};
 
 /// What is said where `--quick` leaves it out.
@@ -26,7 +29,8 @@ const FILES_OF_OUR_OWN: u64 = 128;
 /// job.
 ///
 /// # Errors
-/// The machine refuses what every task needs, or what was measured cannot be kept, in words.
+/// The machine refuses what every task needs, or what was measured cannot be kept, in words; or SIGINT or SIGTERM has ended it,
+/// with what is left of what it had started: nothing, if all went well.
 pub fn run(
     options: &Options,
     helper: &Helper,
@@ -34,6 +38,7 @@ pub fn run(
     progress: &mut dyn Progress,
     keep: &mut dyn FnMut(&GatewayRun) -> Result<(), String>,
 ) -> Result<GatewayRun, String> {
+    interrupt::listen().map_err(|error| format!("SIGINT and SIGTERM: {error}"))?;
     let asked = &options.parts;
     let options = options.clone().effective();
     let by_itself = (asked != &options.parts).then(|| DAY_BY_ITSELF.to_owned());
@@ -95,11 +100,35 @@ pub fn run(
     // Its applications end with it, before the engine that runs some of them.
     bench.edge = None;
     let mut run = bench.run;
+    if let (Err(_), Some(told)) = (&result, interrupt::told()) {
+        drop(site);
+        return Err(format!("{told}{}; {}", left(directory), kept(&run)));
+    }
     result?;
     run.environment = environment::conclude(run.environment, None, started.elapsed());
     keep(&run)?;
     progress.done();
     Ok(run)
+}
+
+/// What is left of what a run had started, whose directory this is.
+fn left(directory: TempDir) -> String {
+    let path = directory.path().display().to_string();
+    let removed = directory.close();
+    let processes = proc::naming(&path);
+    if removed.is_ok() && processes.is_empty() {
+        return ": its containers, networks and files are gone".to_owned();
+    }
+    let pids: Vec<String> = processes.iter().map(|(pid, _)| pid.to_string()).collect();
+    let files = removed.err().map_or(String::new(), |error| format!(" {path}: {error}"));
+    format!(", and could not end all that it had started:{files} processes: {}", pids.join(" "))
+}
+
+fn kept(run: &GatewayRun) -> String {
+    match run.done.len() {
+        0 => "nothing was measured yet".to_owned(),
+        count => format!("what {count} jobs gave is kept, and --resume goes on with it"),
+    }
 }
 
 /// About how long it takes, with what is there for it.
@@ -219,8 +248,9 @@ impl Bench<'_> {
                     blocks,
                 });
                 done += 1;
+                interrupt::check()?;
                 let is_done = self.run.done.iter().any(|one| one.block == block && one.job == job);
-                if !is_done && self.attempt(job, block, progress) {
+                if !is_done && self.attempt(job, block, progress)? {
                     keep(&self.run)?;
                 }
             }
@@ -228,12 +258,18 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn attempt(&mut self, job: Job, block: u32, progress: &mut dyn Progress) -> bool {
+    /// Whether there is something new to keep.
+    ///
+    /// # Errors
+    /// The run was told to end; what the job has seen until then is none of its samples.
+    fn attempt(&mut self, job: Job, block: u32, progress: &mut dyn Progress) -> Result<bool, String> {
         if self.left_out.contains(&job) {
-            return false;
+            return Ok(false);
         }
         let started_s = self.started.elapsed().as_secs_f64();
-        match self.perform(job) {
+        let performed = self.perform(job);
+        interrupt::check()?;
+        match performed {
             Ok(samples) => {
                 self.run.done.push(Done {
                     block,
@@ -241,7 +277,7 @@ impl Bench<'_> {
                     started_s,
                     samples,
                 });
-                true
+                Ok(true)
             }
             Err(reason) => {
                 let said = format!("{}: left out from here on: {reason}", name(job));
@@ -250,7 +286,7 @@ impl Bench<'_> {
                 self.left_out.push(job);
                 // What of it is left would be in the way.
                 self.edge = None;
-                false
+                Ok(false)
             }
         }
     }

@@ -10,7 +10,7 @@ use super::manifests::{INNER_PORT, inner_port};
 use super::options::Runtime;
 use super::record::{Figure, Mode, Sample};
 use super::site::Site;
-use crate::capacity::pause;
+use crate::interrupt::{self, pause};
 
 /// Long enough for one way to be silent while the other is measured.
 const IDLE_MS: u32 = 5_000;
@@ -34,7 +34,7 @@ pub(super) fn measure(edge: &Edge, site: &Site, runtime: Runtime, each_ms: u32) 
         }
         None => (Ipv4Addr::LOCALHOST, inner_port(runtime, PORT)).into(),
     };
-    pause(REST);
+    pause(REST)?;
     let time = Duration::from_millis(u64::from(each_ms));
     let rates = site.enter(|| {
         let ways = [door(), direct];
@@ -81,6 +81,7 @@ fn rate(address: SocketAddr, path: &str, time: Duration) -> Option<Rate> {
     let client = || {
         let (mut answers, mut bytes) = (0_u64, 0_u64);
         while began.elapsed() < time {
+            interrupt::check().ok()?;
             bytes += ask(address, path).ok()? as u64;
             answers += 1;
         }

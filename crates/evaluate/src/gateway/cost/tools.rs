@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::{CPU_MILLIS, FILE_TIMES, MEMORY_MIB};
 use crate::arms;
-use crate::capacity::pause;
 use crate::gateway::manifests;
 use crate::gateway::options::{Options, Runtime};
 use crate::gateway::record::{Benchmark, Figure, Sample};
 use crate::gateway::site::{Site, found as program};
+use crate::interrupt::pause;
 
 /// The image that has them.
 pub(in crate::gateway) const IMAGE: &str = "tools:1";
@@ -248,7 +248,7 @@ fn client_of(
                 return serde_json::from_str(&said).map_err(|error| format!("iperf3 -J: {error}"));
             }
             Ok(said) | Err(said) if began.elapsed() > PATIENCE => return Err(said),
-            _ => pause(STEP),
+            _ => pause(STEP)?,
         }
     }
 }
