@@ -7,14 +7,18 @@ import hashlib
 import ipaddress
 import json
 import os
+import re
+import signal
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import machine
-from brokers import BINARY
+from brokers import BINARY, ENVIRONMENT
 
 pytestmark = pytest.mark.contract
 
@@ -64,6 +68,45 @@ def root() -> None:
         machine.lacking("root, which runs containers")
 
 
+class Family:
+    """Processes of a run whose files are all in one place: those that name it, and whatever they have started."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def members(self) -> dict[tuple[int, str], str]:
+        """Each by its number and start, as a number is given anew, with its name."""
+        parents, names, found = {}, {}, set()
+        for directory in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                stat = (directory / "stat").read_text()
+                fields = stat[stat.rindex(")") + 2 :].split()
+                key = (int(directory.name), fields[19])
+                parents[key], names[key] = int(fields[1]), stat[stat.index("(") + 1 : stat.rindex(")")]
+                if self.place in (directory / "cmdline").read_text(errors="replace"):
+                    found.add(key)
+        while more := {key for key, parent in parents.items() if parent in {pid for pid, _ in found}} - found:
+            found |= more
+        return {key: names[key] for key in found}
+
+    def alive(self, before: dict[tuple[int, str], str]) -> dict[tuple[int, str], str]:
+        """Who of those of before is there, or has come."""
+        now = self.members()
+        for (pid, start), name in before.items():
+            with contextlib.suppress(OSError):
+                stat = Path(f"/proc/{pid}/stat").read_text()
+                if stat[stat.rindex(")") + 2 :].split()[19] == start:
+                    now[pid, start] = name
+        return now
+
+
+@pytest.fixture(name="place")
+def place_of_a_run() -> Iterator[str]:
+    """Where a run has its files: a short path, as sockets are among them."""
+    with tempfile.TemporaryDirectory(prefix="gw-") as directory:
+        yield directory
+
+
 def traces() -> set[str]:
     """What a run could leave behind: rules, mounts and groups; edges of other tests have rules meanwhile."""
     of_tests = tables_of_tests()
@@ -89,11 +132,17 @@ def test_first_requests_are_answered_by_every_runtime_beside_docker_start_and_ru
     before = traces()
     found = measured(tmp_path, "activation")
     asked = {arm: seen["answer_ms"] for (task, arm), seen in found.items() if "cold" in task}
+    unpaused = {arm: seen["answer_ms"] for (task, arm), seen in found.items() if "paused" in task}
     assert set(asked) == {
         *("process", "oci", "docker", "runc-run", "runc-run-again"),
         *("docker-start", "docker-start-again", "docker-engine"),
     }
-    assert all(0 < value < 10_000 for values in asked.values() for value in values), asked
+    assert set(unpaused) == {
+        *("process", "oci", "docker"),
+        *("docker-unpause", "docker-unpause-again", "docker-unpause-engine"),
+    }
+    answers = [*asked.values(), *unpaused.values()]
+    assert all(0 < value < 10_000 for values in answers for value in values), found
     for arm in ("process", "oci", "docker"):
         assert len(found[('{"activation": "paused"}', arm)]["answer_ms"]) == 2
         assert len(found[('{"activation": "warm"}', arm)]["answer_ms"]) == 2
@@ -101,6 +150,16 @@ def test_first_requests_are_answered_by_every_runtime_beside_docker_start_and_ru
         assert found[('"burst"', arm)]["burst_starts"] == [1]
         assert found[('"throughput"', arm)]["through_per_s"][0] > 0
     assert traces() <= before
+
+
+def test_a_run_says_which_cells_of_how_many_it_has_measured(tmp_path):
+    done = measure(tmp_path, "activation", "--runtime", "process", "--quick")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    count, of_all = (int(word) for word in re.search(r"Measured (\d+) of the (\d+) cells of a full run", said).groups())
+    run = json.loads((tmp_path / "gateway.json").read_text())
+    assert count == len({json.dumps(one["job"]) for one in run["done"]}) == 5 < of_all
+    assert "activation, cold; activation, paused; activation, warm; throughput; burst: process" in said
 
 
 def test_an_edge_at_rest_and_what_is_applied_are_measured_without_docker_where_it_is_not_asked_for(tmp_path):
@@ -115,6 +174,7 @@ def test_an_edge_at_rest_and_what_is_applied_are_measured_without_docker_where_i
 def test_benchmark_programs_run_natively_and_in_each_runtime_within_the_same_limits(tmp_path):
     found = measured(tmp_path, "cost", "--runtime", "process,oci,docker")
     arms = {"native", "native-again", "process", "oci", "docker"}
+    roots = {"oci-root", "docker-root"}
     for benchmark, figures in {
         "cpu": ["cpu_s"],
         "memory": ["memcpy_bytes_per_s", "dumb_bytes_per_s", "mcblock_bytes_per_s"],
@@ -122,7 +182,7 @@ def test_benchmark_programs_run_natively_and_in_each_runtime_within_the_same_lim
         "udp": ["udp_receive_cpu_share", "udp_send_cpu_share"],
     }.items():
         seen = {arm: values for (task, arm), values in found.items() if benchmark in task}
-        assert set(seen) == arms
+        assert set(seen) == (arms | roots if benchmark == "disk" else arms)
         assert all(values[figure][0] > 0 for values in seen.values() for figure in figures), seen
 
 
@@ -179,7 +239,14 @@ def test_a_day_of_requests_finds_applications_on_demand_started_each_time_and_th
         "requests": [["dashboard", 12], ["air", 3], ["database", 2], ["lights", 2]],
     }
     assert run["environment"]["data_hashes"] == [["office.csv", hashlib.sha256(content).hexdigest()]]
+    summary = json.loads((tmp_path / "report.json").read_text())
+    claims = {claim["id"]: claim["findings"] for claim in summary["gateways"][0]["claims"]}
+    assert "of a day, on demand" in claims["c4.3.energy"][0]["words"]
+    # One block is no interval.
+    assert [finding["shape"] for finding in claims["c4.3.energy"]] == ["undecided"] * len(claims["c4.3.energy"])
+    assert claims["c4.1.write"][0]["shape"] == "not_measured"
     report = (tmp_path / "report.html").read_text()
+    assert "Claims, tested for shape" in report
     assert "hour of the day" in report and "The paper beside ours" in report
     assert traces() <= before
 
@@ -226,6 +293,47 @@ def test_a_run_that_was_ended_is_gone_on_with_and_what_it_had_is_not_measured_ag
     again = json.loads(file.read_text())["done"]
     assert again[:-1] == kept
     assert again[-1]["job"] == taken["job"] and again[-1]["samples"] != taken["samples"]
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "by"),
+    [
+        # As a terminal's Ctrl-C: to all processes of the group.
+        (("--parts", "work", "--runtime", "oci", "--speed", "60"), "redis-server", signal.SIGINT),
+        (("--parts", "activation", "--runtime", "docker", "--activations", "1000"), "busybox", signal.SIGTERM),
+        (("--parts", "cost", "--runtime", "process", "--cost-divisor", "1"), "sysbench", signal.SIGTERM),
+    ],
+    ids=["oci", "docker", "native"],
+)
+def test_a_run_that_is_interrupted_ends_its_containers_leaves_nothing_and_says_so(tmp_path, place, words, program, by):
+    before, family = traces(), Family(place)
+    command = [BINARY, "evaluate", "gateway", "--out", str(tmp_path), "--blocks", "1", "--seed", "7", *words]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=ENVIRONMENT | {"TMPDIR": place},
+        process_group=0,
+    ) as run:
+        try:
+            members, deadline = {}, time.monotonic() + 120
+            while program not in members.values():
+                assert run.poll() is None and time.monotonic() < deadline, run.communicate()
+                time.sleep(0.02)
+                members = family.members()
+            if by == signal.SIGINT:
+                os.killpg(run.pid, by)
+            else:
+                run.send_signal(by)
+            said, _ = run.communicate(timeout=60)
+        finally:
+            run.kill()
+    assert run.returncode == 128 + by, said
+    assert f"ended by {by.name}: its containers, networks and files are gone" in said
+    assert family.alive(members) == {}
+    assert os.listdir(place) == []
+    assert traces() <= before
 
 
 def test_without_a_docker_engine_it_is_said_and_the_others_are_measured(tmp_path):

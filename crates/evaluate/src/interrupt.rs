@@ -74,7 +74,11 @@ fn handle(signal: c_int) -> io::Result<()> {
         action.sa_flags = libc::SA_RESTART;
         libc::sigaction(signal, &raw const action, ptr::null_mut())
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 extern "C" fn note(signal: c_int) {
@@ -124,7 +128,11 @@ pub(crate) fn pause(time: Duration) -> Result<(), Interrupted> {
             tv_sec: left.as_secs() as i64,
             tv_nsec: left.subsec_nanos().into(),
         };
-        let mut bell: Vec<PollFd<'_>> = BELL.get().map(|bell| PollFd::new(bell, PollFlags::IN)).into_iter().collect();
+        let mut bell: Vec<PollFd<'_>> = BELL
+            .get()
+            .map(|bell| PollFd::new(bell, PollFlags::IN))
+            .into_iter()
+            .collect();
         match poll(&mut bell, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             // Of a descriptor and a time that are good, only memory can be refused: the time is waited for all the same.

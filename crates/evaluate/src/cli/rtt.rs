@@ -11,6 +11,7 @@ use crate::gateway::Runtime;
 use crate::raw::Raw;
 use crate::replay::{self, Machine, Pace, record};
 use crate::report::words;
+pub(super) use crate::report::words::about;
 use crate::rtt::{ArmKind, Bar, Helper, Lines, Options, Plan, Progress, Trace, as_possible_here, run};
 use crate::run::Run;
 
@@ -227,17 +228,6 @@ fn announcement(plan: &Plan) -> String {
         "Measuring the full-stack round trip: {}, {time}{resumed}",
         size.join(", ")
     )
-}
-
-/// `about 90 s`, `about 12 min`, `about 7 h 20 min`.
-pub(super) fn about(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let minutes = seconds.div_ceil(60);
-    match minutes {
-        _ if seconds < 180 => format!("about {seconds} s"),
-        0..120 => format!("about {minutes} min"),
-        _ => format!("about {} h {} min", minutes / 60, minutes % 60),
-    }
 }
 
 #[cfg(test)]

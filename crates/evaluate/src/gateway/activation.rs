@@ -53,6 +53,20 @@ pub(super) fn bare(site: &Site, arm: Arm, count: u32) -> Result<Vec<Sample>, Str
     Ok(answers(values))
 }
 
+/// Of a container without an edge that is paused.
+pub(super) fn bare_paused(site: &Site, arm: Arm, count: u32) -> Result<Vec<Sample>, String> {
+    let container = Bare::make(site, arm)?;
+    site.enter(|| container.start())??
+        .ok_or("it does not answer once started")?;
+    let mut values = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        container.pause()?;
+        pause(REST)?;
+        values.push(site.enter(|| container.unpause())??);
+    }
+    Ok(answers(values))
+}
+
 /// The manifest of a web server at [`PORT`] that sleeps.
 pub(super) fn web(site: &Site, name: &str, runtime: Runtime, sleeps: (Mode, u32)) -> String {
     let web = Web {

@@ -181,7 +181,10 @@ fn name_of(load: &Load<'_>) -> String {
 fn processes(load: &Load<'_>) -> Vec<u32> {
     let marks = [load.address.to_string(), load.directory.display().to_string()];
     let named = marks.iter().flat_map(|mark| proc::naming(mark));
-    let mut pids: Vec<u32> = named.map(|(pid, _)| pid).filter(|pid| *pid != std::process::id()).collect();
+    let mut pids: Vec<u32> = named
+        .map(|(pid, _)| pid)
+        .filter(|pid| *pid != std::process::id())
+        .collect();
     pids.sort_unstable();
     pids.dedup();
     pids

@@ -109,14 +109,14 @@ impl Engine {
         Ok(format!("dockerd {}", said.trim()))
     }
 
-    /// Starts a container as the command does, by the engine's API alone.
-    pub(super) fn start_by_api(&self, container: &str) -> Result<(), String> {
+    /// Has a container `start` or `unpause` as the command does, by the engine's API alone.
+    pub(super) fn by_api(&self, container: &str, what: &str) -> Result<(), String> {
         let ask = || {
             let mut stream = UnixStream::connect(self.socket())?;
             stream.set_read_timeout(Some(PATIENCE))?;
             write!(
                 stream,
-                "POST /containers/{container}/start HTTP/1.1\r\nHost: docker\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                "POST /containers/{container}/{what} HTTP/1.1\r\nHost: docker\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
             )?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;

@@ -121,7 +121,10 @@ fn left(directory: TempDir) -> String {
     }
     let pids: Vec<String> = processes.iter().map(|(pid, _)| pid.to_string()).collect();
     let files = removed.err().map_or(String::new(), |error| format!(" {path}: {error}"));
-    format!(", and could not end all that it had started:{files} processes: {}", pids.join(" "))
+    format!(
+        ", and could not end all that it had started:{files} processes: {}",
+        pids.join(" ")
+    )
 }
 
 fn kept(run: &GatewayRun) -> String {
@@ -185,6 +188,8 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
         Arm::RuncRun,
         Arm::RuncRunAgain,
     ];
+    const PAUSED: [Arm; 3] = [Arm::DockerUnpause, Arm::DockerUnpauseAgain, Arm::DockerUnpauseEngine];
+    const ROOTS: [Arm; 2] = [Arm::OciRoot, Arm::DockerRoot];
     const DAYS: [Arm; 3] = [Arm::AlwaysOn, Arm::AlwaysOnAgain, Arm::OnDemand];
     let mut jobs = Vec::new();
     for part in &options.parts {
@@ -196,6 +201,10 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
                     task: Task::Activation(Mode::Cold),
                     arm,
                 }));
+                jobs.extend(PAUSED.map(|arm| Job {
+                    task: Task::Activation(Mode::Paused),
+                    arm,
+                }));
                 jobs.extend([Task::Throughput, Task::Burst].into_iter().flat_map(task));
             }
             Part::Footprint => {
@@ -205,7 +214,11 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
             Part::Cost => {
                 let counts = options.instances.iter();
                 let tasks = counts.flat_map(|count| Benchmark::ALL.map(|benchmark| Task::Cost(benchmark, *count)));
-                jobs.extend(tasks.flat_map(|task| COSTS.map(|arm| Job { task, arm })));
+                jobs.extend(tasks.flat_map(|task| {
+                    let has_files = matches!(task, Task::Cost(Benchmark::Disk, _));
+                    let roots = ROOTS.into_iter().filter(move |_| has_files);
+                    COSTS.into_iter().chain(roots).map(move |arm| Job { task, arm })
+                }));
             }
             Part::Work => jobs.push(Job {
                 task: Task::Work,
@@ -304,7 +317,8 @@ impl Bench<'_> {
             (Task::Cost(benchmark, count), Arm::Native | Arm::NativeAgain) => {
                 return cost::measure(None, site, (job.arm, benchmark, count), options);
             }
-            (_, Arm::Process | Arm::Oci | Arm::Docker) => {}
+            (_, Arm::Process | Arm::Oci | Arm::Docker | Arm::OciRoot | Arm::DockerRoot) => {}
+            (Task::Activation(Mode::Paused), arm) => return activation::bare_paused(site, arm, options.activations),
             _ => return activation::bare(site, job.arm, options.activations),
         }
         if self.edge.is_none() {
@@ -339,7 +353,12 @@ fn start_edge(site: &Site) -> Result<Edge, String> {
 
 /// In the words of progress.
 fn name(job: Job) -> String {
-    let task = match job.task {
+    format!("{}, {}", job.arm.name(), task_name(job.task))
+}
+
+/// What is done, in words.
+pub(super) fn task_name(task: Task) -> String {
+    match task {
         Task::Activation(mode) => format!("activation, {}", mode.name()),
         Task::Throughput => "throughput".to_owned(),
         Task::Burst => "burst".to_owned(),
@@ -349,8 +368,7 @@ fn name(job: Job) -> String {
         Task::Sleeping => "sleeping applications".to_owned(),
         Task::Apply => "apply to answer".to_owned(),
         Task::Cost(benchmark, count) => format!("{benchmark:?} × {count}").to_lowercase(),
-    };
-    format!("{}, {task}", job.arm.name())
+    }
 }
 
 /// Tasks in random order, and within each the arms, so that what is compared stays close in time. The same of a seed and

@@ -12,7 +12,7 @@ use super::schedule::Due;
 use super::stand::Stand;
 use crate::arms::Helper;
 use crate::environment;
-use crate::interrupt::{self, Interrupted};
+use crate::interrupt;
 use crate::network::{self, Measured, Network, NetworkError, Place, round_trips};
 use crate::run::Run;
 
@@ -30,7 +30,7 @@ pub enum RunError {
     Network(#[from] NetworkError),
     /// SIGINT or SIGTERM has ended it, and it what it had started.
     #[error("{0}: its containers, networks and files are gone")]
-    Interrupted(Interrupted),
+    Interrupted(String),
     /// No certificates for the arms under TLS.
     #[error("{0}")]
     Certificates(String),
@@ -55,7 +55,7 @@ pub fn run(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<
         None => ("rtt", measure(plan, &mut bench, progress).map(|()| Vec::new())),
     };
     if let (Err(_), Some(told)) = (&found, interrupt::told()) {
-        return Err(RunError::Interrupted(told));
+        return Err(RunError::Interrupted(told.to_string()));
     }
     let steps = found?;
     progress.done();

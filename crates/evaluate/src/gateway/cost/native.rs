@@ -55,7 +55,12 @@ impl Drop for Groups {
     fn drop(&mut self) {
         let began = Instant::now();
         // The kernel lets a group go once it has let go of who was in it.
-        while self.0.iter().any(|group| fs::remove_dir(group).is_err() && group.exists()) && began.elapsed() < PATIENCE {
+        while self
+            .0
+            .iter()
+            .any(|group| fs::remove_dir(group).is_err() && group.exists())
+            && began.elapsed() < PATIENCE
+        {
             self.0.iter().for_each(|group| kill_all(group));
             pause(STEP);
         }
