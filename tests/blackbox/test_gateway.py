@@ -76,28 +76,32 @@ class Family:
 
     def members(self) -> dict[tuple[int, str], str]:
         """Each by its number and start, as a number is given anew, with its name."""
-        parents, names, found = {}, {}, set()
-        for directory in Path("/proc").glob("[0-9]*"):
+        all_, found = processes(), set()
+        for pid, start in all_:
             with contextlib.suppress(OSError):
-                stat = (directory / "stat").read_text()
-                fields = stat[stat.rindex(")") + 2 :].split()
-                key = (int(directory.name), fields[19])
-                parents[key], names[key] = int(fields[1]), stat[stat.index("(") + 1 : stat.rindex(")")]
-                if self.place in (directory / "cmdline").read_text(errors="replace"):
-                    found.add(key)
-        while more := {key for key, parent in parents.items() if parent in {pid for pid, _ in found}} - found:
+                if self.place in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
+                    found.add((pid, start))
+        while more := {key for key, (parent, _) in all_.items() if parent in {pid for pid, _ in found}} - found:
             found |= more
-        return {key: names[key] for key in found}
+        return {key: all_[key][1] for key in found}
 
-    def alive(self, before: dict[tuple[int, str], str]) -> dict[tuple[int, str], str]:
-        """Who of those of before is there, or has come."""
-        now = self.members()
-        for (pid, start), name in before.items():
-            with contextlib.suppress(OSError):
-                stat = Path(f"/proc/{pid}/stat").read_text()
-                if stat[stat.rindex(")") + 2 :].split()[19] == start:
-                    now[pid, start] = name
-        return now
+    def left(self, before: dict[tuple[int, str], str]) -> dict[tuple[int, str], str]:
+        """Who of those of before is still there, and who has come."""
+        now = processes()
+        return self.members() | {key: name for key, name in before.items() if key in now}
+
+
+def processes() -> dict[tuple[int, str], tuple[int, str]]:
+    """Parent and name of every process that has not ended, by its number and start."""
+    found = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, fields = re.search(r"\((.*)\) (.*)", file.read_text()).groups()
+            state, parent, *more = fields.split()
+            # One that nobody has asked after holds nothing any more.
+            if state != "Z":
+                found[int(file.parent.name), more[17]] = (int(parent), name)
+    return found
 
 
 @pytest.fixture(name="place")
@@ -259,7 +263,17 @@ def test_a_day_that_is_none_is_refused_with_what_is_missing(tmp_path):
     assert "short.csv: no day has readings in each of its 24 hours" in done.stderr
 
 
-def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime(tmp_path):
+def file_systems_of(words: bytes) -> set[str]:
+    """Mount namespaces of the processes that have these words among their arguments."""
+    found = set()
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if words in (directory / "cmdline").read_bytes():
+                found.add(os.readlink(directory / "ns/mnt"))
+    return found
+
+
+def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime_and_so_is_a_hub_with_its_responder(tmp_path):
     command = [
         BINARY,
         "evaluate",
@@ -267,18 +281,27 @@ def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime(tmp_path
         "--runtime",
         "host,process,oci,docker",
         "--arms",
-        "mosquitto",
+        "mosquitto,selvedge+responder",
     ]
     command += ["--blocks", "1", "--duration", "200ms", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    deadline, seen = time.monotonic() + 300, set()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and time.monotonic() < deadline:
+            seen |= file_systems_of(b"\0responder\0--listen\0")
+            time.sleep(0.05)
+        run.kill()
+        said = run.stderr.read()
+    assert run.returncode == 0, said
+    # Those of a container of each kind, and the host's.
+    assert len(seen - {os.readlink("/proc/self/ns/mnt")}) >= 2 and os.readlink("/proc/self/ns/mnt") in seen
     runs = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("rtt-*.json"))]
-    assert [run["skipped"] for run in runs] == [[]], done.stderr
+    assert [run["skipped"] for run in runs] == [[], []], said
     for run in runs:
         (host,) = [arm["name"] for arm in run["arms"] if arm["baseline"]]
         names = {arm["name"] for arm in run["arms"]}
         assert names >= {host, f"{host}@process", f"{host}@oci", f"{host}@docker"}
         assert all(block["counters"]["answered"] > 0 for block in run["blocks"])
+        assert all(block["counters"]["duplicates"] == 0 for block in run["blocks"]), "two responders answer"
         assert all(block["usage"]["server_cpu_s"] > 0 for block in run["blocks"])
 
 
@@ -299,15 +322,15 @@ def test_a_run_that_was_ended_is_gone_on_with_and_what_it_had_is_not_measured_ag
     ("words", "program", "by"),
     [
         # As a terminal's Ctrl-C: to all processes of the group.
-        (("--parts", "work", "--runtime", "oci", "--speed", "60"), "redis-server", signal.SIGINT),
-        (("--parts", "activation", "--runtime", "docker", "--activations", "1000"), "busybox", signal.SIGTERM),
-        (("--parts", "cost", "--runtime", "process", "--cost-divisor", "1"), "sysbench", signal.SIGTERM),
+        (("--parts", "work", "--runtime", "oci", "--seed", "7"), "redis-server", signal.SIGINT),
+        (("--parts", "activation", "--runtime", "docker", "--seed", "7"), "busybox", signal.SIGTERM),
+        (("--parts", "cost", "--runtime", "process", "--seed", "6"), "fio", signal.SIGTERM),
     ],
     ids=["oci", "docker", "native"],
 )
 def test_a_run_that_is_interrupted_ends_its_containers_leaves_nothing_and_says_so(tmp_path, place, words, program, by):
     before, family = traces(), Family(place)
-    command = [BINARY, "evaluate", "gateway", "--out", str(tmp_path), "--blocks", "1", "--seed", "7", *words]
+    command = [BINARY, "evaluate", "gateway", "--out", str(tmp_path), "--blocks", "1", *words]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -331,7 +354,7 @@ def test_a_run_that_is_interrupted_ends_its_containers_leaves_nothing_and_says_s
             run.kill()
     assert run.returncode == 128 + by, said
     assert f"ended by {by.name}: its containers, networks and files are gone" in said
-    assert family.alive(members) == {}
+    assert family.left(members) == {}
     assert os.listdir(place) == []
     assert traces() <= before
 

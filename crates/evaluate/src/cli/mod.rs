@@ -59,6 +59,9 @@ pub enum Command {
         #[arg(long)]
         listen: SocketAddr,
     },
+    /// Answer what devices send through a hub
+    #[command(hide = true)]
+    Responder(arms::Responder),
     /// Send back what comes
     #[command(hide = true)]
     TcpEcho {
@@ -103,6 +106,7 @@ impl Command {
                 Err(format!("{}: {error}", program.display()).into())
             }
             Command::Relay { listen } => Ok(servers::serve_relay(TcpListener::bind(listen)?)?),
+            Command::Responder(responder) => Err(responder.serve()?.into()),
             Command::TcpEcho { listen } => Ok(servers::serve_echo(TcpListener::bind(listen)?)?),
         }
     }

@@ -157,6 +157,12 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        // What an edge was about to start when it ended: the engine would ask it to stop, and wait.
+        let running = self.docker(&["ps", "--quiet"]).unwrap_or_default();
+        let ids: Vec<&str> = running.split_whitespace().collect();
+        if !ids.is_empty() {
+            let _ = self.docker(&[&["kill"], &ids[..]].concat());
+        }
         // What stays of it is its directory, with what it has mounted.
         let _ = self.server.stop(PATIENCE);
         pause(STEP);

@@ -16,11 +16,12 @@ use crate::interrupt::{self, pause};
 const IDLE_MS: u32 = 5_000;
 /// Clients of the closed loop; more would only wait for the two cores of a small machine.
 const CLIENTS: usize = 2;
-/// From the first answer until the kernel leads past the edge.
+/// From the first answer until the kernel leads connections past the edge: a change of the kernel's rules, which is no part of
+/// being ready, as connections before it go through the edge. No command says that it is done.
 const REST: Duration = Duration::from_millis(500);
 const NAME: &str = "site-busy";
 
-/// Wakes one and measures.
+/// Wakes one and measures. That it is ready is what its first answer says, and the edge.
 pub(super) fn measure(edge: &Edge, site: &Site, runtime: Runtime, each_ms: u32) -> Result<Vec<Sample>, String> {
     edge.apply(&web(site, NAME, runtime, (Mode::Cold, IDLE_MS)))?;
     edge.wait(NAME, |one| one.is_asleep(false))?;
