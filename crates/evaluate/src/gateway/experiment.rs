@@ -114,17 +114,14 @@ pub fn run(
 /// What is left of what a run had started, whose directory this is.
 fn left(directory: TempDir) -> String {
     let path = directory.path().display().to_string();
-    let removed = directory.close();
-    let processes = proc::naming(&path);
-    if removed.is_ok() && processes.is_empty() {
-        return ": its containers, networks and files are gone".to_owned();
+    let files = directory.close().err().map(|error| format!("{path}: {error}"));
+    let processes = proc::naming(&path).into_iter().map(|(pid, _)| format!("process {pid}"));
+    let all: Vec<String> = files.into_iter().chain(processes).collect();
+    if all.is_empty() {
+        ": its containers, networks and files are gone".to_owned()
+    } else {
+        format!(", and of what it had started there is left: {}", all.join(", "))
     }
-    let pids: Vec<String> = processes.iter().map(|(pid, _)| pid.to_string()).collect();
-    let files = removed.err().map_or(String::new(), |error| format!(" {path}: {error}"));
-    format!(
-        ", and could not end all that it had started:{files} processes: {}",
-        pids.join(" ")
-    )
 }
 
 fn kept(run: &GatewayRun) -> String {
@@ -249,6 +246,8 @@ impl Bench<'_> {
         progress: &mut dyn Progress,
         keep: &mut dyn FnMut(&GatewayRun) -> Result<(), String>,
     ) -> Result<(), String> {
+        // What was not there for that reason is none that this machine lacks.
+        interrupt::check()?;
         let jobs = jobs(self.options, |arm| self.site.has(arm.runtime()));
         let (blocks, mut done) = (self.options.blocks, 0);
         for block in 0..blocks {

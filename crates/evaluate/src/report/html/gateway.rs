@@ -28,7 +28,7 @@ pub(super) fn section(page: &mut Page, found: &Gateway) {
     paper(page, found);
     let cells = cells(&found.run);
     page.folded(&cells.heading, false, |page| {
-        cells.lines.iter().for_each(|line| page.paragraph(line))
+        cells.lines.iter().for_each(|line| page.paragraph(line));
     });
     let title = format!("The run, seed {}", found.run.seed);
     page.folded(&title, false, |page| record::gateway(page, &found.run));
