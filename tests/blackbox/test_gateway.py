@@ -318,13 +318,17 @@ def test_a_run_that_was_ended_is_gone_on_with_and_what_it_had_is_not_measured_ag
     assert again[-1]["job"] == taken["job"] and again[-1]["samples"] != taken["samples"]
 
 
+LONG = ("--instances", "1", "--events", "1000000")
+
+
 @pytest.mark.parametrize(
     ("words", "program", "by"),
     [
         # As a terminal's Ctrl-C: to all processes of the group.
         (("--parts", "work", "--runtime", "oci", "--seed", "7"), "redis-server", signal.SIGINT),
         (("--parts", "activation", "--runtime", "docker", "--seed", "7"), "busybox", signal.SIGTERM),
-        (("--parts", "cost", "--runtime", "process", "--seed", "6"), "fio", signal.SIGTERM),
+        # A program of the host that would run for long, as the first of all.
+        (("--parts", "cost", "--runtime", "process", "--seed", "5", *LONG), "sysbench", signal.SIGTERM),
     ],
     ids=["oci", "docker", "native"],
 )
