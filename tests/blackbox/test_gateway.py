@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import ipaddress
 import json
@@ -118,7 +119,7 @@ def traces() -> set[str]:
     of_tests |= tables_of_tests()
     rules = [rule for rule in rules if rule.split()[-1] not in of_tests]
     mounts = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if "/.tmp" in line}
-    groups = {str(path) for path in Path("/sys/fs/cgroup").glob("**/selvedge-evaluate-*")}
+    groups = set(glob.glob("/sys/fs/cgroup/**/selvedge-evaluate-*", recursive=True))
     return set(rules) | mounts | groups
 
 
@@ -318,6 +319,19 @@ def test_a_run_that_was_ended_is_gone_on_with_and_what_it_had_is_not_measured_ag
     assert again[-1]["job"] == taken["job"] and again[-1]["samples"] != taken["samples"]
 
 
+def groups_of(members: dict[tuple[int, str], str]) -> set[Path]:
+    """Control groups that edges, engines and runs have made for these processes."""
+    found = set()
+    for pid, _ in members:
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+                _, controllers, path = line.split(":", 2)
+                for part in re.findall(r"^.*/(?:selvedge|docker)/[^/]+|^.*/selvedge-evaluate-[^/]+", path):
+                    trees = (controllers.removeprefix("name="), "unified", "")
+                    found |= {Path("/sys/fs/cgroup", tree, part.lstrip("/")) for tree in trees}
+    return {group for group in found if group.is_dir()}
+
+
 LONG = ("--instances", "1", "--events", "1000000")
 
 
@@ -333,7 +347,7 @@ LONG = ("--instances", "1", "--events", "1000000")
     ids=["oci", "docker", "native"],
 )
 def test_a_run_that_is_interrupted_ends_its_containers_leaves_nothing_and_says_so(tmp_path, place, words, program, by):
-    before, family = traces(), Family(place)
+    family = Family(place)
     command = [BINARY, "evaluate", "gateway", "--out", str(tmp_path), "--blocks", "1", *words]
     with subprocess.Popen(
         command,
@@ -349,6 +363,7 @@ def test_a_run_that_is_interrupted_ends_its_containers_leaves_nothing_and_says_s
                 assert run.poll() is None and time.monotonic() < deadline, run.communicate()
                 time.sleep(0.02)
                 members = family.members()
+            groups = groups_of(members)
             if by == signal.SIGINT:
                 os.killpg(run.pid, by)
             else:
@@ -359,8 +374,9 @@ def test_a_run_that_is_interrupted_ends_its_containers_leaves_nothing_and_says_s
     assert run.returncode == 128 + by, said
     assert f"ended by {by.name}: its containers, networks and files are gone" in said
     assert family.left(members) == {}
+    assert groups and not any(group.exists() for group in groups)
     assert os.listdir(place) == []
-    assert traces() <= before
+    assert place not in Path("/proc/mounts").read_text()
 
 
 def test_without_a_docker_engine_it_is_said_and_the_others_are_measured(tmp_path):

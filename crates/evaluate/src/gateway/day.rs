@@ -5,7 +5,6 @@
 //! second at rest take is as it is. So each is measured for itself: a replay for the first two, a while without requests for
 //! the third.
 
-mod taken;
 mod traffic;
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,7 +12,6 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use self::taken::{Group, Own, Processes};
 pub(super) use self::traffic::{Application, Traffic};
 use super::activation::PORT;
 use super::ask::{PATIENCE, SMALL, ask};
@@ -23,6 +21,7 @@ use super::options::Options;
 use super::power;
 use super::record::{Arm, Figure, Sample};
 use super::site::Site;
+use super::taken::{Group, Own, Processes};
 use super::work::{API_PATH, IDLE_S, IMAGE};
 use crate::capacity::pause;
 use crate::interrupt;

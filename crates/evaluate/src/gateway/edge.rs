@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::manifests::{IMAGE, ROOT, SERVES};
 use super::site::Site;
+use super::taken::{Group, Processes};
 use crate::arms::{self, ServerProcess};
 use crate::capacity::pause;
 use crate::interrupt;
@@ -227,6 +228,9 @@ impl Drop for Edge {
     fn drop(&mut self) {
         // They would run on without it. What cannot be ended was said where it was first seen.
         let all = self.applications().unwrap_or_default();
+        // Beside it there is the engine that runs some of them.
+        let place = self.directory.parent().unwrap_or(&self.directory);
+        let groups = Processes::naming(&place.display().to_string()).groups_of_containers();
         for one in &all {
             let _ = self.run(&["delete", "deployment", &one.name]);
         }
@@ -234,6 +238,8 @@ impl Drop for Edge {
             let _ = self.wait_until_gone(&one.name);
         }
         let _ = self.server.stop(STOP_PATIENCE);
+        // It removes that of its containers some time after the last of them, where an engine has let it go.
+        groups.iter().for_each(Group::remove);
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

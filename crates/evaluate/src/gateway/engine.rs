@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::manifests::INNER_PORT;
+use super::taken::{Group, Processes};
 use crate::arms::{self, Helper, ServerProcess};
 use crate::capacity::pause;
 use crate::interrupt;
@@ -158,6 +159,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         // What an edge was about to start when it ended: the engine would ask it to stop, and wait.
+        let groups = Processes::naming(&self.place.display().to_string()).groups_of_containers();
         let running = self.docker(&["ps", "--quiet"]).unwrap_or_default();
         let ids: Vec<&str> = running.split_whitespace().collect();
         if !ids.is_empty() {
@@ -165,6 +167,7 @@ impl Drop for Engine {
         }
         // What stays of it is its directory, with what it has mounted.
         let _ = self.server.stop(PATIENCE);
+        groups.iter().for_each(Group::remove);
         pause(STEP);
         let mounted = std::fs::read_dir(self.place.join("exec/netns"))
             .into_iter()

@@ -25,6 +25,7 @@ mod record;
 mod site;
 mod summary;
 mod table;
+mod taken;
 mod throughput;
 mod work;
 

@@ -161,7 +161,8 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
         Part::Cost => {
             format!(
                 "Cost: each instance has {} MiB and {} of a core, natively too; fio: 1 MB blocks, a file of {} × the memory (the \
-                 paper's 6 GB on boards of 1 GB, scaled; 1/{} of it here), on a volume, synced at its end, and once more in the container's own root file system, where the paper had it; iperf3: 90 Mbit/s of UDP, \
+                 paper's 6 GB on boards of 1 GB, scaled; 1/{} of it here), on a volume, synced at its end, and once more in the container's own root file system, where the paper's may have been; that of oci is an overlay mounted \
+                 `volatile`, of which the kernel leaves out the sync: its writes end in memory; iperf3: 90 Mbit/s of UDP, \
                  through the container's own network. The paper lost 37 to 50 % of disk writes. {}",
                 MEMORY_MIB,
                 words::round(f64::from(CPU_MILLIS) / 1e3),
