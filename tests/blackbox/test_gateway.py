@@ -348,7 +348,19 @@ LONG = ("--instances", "1", "--events", "1000000")
 )
 def test_a_run_that_is_interrupted_ends_its_containers_leaves_nothing_and_says_so(tmp_path, place, words, program, by):
     family = Family(place)
-    command = [BINARY, "evaluate", "gateway", "--out", str(tmp_path), "--blocks", "1", *words]
+    # Whoever runs tests in the background may have them ignore Ctrl-C.
+    command = [
+        "env",
+        "--default-signal=INT",
+        BINARY,
+        "evaluate",
+        "gateway",
+        "--out",
+        str(tmp_path),
+        "--blocks",
+        "1",
+        *words,
+    ]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -360,7 +372,7 @@ def test_a_run_that_is_interrupted_ends_its_containers_leaves_nothing_and_says_s
         try:
             members, deadline = {}, time.monotonic() + 120
             while program not in members.values():
-                assert run.poll() is None and time.monotonic() < deadline, run.communicate()
+                assert run.poll() is None and time.monotonic() < deadline, f"no {program} among {members}"
                 time.sleep(0.02)
                 members = family.members()
             groups = groups_of(members)
