@@ -230,7 +230,7 @@ impl Drop for Edge {
         let all = self.applications().unwrap_or_default();
         // Beside it there is the engine that runs some of them.
         let place = self.directory.parent().unwrap_or(&self.directory);
-        let groups = Processes::naming(&place.display().to_string()).groups_of_containers();
+        let mut groups = Processes::naming(&place.display().to_string()).groups_of_containers();
         for one in &all {
             let _ = self.run(&["delete", "deployment", &one.name]);
         }
@@ -238,6 +238,17 @@ impl Drop for Edge {
             let _ = self.wait_until_gone(&one.name);
         }
         let _ = self.server.stop(STOP_PATIENCE);
+        // What it was about to start when it was told to delete it runs on without it.
+        let (data, began) = (self.data().display().to_string(), Instant::now());
+        loop {
+            let left = Processes::naming(&data);
+            if left.are_none() || began.elapsed() > STOP_PATIENCE {
+                break;
+            }
+            groups.extend(left.groups_of_containers());
+            left.kill();
+            pause(STEP);
+        }
         // It removes that of its containers some time after the last of them, where an engine has let it go.
         groups.iter().for_each(Group::remove);
         let _ = std::fs::remove_dir_all(&self.directory);

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::capacity::pause;
 use crate::gateway::edge::Edge;
 use crate::proc;
@@ -53,6 +55,19 @@ impl Processes {
     pub(super) fn has(&self, application: &str) -> bool {
         let name = format!("+{application}+");
         self.words.iter().any(|words| words.contains(&name))
+    }
+
+    /// Whether there are none.
+    pub(super) fn are_none(&self) -> bool {
+        self.pids.is_empty()
+    }
+
+    /// Ends them as `kill -9` does.
+    pub(super) fn kill(&self) {
+        for pid in self.pids.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+            // One that has ended meanwhile needs no signal.
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
 
     /// The groups that edges have for all containers of a tenant.
@@ -112,7 +127,7 @@ impl Group {
         Some(Group(self.0.parent()?.to_owned()))
     }
 
-    /// Removes it wherever it is, once it is empty: of version 1, who makes one makes it in every tree.
+    /// Removes it with those in it wherever it is, once they are empty: of version 1, who makes one makes it in every tree.
     pub(super) fn remove(&self) {
         let Ok(name) = self.0.strip_prefix(tree()) else { return };
         let trees = fs::read_dir(MOUNT).into_iter().flatten().flatten();
@@ -122,7 +137,11 @@ impl Group {
             .collect();
         let began = Instant::now();
         loop {
-            places.retain(|place| fs::remove_dir(place).is_err() && place.exists());
+            places.retain(|place| {
+                let inner = fs::read_dir(place).into_iter().flatten().flatten();
+                inner.for_each(|entry| drop(fs::remove_dir(entry.path())));
+                fs::remove_dir(place).is_err() && place.exists()
+            });
             if places.is_empty() || began.elapsed() > PATIENCE {
                 return;
             }
