@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import ipaddress
 import json
 import os
+import re
+import signal
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import machine
-from brokers import BINARY
+from brokers import BINARY, ENVIRONMENT
 
 pytestmark = pytest.mark.contract
 
@@ -64,6 +69,49 @@ def root() -> None:
         machine.lacking("root, which runs containers")
 
 
+class Family:
+    """Processes of a run whose files are all in one place: those that name it, and whatever they have started."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def members(self) -> dict[tuple[int, str], str]:
+        """Each by its number and start, as a number is given anew, with its name."""
+        all_, found = processes(), set()
+        for pid, start in all_:
+            with contextlib.suppress(OSError):
+                if self.place in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
+                    found.add((pid, start))
+        while more := {key for key, (parent, _) in all_.items() if parent in {pid for pid, _ in found}} - found:
+            found |= more
+        return {key: all_[key][1] for key in found}
+
+    def left(self, before: dict[tuple[int, str], str]) -> dict[tuple[int, str], str]:
+        """Who of those of before is still there, and who has come."""
+        now = processes()
+        return self.members() | {key: name for key, name in before.items() if key in now}
+
+
+def processes() -> dict[tuple[int, str], tuple[int, str]]:
+    """Parent and name of every process that has not ended, by its number and start."""
+    found = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, fields = re.search(r"\((.*)\) (.*)", file.read_text()).groups()
+            state, parent, *more = fields.split()
+            # One that nobody has asked after holds nothing any more.
+            if state != "Z":
+                found[int(file.parent.name), more[17]] = (int(parent), name)
+    return found
+
+
+@pytest.fixture(name="place")
+def place_of_a_run() -> Iterator[str]:
+    """Where a run has its files: a short path, as sockets are among them."""
+    with tempfile.TemporaryDirectory(prefix="gw-") as directory:
+        yield directory
+
+
 def traces() -> set[str]:
     """What a run could leave behind: rules, mounts and groups; edges of other tests have rules meanwhile."""
     of_tests = tables_of_tests()
@@ -71,7 +119,7 @@ def traces() -> set[str]:
     of_tests |= tables_of_tests()
     rules = [rule for rule in rules if rule.split()[-1] not in of_tests]
     mounts = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if "/.tmp" in line}
-    groups = {str(path) for path in Path("/sys/fs/cgroup").glob("**/selvedge-evaluate-*")}
+    groups = set(glob.glob("/sys/fs/cgroup/**/selvedge-evaluate-*", recursive=True))
     return set(rules) | mounts | groups
 
 
@@ -89,11 +137,17 @@ def test_first_requests_are_answered_by_every_runtime_beside_docker_start_and_ru
     before = traces()
     found = measured(tmp_path, "activation")
     asked = {arm: seen["answer_ms"] for (task, arm), seen in found.items() if "cold" in task}
+    unpaused = {arm: seen["answer_ms"] for (task, arm), seen in found.items() if "paused" in task}
     assert set(asked) == {
         *("process", "oci", "docker", "runc-run", "runc-run-again"),
         *("docker-start", "docker-start-again", "docker-engine"),
     }
-    assert all(0 < value < 10_000 for values in asked.values() for value in values), asked
+    assert set(unpaused) == {
+        *("process", "oci", "docker"),
+        *("docker-unpause", "docker-unpause-again", "docker-unpause-engine"),
+    }
+    answers = [*asked.values(), *unpaused.values()]
+    assert all(0 < value < 10_000 for values in answers for value in values), found
     for arm in ("process", "oci", "docker"):
         assert len(found[('{"activation": "paused"}', arm)]["answer_ms"]) == 2
         assert len(found[('{"activation": "warm"}', arm)]["answer_ms"]) == 2
@@ -101,6 +155,16 @@ def test_first_requests_are_answered_by_every_runtime_beside_docker_start_and_ru
         assert found[('"burst"', arm)]["burst_starts"] == [1]
         assert found[('"throughput"', arm)]["through_per_s"][0] > 0
     assert traces() <= before
+
+
+def test_a_run_says_which_cells_of_how_many_it_has_measured(tmp_path):
+    done = measure(tmp_path, "activation", "--runtime", "process", "--quick")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    count, of_all = (int(word) for word in re.search(r"Measured (\d+) of the (\d+) cells of a full run", said).groups())
+    run = json.loads((tmp_path / "gateway.json").read_text())
+    assert count == len({json.dumps(one["job"]) for one in run["done"]}) == 5 < of_all
+    assert "activation, cold; activation, paused; activation, warm; throughput; burst: process" in said
 
 
 def test_an_edge_at_rest_and_what_is_applied_are_measured_without_docker_where_it_is_not_asked_for(tmp_path):
@@ -115,6 +179,7 @@ def test_an_edge_at_rest_and_what_is_applied_are_measured_without_docker_where_i
 def test_benchmark_programs_run_natively_and_in_each_runtime_within_the_same_limits(tmp_path):
     found = measured(tmp_path, "cost", "--runtime", "process,oci,docker")
     arms = {"native", "native-again", "process", "oci", "docker"}
+    roots = {"oci-root", "docker-root"}
     for benchmark, figures in {
         "cpu": ["cpu_s"],
         "memory": ["memcpy_bytes_per_s", "dumb_bytes_per_s", "mcblock_bytes_per_s"],
@@ -122,7 +187,7 @@ def test_benchmark_programs_run_natively_and_in_each_runtime_within_the_same_lim
         "udp": ["udp_receive_cpu_share", "udp_send_cpu_share"],
     }.items():
         seen = {arm: values for (task, arm), values in found.items() if benchmark in task}
-        assert set(seen) == arms
+        assert set(seen) == (arms | roots if benchmark == "disk" else arms)
         assert all(values[figure][0] > 0 for values in seen.values() for figure in figures), seen
 
 
@@ -179,7 +244,14 @@ def test_a_day_of_requests_finds_applications_on_demand_started_each_time_and_th
         "requests": [["dashboard", 12], ["air", 3], ["database", 2], ["lights", 2]],
     }
     assert run["environment"]["data_hashes"] == [["office.csv", hashlib.sha256(content).hexdigest()]]
+    summary = json.loads((tmp_path / "report.json").read_text())
+    claims = {claim["id"]: claim["findings"] for claim in summary["gateways"][0]["claims"]}
+    assert "of a day, on demand" in claims["c4.3.energy"][0]["words"]
+    # One block is no interval.
+    assert [finding["shape"] for finding in claims["c4.3.energy"]] == ["undecided"] * len(claims["c4.3.energy"])
+    assert claims["c4.1.write"][0]["shape"] == "not_measured"
     report = (tmp_path / "report.html").read_text()
+    assert "Claims, tested for shape" in report
     assert "hour of the day" in report and "The paper beside ours" in report
     assert traces() <= before
 
@@ -192,7 +264,17 @@ def test_a_day_that_is_none_is_refused_with_what_is_missing(tmp_path):
     assert "short.csv: no day has readings in each of its 24 hours" in done.stderr
 
 
-def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime(tmp_path):
+def file_systems_of(words: bytes) -> set[str]:
+    """Mount namespaces of the processes that have these words among their arguments."""
+    found = set()
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if words in (directory / "cmdline").read_bytes():
+                found.add(os.readlink(directory / "ns/mnt"))
+    return found
+
+
+def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime_and_so_is_a_hub_with_its_responder(tmp_path):
     command = [
         BINARY,
         "evaluate",
@@ -200,18 +282,27 @@ def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime(tmp_path
         "--runtime",
         "host,process,oci,docker",
         "--arms",
-        "mosquitto",
+        "mosquitto,selvedge+responder",
     ]
     command += ["--blocks", "1", "--duration", "200ms", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    deadline, seen = time.monotonic() + 300, set()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and time.monotonic() < deadline:
+            seen |= file_systems_of(b"\0responder\0--listen\0")
+            time.sleep(0.05)
+        run.kill()
+        said = run.stderr.read()
+    assert run.returncode == 0, said
+    # Those of a container of each kind, and the host's.
+    assert len(seen - {os.readlink("/proc/self/ns/mnt")}) >= 2 and os.readlink("/proc/self/ns/mnt") in seen
     runs = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("rtt-*.json"))]
-    assert [run["skipped"] for run in runs] == [[]], done.stderr
+    assert [run["skipped"] for run in runs] == [[], []], said
     for run in runs:
         (host,) = [arm["name"] for arm in run["arms"] if arm["baseline"]]
         names = {arm["name"] for arm in run["arms"]}
         assert names >= {host, f"{host}@process", f"{host}@oci", f"{host}@docker"}
         assert all(block["counters"]["answered"] > 0 for block in run["blocks"])
+        assert all(block["counters"]["duplicates"] == 0 for block in run["blocks"]), "two responders answer"
         assert all(block["usage"]["server_cpu_s"] > 0 for block in run["blocks"])
 
 
@@ -226,6 +317,78 @@ def test_a_run_that_was_ended_is_gone_on_with_and_what_it_had_is_not_measured_ag
     again = json.loads(file.read_text())["done"]
     assert again[:-1] == kept
     assert again[-1]["job"] == taken["job"] and again[-1]["samples"] != taken["samples"]
+
+
+def groups_of(members: dict[tuple[int, str], str]) -> set[Path]:
+    """Control groups that edges, engines and runs have made for these processes."""
+    found = set()
+    for pid, _ in members:
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+                _, controllers, path = line.split(":", 2)
+                for part in re.findall(r"^.*/(?:selvedge|docker)/[^/]+|^.*/selvedge-evaluate-[^/]+", path):
+                    trees = (controllers.removeprefix("name="), "unified", "")
+                    found |= {Path("/sys/fs/cgroup", tree, part.lstrip("/")) for tree in trees}
+    return {group for group in found if group.is_dir()}
+
+
+LONG = ("--instances", "1", "--events", "1000000")
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "by"),
+    [
+        # As a terminal's Ctrl-C: to all processes of the group.
+        (("--parts", "work", "--runtime", "oci", "--seed", "7"), "redis-server", signal.SIGINT),
+        (("--parts", "activation", "--runtime", "docker", "--seed", "7"), "busybox", signal.SIGTERM),
+        # A program of the host that would run for long, as the first of all.
+        (("--parts", "cost", "--runtime", "process", "--seed", "5", *LONG), "sysbench", signal.SIGTERM),
+    ],
+    ids=["oci", "docker", "native"],
+)
+def test_a_run_that_is_interrupted_ends_its_containers_leaves_nothing_and_says_so(tmp_path, place, words, program, by):
+    family = Family(place)
+    # Whoever runs tests in the background may have them ignore Ctrl-C.
+    command = [
+        "env",
+        "--default-signal=INT",
+        BINARY,
+        "evaluate",
+        "gateway",
+        "--out",
+        str(tmp_path),
+        "--blocks",
+        "1",
+        *words,
+    ]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=ENVIRONMENT | {"TMPDIR": place},
+        process_group=0,
+    ) as run:
+        try:
+            members, deadline = {}, time.monotonic() + 120
+            while program not in members.values():
+                assert run.poll() is None and time.monotonic() < deadline, f"no {program} among {members}"
+                time.sleep(0.02)
+                members = family.members()
+            groups = groups_of(members)
+            if by == signal.SIGINT:
+                os.killpg(run.pid, by)
+            else:
+                run.send_signal(by)
+            said, _ = run.communicate(timeout=60)
+        finally:
+            run.kill()
+    assert run.returncode == 128 + by, said
+    assert f"ended by {by.name}: its containers, networks and files are gone" in said
+    assert family.left(members) == {}
+    assert groups and not any(group.exists() for group in groups)
+    assert os.listdir(place) == []
+    assert place not in Path("/proc/mounts").read_text()
 
 
 def test_without_a_docker_engine_it_is_said_and_the_others_are_measured(tmp_path):

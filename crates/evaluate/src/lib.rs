@@ -12,6 +12,7 @@ pub mod environment;
 pub mod figures;
 pub mod gateway;
 mod generator;
+mod interrupt;
 pub mod network;
 mod priority;
 mod privacy;

@@ -42,6 +42,17 @@ fn ticks_s(pid: u32) -> Option<f64> {
     Some(ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
+/// Processes whose arguments have a text in them, each with its arguments.
+pub(crate) fn naming(text: &str) -> Vec<(u32, String)> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let with_words = pids.map(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        (pid, String::from_utf8_lossy(&words).into_owned())
+    });
+    with_words.filter(|(_, words)| words.contains(text)).collect()
+}
+
 /// Who started a process, or has it since its parent ended.
 pub(crate) fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -43,10 +43,10 @@ impl Helper {
     }
 
     /// A command that starts `program` on `cpu` and in the helper's network namespace, and ends it with the thread that
-    /// started it.
+    /// started it. What a terminal's Ctrl-C ends is us alone: we end it in its turn, after what it runs.
     pub fn launching(&self, cpu: Option<usize>, program: &Path, arguments: &[String]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(&self.prefix).arg("launch");
+        command.args(&self.prefix).arg("launch").process_group(0);
         if let Some(cpu) = cpu {
             command.arg("--cpu").arg(cpu.to_string());
         }

@@ -7,6 +7,7 @@ mod mosquitto;
 mod own;
 mod postgres;
 mod process;
+mod responder;
 mod selvedge;
 mod target;
 
@@ -29,6 +30,7 @@ pub(crate) use mosquitto::find as find_mosquitto;
 use mqtt::Version;
 pub(crate) use postgres::Postgres;
 pub(crate) use process::ServerProcess;
+pub(crate) use responder::Responder;
 pub(crate) use selvedge::{add, find as find_selvedge, output_of};
 
 /// Of servers: below those that clients are given by default (`ip_local_port_range`).
@@ -114,14 +116,14 @@ pub(crate) struct RunningArm {
     pub(crate) version: String,
     pub(crate) settings: String,
     pub(crate) ready_ms: Option<f64>,
-    /// Its server, where an edge runs it.
-    pub(crate) carried: Option<Carried>,
+    /// Those that an edge runs.
+    pub(crate) carried: Vec<Carried>,
 }
 
 impl RunningArm {
     /// Why one of its servers is no more, if one is not.
     pub(crate) fn ended(&mut self) -> Option<String> {
-        let carried = self.carried.as_ref().and_then(Carried::ended);
+        let carried = self.carried.iter().find_map(Carried::ended);
         carried.or_else(|| self.servers.iter_mut().find_map(|(_, server)| server.ended()))
     }
 
@@ -180,11 +182,82 @@ fn set_up(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningArm, String>
         ArmKind::In(runtime, inner) => (&**inner, Some(*runtime)),
         kind => (kind, None),
     };
-    let directory = site.directory.join(name);
-    std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let (kind, has_responder) = match kind {
+        ArmKind::WithResponder(inner) => (&**inner, true),
+        kind => (kind, false),
+    };
+    let directory = make_directory(site, name)?;
     let address = site.free_address(Place::Edge)?;
     let recipe = recipe(kind, site, &directory, address)?;
-    launch_recipe((recipe, runtime), site, &directory, address)
+    let mut running = launch_recipe((recipe, runtime), site, &directory, address)?;
+    if has_responder {
+        add_responder(&mut running, runtime, site, name)?;
+    }
+    Ok(running)
+}
+
+fn make_directory(site: &Site, name: &str) -> Result<PathBuf, String> {
+    let directory = site.directory.join(name);
+    std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    Ok(directory)
+}
+
+/// Runs the responder where the hub runs, on the same CPU, instead of the generator's.
+fn add_responder(running: &mut RunningArm, runtime: Option<Runtime>, site: &Site, name: &str) -> Result<(), String> {
+    let directory = make_directory(site, &format!("{name}-app"))?;
+    let address = site.free_address(Place::Edge)?;
+    let addresses = (address, running.access.endpoint.address);
+    let arguments = Responder::words(&site.helper, addresses, &running.access.protocol, &directory)?;
+    let program = Program {
+        program: &site.helper.program,
+        arguments: &arguments,
+        directory: &directory,
+        address,
+    };
+    match program.start(site, runtime)? {
+        Process::OfHost(server, _) => running.servers.push((Place::Edge, server)),
+        Process::OfEdge(carried) => running.carried.push(carried),
+    }
+    running.access.responder = None;
+    running.settings += ", the responder a process beside it";
+    Ok(())
+}
+
+/// A program of an arm: what it is called with, and where it listens.
+struct Program<'a> {
+    program: &'a Path,
+    arguments: &'a [String],
+    directory: &'a Path,
+    address: SocketAddr,
+}
+
+/// One that takes connections.
+enum Process {
+    /// With the milliseconds until it did.
+    OfHost(ServerProcess, f64),
+    OfEdge(Carried),
+}
+
+impl Program<'_> {
+    /// On the edge's host, where there are hosts.
+    fn start(&self, site: &Site, runtime: Option<Runtime>) -> Result<Process, String> {
+        let cpu = site.cpu_at(Place::Edge);
+        if let Some(runtime) = runtime {
+            let load = Load {
+                runtime,
+                program: self.program,
+                arguments: self.arguments,
+                directory: self.directory,
+                address: self.address,
+                cpu,
+            };
+            return site.carrier(runtime)?.carry(&load).map(Process::OfEdge);
+        }
+        let helper = site.helper_at(Place::Edge);
+        let mut server = ServerProcess::start(&helper, cpu, self.program, self.arguments, self.directory)?;
+        let ready_ms = site.wait_until_ready(Place::Edge, &mut server, self.address)?;
+        Ok(Process::OfHost(server, ready_ms))
+    }
 }
 
 fn recipe(kind: &ArmKind, site: &Site, directory: &Path, address: SocketAddr) -> Result<Recipe, String> {
@@ -204,21 +277,19 @@ fn launch_recipe(
     directory: &Path,
     address: SocketAddr,
 ) -> Result<RunningArm, String> {
-    let (helper, cpu) = (site.helper_at(Place::Edge), site.cpu_at(Place::Edge));
-    let (mut servers, mut carried, mut ready_ms) = (Vec::new(), None, None);
-    if let Some(runtime) = runtime {
-        carried = Some(site.carrier(runtime)?.carry(&Load {
-            runtime,
-            program: &recipe.program,
-            arguments: &recipe.arguments,
-            directory,
-            address,
-            cpu,
-        })?);
-    } else {
-        let mut server = ServerProcess::start(&helper, cpu, &recipe.program, &recipe.arguments, directory)?;
-        ready_ms = Some(site.wait_until_ready(Place::Edge, &mut server, address)?);
-        servers.push((Place::Edge, server));
+    let program = Program {
+        program: &recipe.program,
+        arguments: &recipe.arguments,
+        directory,
+        address,
+    };
+    let (mut servers, mut carried, mut ready_ms) = (Vec::new(), Vec::new(), None);
+    match program.start(site, runtime)? {
+        Process::OfHost(server, took_ms) => {
+            ready_ms = Some(took_ms);
+            servers.push((Place::Edge, server));
+        }
+        Process::OfEdge(one) => carried.push(one),
     }
     let tls = if recipe.tls {
         Some(site.certificates.client_side())
@@ -232,7 +303,7 @@ fn launch_recipe(
     };
     let access = Access {
         endpoint: endpoint(Place::Device),
-        responder: endpoint(Place::Edge),
+        responder: (!matches!(recipe.protocol, Protocol::Echo)).then(|| endpoint(Place::Edge)),
         protocol: recipe.protocol,
     };
     let (version, settings) = (recipe.version, recipe.settings);

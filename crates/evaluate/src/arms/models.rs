@@ -47,7 +47,7 @@ pub(super) fn start(kind: &ArmKind, site: &Site, name: &str) -> Result<RunningAr
     Ok(RunningArm {
         access,
         ready_ms: Some(servers.iter().map(|server| server.ready_ms).sum()),
-        carried: None,
+        carried: Vec::new(),
         servers: servers
             .into_iter()
             .map(|server| (server.place, server.process))
@@ -215,7 +215,7 @@ impl Model<'_> {
     fn access(&self, (near, far): (&Node, &Node), passwords: Passwords) -> Result<Access, String> {
         Ok(Access {
             endpoint: self.endpoint(near, Place::Device)?,
-            responder: self.endpoint(far, far.place)?,
+            responder: Some(self.endpoint(far, far.place)?),
             protocol: Protocol::Mqtt {
                 version: self.site.protocol,
                 responder_filter: RESPONDER_FILTER.to_owned(),

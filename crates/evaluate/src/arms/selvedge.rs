@@ -1,6 +1,7 @@
 //! Selvedge's edge hub with everything switched on, set up as a user does: by its own commands.
 
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -148,7 +149,7 @@ fn edge_arguments(kind: &ArmKind, site: &Site, data: &Path, address: SocketAddr)
     arguments
 }
 
-/// Runs a command to its end; what it printed.
+/// Runs a command to its end, whatever a terminal's Ctrl-C ends meanwhile; what it printed.
 pub(crate) fn output_of(program: &Path, arguments: &[&str]) -> Result<String, String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let command = format!(
@@ -157,6 +158,7 @@ pub(crate) fn output_of(program: &Path, arguments: &[&str]) -> Result<String, St
     );
     let output = Command::new(program)
         .args(arguments)
+        .process_group(0)
         .output()
         .map_err(|error| format!("{command}: {error}"))?;
     if output.status.success() {

@@ -34,7 +34,7 @@ pub(super) fn reach(target: &Target, site: &Site) -> Result<RunningArm, String> 
     };
     Ok(RunningArm {
         access: Access {
-            responder: endpoint.clone(),
+            responder: Some(endpoint.clone()),
             endpoint,
             protocol,
         },
@@ -42,7 +42,7 @@ pub(super) fn reach(target: &Target, site: &Site) -> Result<RunningArm, String> 
         version: "unknown".to_owned(),
         settings: "as it runs".to_owned(),
         ready_ms: None,
-        carried: None,
+        carried: Vec::new(),
     })
 }
 

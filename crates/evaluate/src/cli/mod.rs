@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use self::say::{complain, say};
-use crate::{arms, servers};
+use crate::{arms, interrupt, servers};
 
 /// The experiments.
 #[derive(Debug, clap::Subcommand)]
@@ -59,6 +59,9 @@ pub enum Command {
         #[arg(long)]
         listen: SocketAddr,
     },
+    /// Answer what devices send through a hub
+    #[command(hide = true)]
+    Responder(arms::Responder),
     /// Send back what comes
     #[command(hide = true)]
     TcpEcho {
@@ -78,7 +81,7 @@ impl Command {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 complain(failure);
-                ExitCode::FAILURE
+                interrupt::told().map_or(ExitCode::FAILURE, |told| told.exit_code().into())
             }
         }
     }
@@ -103,6 +106,7 @@ impl Command {
                 Err(format!("{}: {error}", program.display()).into())
             }
             Command::Relay { listen } => Ok(servers::serve_relay(TcpListener::bind(listen)?)?),
+            Command::Responder(responder) => Err(responder.serve()?.into()),
             Command::TcpEcho { listen } => Ok(servers::serve_echo(TcpListener::bind(listen)?)?),
         }
     }

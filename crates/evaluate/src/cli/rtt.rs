@@ -11,6 +11,7 @@ use crate::gateway::Runtime;
 use crate::raw::Raw;
 use crate::replay::{self, Machine, Pace, record};
 use crate::report::words;
+pub(super) use crate::report::words::about;
 use crate::rtt::{ArmKind, Bar, Helper, Lines, Options, Plan, Progress, Trace, as_possible_here, run};
 use crate::run::Run;
 
@@ -29,7 +30,7 @@ pub struct Rtt {
     #[arg(long)]
     resume: bool,
     /// What a container costs a message: each system on the host beside the same in each of these runtimes with the host's
-    /// network, by an edge; as root
+    /// network, by an edge; hubs with the generator's responder, and with one that runs where the hub does; as root
     #[arg(long, value_enum, value_delimiter = ',', value_name = "RUNTIME", conflicts_with_all = ["model", "baseline"])]
     runtime: Vec<Where>,
     #[command(flatten)]
@@ -72,12 +73,17 @@ enum Where {
 
 /// For each system the options of an experiment that has it on the host and in each runtime.
 fn beside_host(options: &Options, runtimes: &[Where]) -> Vec<Options> {
-    let usual = [ArmKind::Selvedge, ArmKind::Mosquitto, ArmKind::TcpEcho];
-    let systems = if options.arms.is_empty() {
-        &usual[..]
-    } else {
-        &options.arms
-    };
+    let hubs = [ArmKind::Selvedge, ArmKind::Mosquitto];
+    let with_responders = hubs.iter().filter_map(ArmKind::with_responder);
+    let mut systems: Vec<ArmKind> = hubs
+        .iter()
+        .cloned()
+        .chain(with_responders)
+        .chain([ArmKind::TcpEcho])
+        .collect();
+    if !options.arms.is_empty() {
+        systems.clone_from(&options.arms);
+    }
     let within = |system: &ArmKind, place: &Where| {
         let runtime = match place {
             Where::Host => return None,
@@ -229,17 +235,6 @@ fn announcement(plan: &Plan) -> String {
     )
 }
 
-/// `about 90 s`, `about 12 min`, `about 7 h 20 min`.
-pub(super) fn about(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let minutes = seconds.div_ceil(60);
-    match minutes {
-        _ if seconds < 180 => format!("about {seconds} s"),
-        0..120 => format!("about {minutes} min"),
-        _ => format!("about {} h {} min", minutes / 60, minutes % 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,7 +245,9 @@ mod tests {
         let arms: Vec<String> = found[1].arms.iter().map(ToString::to_string).collect();
         assert_eq!(arms, ["mosquitto", "mosquitto@oci"]);
         assert_eq!(found[1].baseline, Some(ArmKind::Mosquitto));
-        assert_eq!(found.len(), 3);
+        let arms: Vec<String> = found[3].arms.iter().map(ToString::to_string).collect();
+        assert_eq!(arms, ["mosquitto+responder", "mosquitto+responder@oci"]);
+        assert_eq!(found.len(), 5);
     }
 
     #[test]

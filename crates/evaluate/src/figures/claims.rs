@@ -54,13 +54,21 @@ pub struct Finding {
 
 /// All claims of a paper, tested on `summary`.
 pub fn claims(paper: &Paper, summary: &Summary) -> Vec<ClaimVerdict> {
-    let test = |claim: &Claim| ClaimVerdict {
+    each_tested(&paper.claims, |check| findings(check, summary))
+}
+
+/// Claims with what a test of each has found.
+pub(super) fn each_tested<Check>(
+    claims: &[Claim<Check>],
+    findings: impl Fn(&Check) -> Vec<Finding>,
+) -> Vec<ClaimVerdict> {
+    let tested = |claim: &Claim<Check>| ClaimVerdict {
         id: claim.id.clone(),
         statement: claim.statement.clone(),
         place: claim.place.clone(),
-        findings: findings(&claim.check, summary),
+        findings: findings(&claim.check),
     };
-    paper.claims.iter().map(test).collect()
+    claims.iter().map(tested).collect()
 }
 
 fn findings(check: &ShapeCheck, summary: &Summary) -> Vec<Finding> {
@@ -100,7 +108,7 @@ fn findings(check: &ShapeCheck, summary: &Summary) -> Vec<Finding> {
     }
 }
 
-fn not_measured(words: &str) -> Finding {
+pub(super) fn not_measured(words: &str) -> Finding {
     Finding {
         arm: None,
         shape: Shape::NotMeasured,

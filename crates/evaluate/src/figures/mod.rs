@@ -6,6 +6,7 @@
 mod beside;
 mod claims;
 mod gateway;
+mod gateway_claims;
 mod model_claims;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use beside::{Beside, beside};
 pub use claims::{ClaimVerdict, Finding, Shape, claims};
 pub use gateway::beside_gateway;
+pub use gateway_claims::claims_of_gateway;
 
 /// What one paper contributes.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,8 +29,12 @@ pub struct Paper {
     pub requirements: Vec<Requirement>,
     /// Its results.
     pub figures: Vec<Figure>,
-    /// What it concludes from them.
-    pub claims: Vec<Claim>,
+    /// What it concludes from them, of round trips.
+    #[serde(default)]
+    pub claims: Vec<Claim<ShapeCheck>>,
+    /// And of a gateway.
+    #[serde(default)]
+    pub gateway_claims: Vec<Claim<GatewayCheck>>,
 }
 
 /// A class of applications and the latency that it asks for.
@@ -169,7 +175,7 @@ pub enum Statistic {
 
 /// A statement of a paper and how its shape is tested.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Claim {
+pub struct Claim<Check> {
     /// Unique key.
     pub id: String,
     /// In our words.
@@ -177,7 +183,7 @@ pub struct Claim {
     /// Section, table or figure.
     pub place: String,
     /// The test.
-    pub check: ShapeCheck,
+    pub check: Check,
 }
 
 /// Tests of shape.
@@ -237,6 +243,74 @@ pub enum ShapeCheck {
         loss_at_bit_per_s: u64,
     },
     /// This experiment has nothing of it.
+    NotMeasured {
+        /// What it would take.
+        needs: String,
+    },
+}
+
+/// Tests of shape on the rows of a gateway's table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum GatewayCheck {
+    /// The same in a container as natively: the whole interval of the ratio is within a share of 1, at every number of
+    /// instances.
+    Unchanged {
+        /// What the rows are called, but for instances and arm.
+        rows: Vec<String>,
+        /// Arms, each a finding of its own.
+        arms: Vec<String>,
+        /// The share.
+        within: f64,
+        /// With at least so many instances at a time.
+        #[serde(default)]
+        instances_from: u32,
+    },
+    /// Less in a container than natively, by more than a share, at every number of instances.
+    Loses {
+        /// What the row is called, but for instances and arm.
+        row: String,
+        /// Arms, each a finding of its own.
+        arms: Vec<String>,
+        /// The share.
+        more_than: f64,
+    },
+    /// A share of a core in a container that is natively the same or a little less, at every number of instances.
+    AddsAtMost {
+        /// What the row is called, but for instances and arm.
+        row: String,
+        /// Arms, each a finding of its own.
+        arms: Vec<String>,
+        /// The most that is added, as a share of a core.
+        bound: f64,
+    },
+    /// A figure no more than a bound.
+    AtMost {
+        /// The row.
+        row: String,
+        /// In the row's unit.
+        bound: f64,
+    },
+    /// A figure above others.
+    Most {
+        /// The row.
+        row: String,
+        /// The others.
+        others: Vec<String>,
+    },
+    /// A figure below others.
+    Least {
+        /// The row.
+        row: String,
+        /// The others.
+        others: Vec<String>,
+    },
+    /// Less than the baseline of the row.
+    Saves {
+        /// The rows, each a finding of its own.
+        rows: Vec<String>,
+    },
+    /// No run on one machine has anything of it.
     NotMeasured {
         /// What it would take.
         needs: String,
@@ -333,11 +407,13 @@ mod tests {
         let figures = first.figures.iter().chain(&gateway.figures);
         keys.extend(figures.map(|figure| figure.id.as_str()));
         keys.extend(first.claims.iter().map(|claim| claim.id.as_str()));
+        keys.extend(gateway.gateway_claims.iter().map(|claim| claim.id.as_str()));
         let count = keys.len();
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), count);
         assert_eq!((first.requirements.len(), first.claims.len()), (7, 9));
+        assert_eq!((gateway.claims.len(), gateway.gateway_claims.len()), (0, 16));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::manifests::Web;
 use super::options::Runtime;
 use super::record::{Arm, Figure, Mode, Sample};
 use super::site::Site;
-use crate::capacity::pause;
+use crate::interrupt::pause;
 
 /// Of what is asked once and then left alone.
 const IDLE_MS: u32 = 50;
@@ -31,7 +31,7 @@ pub(super) fn by_edge(
     let mut values = Vec::with_capacity(count as usize);
     for _ in 0..count {
         edge.wait(&name, |one| one.is_asleep(mode != Mode::Cold))?;
-        pause(REST);
+        pause(REST)?;
         values.push(site.enter(|| {
             let began = Instant::now();
             ask(door(), SMALL).ok().map(|_| began.elapsed().as_secs_f64() * 1e3)
@@ -48,7 +48,21 @@ pub(super) fn bare(site: &Site, arm: Arm, count: u32) -> Result<Vec<Sample>, Str
     for _ in 0..count {
         values.push(site.enter(|| container.start())??);
         container.stop()?;
-        pause(REST);
+        pause(REST)?;
+    }
+    Ok(answers(values))
+}
+
+/// Of a container without an edge that is paused.
+pub(super) fn bare_paused(site: &Site, arm: Arm, count: u32) -> Result<Vec<Sample>, String> {
+    let container = Bare::make(site, arm)?;
+    site.enter(|| container.start())??
+        .ok_or("it does not answer once started")?;
+    let mut values = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        container.pause()?;
+        pause(REST)?;
+        values.push(site.enter(|| container.unpause())??);
     }
     Ok(answers(values))
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::capacity::pause;
+use crate::interrupt::pause;
 
 /// What is asked for: a line.
 pub(super) const SMALL: &str = "/index.html";
@@ -78,7 +78,7 @@ pub(super) fn answered(address: SocketAddr, began: Instant) -> io::Result<f64> {
             Err(error) if began.elapsed() > PATIENCE => {
                 return Err(error);
             }
-            Err(_) => pause(STEP),
+            Err(_) => pause(STEP).map_err(|told| io::Error::new(io::ErrorKind::Interrupted, told.to_string()))?,
         }
     }
 }

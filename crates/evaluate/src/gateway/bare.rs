@@ -1,6 +1,7 @@
 //! Baselines: the same image without an edge, by the commands that everybody has.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -45,7 +46,7 @@ impl<'a> Bare<'a> {
                 let mut words = vec!["create", "--name", CONTAINER];
                 words.extend(address.iter().map(String::as_str));
                 engine.docker(&[&words[..], &[super::manifests::IMAGE]].concat())?;
-                let by_api = arm == Arm::DockerEngine;
+                let by_api = matches!(arm, Arm::DockerEngine | Arm::DockerUnpauseEngine);
                 Ok(Bare::Docker { engine, by_api })
             }
         }
@@ -59,7 +60,7 @@ impl<'a> Bare<'a> {
         let began = Instant::now();
         match self {
             Bare::Docker { engine, by_api: false } => engine.docker(&["start", CONTAINER]).map(drop)?,
-            Bare::Docker { engine, by_api: true } => engine.start_by_api(CONTAINER)?,
+            Bare::Docker { engine, by_api: true } => engine.by_api(CONTAINER, "start")?,
             Bare::Runc { runc, bundle, site } => {
                 let root = site.directory.join("runc").display().to_string();
                 let bundle = bundle.display().to_string();
@@ -68,6 +69,34 @@ impl<'a> Bare<'a> {
             }
         }
         Ok(ask::answered(self.address(), began).ok())
+    }
+
+    /// Lets its time stand still.
+    ///
+    /// # Errors
+    /// The engine refuses, in words.
+    pub(super) fn pause(&self) -> Result<(), String> {
+        self.engine()?.docker(&["pause", CONTAINER]).map(drop)
+    }
+
+    /// Lets it go on, and asks until it has answered: as [`Bare::start`].
+    ///
+    /// # Errors
+    /// The engine refuses, in words; or it does not answer.
+    pub(super) fn unpause(&self) -> Result<Option<f64>, String> {
+        let began = Instant::now();
+        match self {
+            Bare::Docker { engine, by_api: true } => engine.by_api(CONTAINER, "unpause")?,
+            _ => self.engine()?.docker(&["unpause", CONTAINER]).map(drop)?,
+        }
+        Ok(ask::answered(self.address(), began).ok())
+    }
+
+    fn engine(&self) -> Result<&Engine, String> {
+        match self {
+            Bare::Docker { engine, .. } => Ok(engine),
+            Bare::Runc { .. } => Err("runc is paused by no engine".to_owned()),
+        }
     }
 
     /// Ends it.
@@ -108,6 +137,7 @@ fn run_silent(program: &Path, words: &[&str]) -> Result<(), String> {
     let mut command = Command::new(program);
     command
         .args(words)
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());

@@ -13,7 +13,7 @@ use super::manifests;
 use super::options::{Options, Runtime};
 use super::site::Site;
 use crate::arms::Helper;
-use crate::capacity::pause;
+use crate::interrupt::{self, pause};
 use crate::network::Host;
 use crate::proc;
 
@@ -61,6 +61,7 @@ impl Carrier {
         runtime: Runtime,
         directory: &Path,
     ) -> Result<Carrier, String> {
+        interrupt::listen().map_err(|error| format!("SIGINT and SIGTERM: {error}"))?;
         fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let options = Options {
             parts: Vec::new(),
@@ -103,10 +104,10 @@ impl Carrier {
                     logged.trim()
                 ));
             }
-            pause(STEP);
+            pause(STEP)?;
         }
         // Whoever only helps to start it is gone by then.
-        pause(SETTLED);
+        pause(SETTLED)?;
         let pids = processes(load);
         if pids.is_empty() {
             return Err(format!("{name} listens and no process of it is found"));
@@ -179,14 +180,14 @@ fn name_of(load: &Load<'_>) -> String {
 /// Processes whose arguments name the system's address or its directory.
 fn processes(load: &Load<'_>) -> Vec<u32> {
     let marks = [load.address.to_string(), load.directory.display().to_string()];
-    let is_it = |pid: &u32| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words = String::from_utf8_lossy(&words);
-        *pid != std::process::id() && marks.iter().any(|mark| words.contains(mark.as_str()))
-    };
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(is_it).collect()
+    let named = marks.iter().flat_map(|mark| proc::naming(mark));
+    let mut pids: Vec<u32> = named
+        .map(|(pid, _)| pid)
+        .filter(|pid| *pid != std::process::id())
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
 }
 
 impl Carried {

@@ -14,13 +14,15 @@ use super::options::Options;
 use super::power;
 use super::record::{Arm, Benchmark, Figure, Sample};
 use super::site::Site;
-use crate::capacity::pause;
+use crate::interrupt::pause;
 
 /// Of each instance.
 pub(super) const MEMORY_MIB: u32 = 64;
 pub(super) const CPU_MILLIS: u32 = 1_000;
 /// Times the memory limit, as the paper's 6 GB file on boards of 1 GB.
 pub(super) const FILE_TIMES: u32 = 6;
+/// Where a container has what instances share with us.
+const VOLUME: &str = "/work";
 /// How long all instances together may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(20);
@@ -43,7 +45,7 @@ impl Place {
             if began.elapsed() > PATIENCE {
                 return Err(format!("no {name} of {instances} instances after {PATIENCE:?}"));
             }
-            pause(STEP);
+            pause(STEP)?;
         }
         Ok(())
     }
@@ -108,20 +110,22 @@ impl Started {
         (arm, benchmark, instances): (Arm, Benchmark, u32),
         options: &Options,
     ) -> Result<Started, String> {
-        let script = |number, directory: &Path| tools::script(benchmark, number, directory, options);
+        let script = |number, places| tools::script(benchmark, number, places, options);
         if matches!(arm, Arm::Native | Arm::NativeAgain) {
-            let start = |number| Native::start(site, &script(number, &place.directory), &place.directory, number);
+            let own = place.directory.as_path();
+            let start = |number| Native::start(site, &script(number, (own, own)), own, number);
             return Ok(Started::Native((0..instances).map(start).collect::<Result<_, _>>()?));
         }
         let edge = edge.ok_or("there is no edge")?;
         let names: Vec<String> = (0..instances).map(|number| format!("cost-{number}")).collect();
         let manifests = names.iter().zip(0..).map(|(name, number)| {
-            let inside = if arm == Arm::Process {
-                place.directory.as_path()
-            } else {
-                Path::new("/work")
+            let (volume, root) = (Path::new(VOLUME), Path::new("/"));
+            let places = match arm {
+                Arm::Process => (place.directory.as_path(), place.directory.as_path()),
+                Arm::OciRoot | Arm::DockerRoot => (volume, root),
+                _ => (volume, volume),
             };
-            tools::manifest(site, (name, arm.runtime()), &script(number, inside), &place.directory)
+            tools::manifest(site, (name, arm.runtime()), &script(number, places), &place.directory)
         });
         edge.apply(&manifests.collect::<Vec<_>>().join("---\n"))?;
         Ok(Started::ByEdge(names))

@@ -21,14 +21,17 @@ pub(crate) struct FirstRequests {
 
 const BY_EDGE: [Arm; 3] = [Arm::Process, Arm::Oci, Arm::Docker];
 const BARE: [Arm; 3] = [Arm::RuncRun, Arm::DockerEngine, Arm::DockerStart];
+const PAUSED: [Arm; 2] = [Arm::DockerUnpauseEngine, Arm::DockerUnpause];
 /// Arms whose answers are drawn.
-pub(crate) const ANSWERING: [Arm; 6] = [
+pub(crate) const ANSWERING: [Arm; 8] = [
     Arm::Process,
     Arm::Oci,
     Arm::Docker,
     Arm::RuncRun,
     Arm::DockerEngine,
     Arm::DockerStart,
+    Arm::DockerUnpauseEngine,
+    Arm::DockerUnpause,
 ];
 
 /// By state and arm; empty where none was measured.
@@ -47,7 +50,11 @@ pub(crate) fn first_requests(run: &GatewayRun) -> Vec<FirstRequests> {
         (!arms.is_empty()).then_some(FirstRequests { state, arms })
     };
     let by_edge = Mode::ALL.map(|mode| of(mode.name(), mode, &BY_EDGE));
-    let all = by_edge.into_iter().chain([of("without an edge", Mode::Cold, &BARE)]);
+    let bare = [
+        of("without an edge", Mode::Cold, &BARE),
+        of("paused, without an edge", Mode::Paused, &PAUSED),
+    ];
+    let all = by_edge.into_iter().chain(bare);
     all.flatten().collect()
 }
 

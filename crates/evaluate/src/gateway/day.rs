@@ -5,7 +5,6 @@
 //! second at rest take is as it is. So each is measured for itself: a replay for the first two, a while without requests for
 //! the third.
 
-mod taken;
 mod traffic;
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,7 +12,6 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use self::taken::{Group, Own, Processes};
 pub(super) use self::traffic::{Application, Traffic};
 use super::activation::PORT;
 use super::ask::{PATIENCE, SMALL, ask};
@@ -23,8 +21,10 @@ use super::options::Options;
 use super::power;
 use super::record::{Arm, Figure, Sample};
 use super::site::Site;
+use super::taken::{Group, Own, Processes};
 use super::work::{API_PATH, IDLE_S, IMAGE};
 use crate::capacity::pause;
+use crate::interrupt;
 
 /// Between two looks at what is taken.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -117,9 +117,9 @@ struct AtRest {
 
 impl AtRest {
     fn of(groups: &[&Group], options: &Options) -> Result<AtRest, String> {
-        pause(SETTLED);
+        interrupt::pause(SETTLED)?;
         let (energy_j, before_s, began) = (power::energy_j(), cpu_of_each(groups)?, Instant::now());
-        pause(Duration::from_millis(u64::from(options.rest_ms)));
+        interrupt::pause(Duration::from_millis(u64::from(options.rest_ms)))?;
         let (after_s, time_s) = (cpu_of_each(groups)?, began.elapsed().as_secs_f64());
         let shares = after_s
             .iter()
@@ -157,7 +157,7 @@ fn over_the_day(
         is_over.store(true, Ordering::Relaxed);
         (answers, looking.join().expect("looking does not panic"))
     });
-    let (answers, replay_s) = (answers?, began.elapsed().as_secs_f64());
+    let (answers, replay_s) = (answers??, began.elapsed().as_secs_f64());
     let used_s = cpu_s(all)? - before_s;
     let used_j = power::used_j(energy_j);
     let stored = site.enter(store)?.map_err(|error| format!("the database: {error}"))? - 1 - stored_before;
@@ -203,15 +203,18 @@ struct Answer {
 }
 
 /// All requests in an open loop, each when it is due, and then the rest of the day.
-fn ask_all(traffic: &Traffic, options: &Options, began: Instant) -> Vec<Answer> {
+///
+/// # Errors
+/// The run was told to end.
+fn ask_all(traffic: &Traffic, options: &Options, began: Instant) -> Result<Vec<Answer>, String> {
     let answers = std::thread::scope(|scope| {
         let asking: Vec<_> = traffic
             .requests
             .iter()
             .map(|request| {
                 let due = request.at / options.day_speed;
-                pause(due.saturating_sub(began.elapsed()));
-                scope.spawn(move || {
+                interrupt::pause(due.saturating_sub(began.elapsed()))?;
+                Ok(scope.spawn(move || {
                     let since_due = || began.elapsed().saturating_sub(due).as_secs_f64() * 1e3;
                     let late_ms = since_due();
                     let answer = request.of.ask();
@@ -220,14 +223,14 @@ fn ask_all(traffic: &Traffic, options: &Options, began: Instant) -> Vec<Answer> 
                         late_ms,
                         took_ms: answer.is_ok().then(since_due),
                     }
-                })
+                }))
             })
-            .collect();
+            .collect::<Result<_, String>>()?;
         let answers = asking.into_iter().map(|one| one.join().expect("asking does not panic"));
-        answers.collect()
-    });
-    pause(options.day_time().saturating_sub(began.elapsed()));
-    answers
+        Ok::<_, String>(answers.collect())
+    })?;
+    interrupt::pause(options.day_time().saturating_sub(began.elapsed()))?;
+    Ok(answers)
 }
 
 /// Requests without an answer, and those that the database answered and has not stored.

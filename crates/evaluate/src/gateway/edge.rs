@@ -7,8 +7,11 @@ use serde::Deserialize;
 
 use super::manifests::{IMAGE, ROOT, SERVES};
 use super::site::Site;
+use super::taken::{Group, Processes};
 use crate::arms::{self, ServerProcess};
 use crate::capacity::pause;
+use crate::interrupt;
+use crate::proc;
 
 /// How long an application may take to become what is waited for.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -147,7 +150,7 @@ impl Edge {
     /// Waits until something is so of an application; it then.
     ///
     /// # Errors
-    /// It is not in 90 s, with what it is instead.
+    /// It is not in 90 s, with what it is instead; or the run was told to end.
     pub(super) fn wait(&self, name: &str, what: impl Fn(&Application) -> bool) -> Result<Application, String> {
         let began = Instant::now();
         loop {
@@ -164,7 +167,7 @@ impl Edge {
                     said.trim().replace('\n', " | ")
                 ));
             }
-            pause(STEP);
+            interrupt::pause(STEP)?;
         }
     }
 
@@ -201,14 +204,7 @@ impl Edge {
 
     /// Processes that name its data directory in their arguments, with these: itself, and what it has beside containers.
     pub(super) fn processes(&self) -> Vec<(u32, String)> {
-        let data = self.data().display().to_string();
-        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let with_words = pids.map(|pid| {
-            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            (pid, String::from_utf8_lossy(&words).into_owned())
-        });
-        with_words.filter(|(_, words)| words.contains(&data)).collect()
+        proc::naming(&self.data().display().to_string())
     }
 
     /// What containers take now, as `top` has it.
@@ -232,6 +228,9 @@ impl Drop for Edge {
     fn drop(&mut self) {
         // They would run on without it. What cannot be ended was said where it was first seen.
         let all = self.applications().unwrap_or_default();
+        // Beside it there is the engine that runs some of them.
+        let place = self.directory.parent().unwrap_or(&self.directory);
+        let mut groups = Processes::naming(&place.display().to_string()).groups_of_containers();
         for one in &all {
             let _ = self.run(&["delete", "deployment", &one.name]);
         }
@@ -239,6 +238,19 @@ impl Drop for Edge {
             let _ = self.wait_until_gone(&one.name);
         }
         let _ = self.server.stop(STOP_PATIENCE);
+        // What it was about to start when it was told to delete it runs on without it.
+        let (data, began) = (self.data().display().to_string(), Instant::now());
+        loop {
+            let left = Processes::naming(&data);
+            if left.are_none() || began.elapsed() > STOP_PATIENCE {
+                break;
+            }
+            groups.extend(left.groups_of_containers());
+            left.kill();
+            pause(STEP);
+        }
+        // It removes that of its containers some time after the last of them, where an engine has let it go.
+        groups.iter().for_each(Group::remove);
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

@@ -8,8 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::manifests::INNER_PORT;
+use super::taken::{Group, Processes};
 use crate::arms::{self, Helper, ServerProcess};
 use crate::capacity::pause;
+use crate::interrupt;
 use crate::network::Host;
 
 /// How long it may take until it answers, and to stop.
@@ -63,6 +65,7 @@ impl Engine {
         let server = ServerProcess::start(helper, None, daemon, &words, &place)?;
         let mut engine = Engine { server, command, place };
         while engine.docker(&["version"]).is_err() {
+            interrupt::check()?;
             if engine.server.ended_within(STEP) || engine.server.age() > PATIENCE {
                 return Err(engine
                     .server
@@ -107,14 +110,14 @@ impl Engine {
         Ok(format!("dockerd {}", said.trim()))
     }
 
-    /// Starts a container as the command does, by the engine's API alone.
-    pub(super) fn start_by_api(&self, container: &str) -> Result<(), String> {
+    /// Has a container `start` or `unpause` as the command does, by the engine's API alone.
+    pub(super) fn by_api(&self, container: &str, what: &str) -> Result<(), String> {
         let ask = || {
             let mut stream = UnixStream::connect(self.socket())?;
             stream.set_read_timeout(Some(PATIENCE))?;
             write!(
                 stream,
-                "POST /containers/{container}/start HTTP/1.1\r\nHost: docker\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                "POST /containers/{container}/{what} HTTP/1.1\r\nHost: docker\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
             )?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;
@@ -155,8 +158,16 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        // What an edge was about to start when it ended: the engine would ask it to stop, and wait.
+        let groups = Processes::naming(&self.place.display().to_string()).groups_of_containers();
+        let running = self.docker(&["ps", "--quiet"]).unwrap_or_default();
+        let ids: Vec<&str> = running.split_whitespace().collect();
+        if !ids.is_empty() {
+            let _ = self.docker(&[&["kill"], &ids[..]].concat());
+        }
         // What stays of it is its directory, with what it has mounted.
         let _ = self.server.stop(PATIENCE);
+        groups.iter().for_each(Group::remove);
         pause(STEP);
         let mounted = std::fs::read_dir(self.place.join("exec/netns"))
             .into_iter()

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
 
 use super::edge::Edge;
 use super::options::{Options, Part, Runtime};
@@ -13,7 +14,9 @@ use super::site::Site;
 use super::{EXPERIMENT, activation, burst, cost, day, footprint, throughput, work};
 use crate::arms::{self, Helper};
 use crate::environment;
+use crate::interrupt;
 use crate::privacy::without_paths;
+use crate::proc;
 use crate::rtt::{Progress, Step};
 
 /// What is said where `--quick` leaves it out.
@@ -26,7 +29,8 @@ const FILES_OF_OUR_OWN: u64 = 128;
 /// job.
 ///
 /// # Errors
-/// The machine refuses what every task needs, or what was measured cannot be kept, in words.
+/// The machine refuses what every task needs, or what was measured cannot be kept, in words; or SIGINT or SIGTERM has ended it,
+/// with what is left of what it had started: nothing, if all went well.
 pub fn run(
     options: &Options,
     helper: &Helper,
@@ -34,6 +38,7 @@ pub fn run(
     progress: &mut dyn Progress,
     keep: &mut dyn FnMut(&GatewayRun) -> Result<(), String>,
 ) -> Result<GatewayRun, String> {
+    interrupt::listen().map_err(|error| format!("SIGINT and SIGTERM: {error}"))?;
     let asked = &options.parts;
     let options = options.clone().effective();
     let by_itself = (asked != &options.parts).then(|| DAY_BY_ITSELF.to_owned());
@@ -95,11 +100,35 @@ pub fn run(
     // Its applications end with it, before the engine that runs some of them.
     bench.edge = None;
     let mut run = bench.run;
+    if let (Err(_), Some(told)) = (&result, interrupt::told()) {
+        drop(site);
+        return Err(format!("{told}{}; {}", left(directory), kept(&run)));
+    }
     result?;
     run.environment = environment::conclude(run.environment, None, started.elapsed());
     keep(&run)?;
     progress.done();
     Ok(run)
+}
+
+/// What is left of what a run had started, whose directory this is.
+fn left(directory: TempDir) -> String {
+    let path = directory.path().display().to_string();
+    let files = directory.close().err().map(|error| format!("{path}: {error}"));
+    let processes = proc::naming(&path).into_iter().map(|(pid, _)| format!("process {pid}"));
+    let all: Vec<String> = files.into_iter().chain(processes).collect();
+    if all.is_empty() {
+        ": its containers, networks and files are gone".to_owned()
+    } else {
+        format!(", and of what it had started there is left: {}", all.join(", "))
+    }
+}
+
+fn kept(run: &GatewayRun) -> String {
+    match run.done.len() {
+        0 => "nothing was measured yet".to_owned(),
+        count => format!("what {count} jobs gave is kept, and --resume goes on with it"),
+    }
 }
 
 /// About how long it takes, with what is there for it.
@@ -156,6 +185,8 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
         Arm::RuncRun,
         Arm::RuncRunAgain,
     ];
+    const PAUSED: [Arm; 3] = [Arm::DockerUnpause, Arm::DockerUnpauseAgain, Arm::DockerUnpauseEngine];
+    const ROOTS: [Arm; 2] = [Arm::OciRoot, Arm::DockerRoot];
     const DAYS: [Arm; 3] = [Arm::AlwaysOn, Arm::AlwaysOnAgain, Arm::OnDemand];
     let mut jobs = Vec::new();
     for part in &options.parts {
@@ -167,6 +198,10 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
                     task: Task::Activation(Mode::Cold),
                     arm,
                 }));
+                jobs.extend(PAUSED.map(|arm| Job {
+                    task: Task::Activation(Mode::Paused),
+                    arm,
+                }));
                 jobs.extend([Task::Throughput, Task::Burst].into_iter().flat_map(task));
             }
             Part::Footprint => {
@@ -176,7 +211,11 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
             Part::Cost => {
                 let counts = options.instances.iter();
                 let tasks = counts.flat_map(|count| Benchmark::ALL.map(|benchmark| Task::Cost(benchmark, *count)));
-                jobs.extend(tasks.flat_map(|task| COSTS.map(|arm| Job { task, arm })));
+                jobs.extend(tasks.flat_map(|task| {
+                    let has_files = matches!(task, Task::Cost(Benchmark::Disk, _));
+                    let roots = ROOTS.into_iter().filter(move |_| has_files);
+                    COSTS.into_iter().chain(roots).map(move |arm| Job { task, arm })
+                }));
             }
             Part::Work => jobs.push(Job {
                 task: Task::Work,
@@ -207,6 +246,8 @@ impl Bench<'_> {
         progress: &mut dyn Progress,
         keep: &mut dyn FnMut(&GatewayRun) -> Result<(), String>,
     ) -> Result<(), String> {
+        // What was not there for that reason is none that this machine lacks.
+        interrupt::check()?;
         let jobs = jobs(self.options, |arm| self.site.has(arm.runtime()));
         let (blocks, mut done) = (self.options.blocks, 0);
         for block in 0..blocks {
@@ -219,8 +260,9 @@ impl Bench<'_> {
                     blocks,
                 });
                 done += 1;
+                interrupt::check()?;
                 let is_done = self.run.done.iter().any(|one| one.block == block && one.job == job);
-                if !is_done && self.attempt(job, block, progress) {
+                if !is_done && self.attempt(job, block, progress)? {
                     keep(&self.run)?;
                 }
             }
@@ -228,12 +270,18 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn attempt(&mut self, job: Job, block: u32, progress: &mut dyn Progress) -> bool {
+    /// Whether there is something new to keep.
+    ///
+    /// # Errors
+    /// The run was told to end; what the job has seen until then is none of its samples.
+    fn attempt(&mut self, job: Job, block: u32, progress: &mut dyn Progress) -> Result<bool, String> {
         if self.left_out.contains(&job) {
-            return false;
+            return Ok(false);
         }
         let started_s = self.started.elapsed().as_secs_f64();
-        match self.perform(job) {
+        let performed = self.perform(job);
+        interrupt::check()?;
+        match performed {
             Ok(samples) => {
                 self.run.done.push(Done {
                     block,
@@ -241,7 +289,7 @@ impl Bench<'_> {
                     started_s,
                     samples,
                 });
-                true
+                Ok(true)
             }
             Err(reason) => {
                 let said = format!("{}: left out from here on: {reason}", name(job));
@@ -250,7 +298,7 @@ impl Bench<'_> {
                 self.left_out.push(job);
                 // What of it is left would be in the way.
                 self.edge = None;
-                false
+                Ok(false)
             }
         }
     }
@@ -268,7 +316,8 @@ impl Bench<'_> {
             (Task::Cost(benchmark, count), Arm::Native | Arm::NativeAgain) => {
                 return cost::measure(None, site, (job.arm, benchmark, count), options);
             }
-            (_, Arm::Process | Arm::Oci | Arm::Docker) => {}
+            (_, Arm::Process | Arm::Oci | Arm::Docker | Arm::OciRoot | Arm::DockerRoot) => {}
+            (Task::Activation(Mode::Paused), arm) => return activation::bare_paused(site, arm, options.activations),
             _ => return activation::bare(site, job.arm, options.activations),
         }
         if self.edge.is_none() {
@@ -303,7 +352,12 @@ fn start_edge(site: &Site) -> Result<Edge, String> {
 
 /// In the words of progress.
 fn name(job: Job) -> String {
-    let task = match job.task {
+    format!("{}, {}", job.arm.name(), task_name(job.task))
+}
+
+/// What is done, in words.
+pub(super) fn task_name(task: Task) -> String {
+    match task {
         Task::Activation(mode) => format!("activation, {}", mode.name()),
         Task::Throughput => "throughput".to_owned(),
         Task::Burst => "burst".to_owned(),
@@ -313,8 +367,7 @@ fn name(job: Job) -> String {
         Task::Sleeping => "sleeping applications".to_owned(),
         Task::Apply => "apply to answer".to_owned(),
         Task::Cost(benchmark, count) => format!("{benchmark:?} × {count}").to_lowercase(),
-    };
-    format!("{}, {task}", job.arm.name())
+    }
 }
 
 /// Tasks in random order, and within each the arms, so that what is compared stays close in time. The same of a seed and

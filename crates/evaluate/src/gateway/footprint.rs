@@ -10,7 +10,7 @@ use super::manifests::{IMAGE, Web};
 use super::options::Runtime;
 use super::record::{Figure, Mode, Sample};
 use super::site::Site;
-use crate::capacity::pause;
+use crate::interrupt::pause;
 use crate::proc;
 
 /// Containers that run, and applications that sleep.
@@ -58,7 +58,7 @@ fn web(site: &Site, number: u32, runtime: Runtime, sleeps: Option<(Mode, u32)>) 
 
 fn added(edge: &Edge, window_ms: u32, manifest: impl Fn(u32) -> String, count: u32) -> Result<Vec<Sample>, String> {
     let window = Duration::from_millis(u64::from(window_ms));
-    pause(SETTLED);
+    pause(SETTLED)?;
     let without = at_rest(edge, window)?;
     let all: Vec<String> = (0..count).map(manifest).collect();
     edge.apply(&all.join("---\n"))?;
@@ -67,7 +67,7 @@ fn added(edge: &Edge, window_ms: u32, manifest: impl Fn(u32) -> String, count: u
             one.is_asleep(false) || (!one.sleeps && one.is_ready())
         })?;
     }
-    pause(SETTLED);
+    pause(SETTLED)?;
     let with = at_rest(edge, window)?;
     let sample = |figure, value: f64| Sample {
         figure,
@@ -94,7 +94,7 @@ fn at_rest(edge: &Edge, window: Duration) -> Result<AtRest, String> {
     let pids: Vec<u32> = edge.processes().into_iter().map(|(pid, _)| pid).collect();
     let cpu_s = || pids.iter().filter_map(|pid| proc::cpu_s(*pid)).sum::<f64>();
     let (before_s, began) = (cpu_s(), Instant::now());
-    pause(window);
+    pause(window)?;
     let cpu_share = (cpu_s() - before_s) / began.elapsed().as_secs_f64();
     let sum = |of: fn(u32) -> Option<u64>| pids.iter().filter_map(|pid| of(*pid)).sum::<u64>() as f64;
     if pids.len() < 2 && sum(proc::pss_bytes) == 0.0 {
@@ -126,7 +126,7 @@ pub(super) fn apply(edge: &Edge, site: &Site, runtime: Runtime, count: u32) -> R
             Ok::<_, String>(answered(door(), began).ok())
         })??);
         edge.delete(NAME)?;
-        pause(REST);
+        pause(REST)?;
     }
     Ok(vec![Sample {
         figure: Figure::AnswerMs,
@@ -149,7 +149,7 @@ pub(super) fn docker_run(site: &Site, count: u32) -> Result<Vec<Sample>, String>
             Ok::<_, String>(answered(Engine::address(), began).ok())
         })??);
         engine.docker(&["rm", "--force", NAME])?;
-        pause(REST);
+        pause(REST)?;
     }
     Ok(vec![Sample {
         figure: Figure::AnswerMs,

@@ -10,6 +10,7 @@ mod ask;
 mod bare;
 mod burst;
 mod carrier;
+mod cells;
 mod cost;
 mod curves;
 mod day;
@@ -24,15 +25,18 @@ mod record;
 mod site;
 mod summary;
 mod table;
+mod taken;
 mod throughput;
 mod work;
 
 pub(crate) use carrier::{Carried, Carrier, Load};
+pub(crate) use cells::cells;
 pub(crate) use curves::{ANSWERING, Curve, day_memory, first_requests, work_cpu, work_memory};
 pub use experiment::{estimate, run};
 pub use options::{Options, Part, Runtime};
 pub(crate) use record::FORMAT;
 pub use record::{About, Arm, Benchmark, DayTraffic, Figure, GatewayRun, Job, Mode, Sample, Task};
+pub(crate) use summary::equivalent;
 #[cfg(test)]
 pub(crate) use summary::every_label;
 pub use summary::{Aim, Row, Verdict, summarise};

@@ -119,7 +119,7 @@ pub enum Benchmark {
     Cpu,
     /// mbw: copies of arrays.
     Memory,
-    /// fio: a file, written and read from its beginning to its end.
+    /// fio: a file, written and read from its beginning to its end; in a volume, or in the container's own root file system.
     Disk,
     /// iperf3: 90 Mbit/s of UDP each way.
     Udp,
@@ -156,12 +156,22 @@ pub enum Arm {
     Oci,
     /// A container of a Docker Engine, by the edge.
     Docker,
+    /// A container, by the edge, with its files in its own root file system instead of a volume.
+    OciRoot,
+    /// The same of a Docker Engine.
+    DockerRoot,
     /// The command `docker start`.
     DockerStart,
     /// The same once more: the noise of the machine.
     DockerStartAgain,
     /// What that command asks of the engine, without the command.
     DockerEngine,
+    /// The command `docker unpause`.
+    DockerUnpause,
+    /// The same once more: the noise of the machine.
+    DockerUnpauseAgain,
+    /// What that command asks of the engine, without the command.
+    DockerUnpauseEngine,
     /// The command `docker run`.
     DockerRun,
     /// The same once more: the noise of the machine.
@@ -310,9 +320,14 @@ impl Arm {
             Arm::Process => "process",
             Arm::Oci => "oci",
             Arm::Docker => "docker",
+            Arm::OciRoot => "oci, own root",
+            Arm::DockerRoot => "docker, own root",
             Arm::DockerStart => "docker start",
             Arm::DockerStartAgain => "docker start, again",
             Arm::DockerEngine => "docker start, by its API",
+            Arm::DockerUnpause => "docker unpause",
+            Arm::DockerUnpauseAgain => "docker unpause, again",
+            Arm::DockerUnpauseEngine => "docker unpause, by its API",
             Arm::DockerRun => "docker run",
             Arm::DockerRunAgain => "docker run, again",
             Arm::RuncRun => "runc run",
@@ -327,9 +342,11 @@ impl Arm {
     pub(super) fn runtime(self) -> Runtime {
         match self {
             Arm::Process | Arm::Native | Arm::NativeAgain => Runtime::Process,
-            Arm::Oci | Arm::RuncRun | Arm::RuncRunAgain => Runtime::Oci,
+            Arm::Oci | Arm::OciRoot | Arm::RuncRun | Arm::RuncRunAgain => Runtime::Oci,
             Arm::AlwaysOn | Arm::AlwaysOnAgain | Arm::OnDemand => Runtime::Oci,
-            Arm::Docker | Arm::DockerStart | Arm::DockerStartAgain | Arm::DockerEngine => Runtime::Docker,
+            Arm::Docker | Arm::DockerRoot => Runtime::Docker,
+            Arm::DockerUnpause | Arm::DockerUnpauseAgain | Arm::DockerUnpauseEngine => Runtime::Docker,
+            Arm::DockerStart | Arm::DockerStartAgain | Arm::DockerEngine => Runtime::Docker,
             Arm::DockerRun | Arm::DockerRunAgain => Runtime::Docker,
         }
     }

@@ -129,6 +129,7 @@ const MARGIN: f64 = 0.05;
 fn again(job: Job) -> Option<Job> {
     let arm = match job.arm {
         Arm::DockerStart => Arm::DockerStartAgain,
+        Arm::DockerUnpause => Arm::DockerUnpauseAgain,
         Arm::RuncRun => Arm::RuncRunAgain,
         Arm::DockerRun => Arm::DockerRunAgain,
         Arm::Native => Arm::NativeAgain,
@@ -217,7 +218,7 @@ fn verdict(aim: Aim, figure: Option<&Estimate>, comparison: Option<&Comparison>,
 }
 
 /// Whether the whole interval lies within the margin, or the whole of it beyond.
-fn equivalent(ratio: Option<Estimate>, margin: f64, missing: Option<Undecided>) -> Result<bool, Undecided> {
+pub(crate) fn equivalent(ratio: Option<Estimate>, margin: f64, missing: Option<Undecided>) -> Result<bool, Undecided> {
     let Some(Estimate { interval, .. }) = ratio else {
         return Err(missing.unwrap_or(Undecided::TooFewMessages));
     };
@@ -250,4 +251,4 @@ pub(crate) fn every_label() -> Vec<String> {
 
 #[cfg(test)]
 #[path = "summary_tests.rs"]
-mod tests;
+pub(super) mod tests;

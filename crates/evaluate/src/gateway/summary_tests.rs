@@ -3,7 +3,7 @@ use crate::environment::Environment;
 use crate::gateway::options::Options;
 use crate::gateway::record::{Done, FORMAT, Figure, Mode, Sample, Task};
 
-pub(super) fn run(done: Vec<Done>) -> GatewayRun {
+pub(in crate::gateway) fn run(done: Vec<Done>) -> GatewayRun {
     GatewayRun {
         format: FORMAT,
         experiment: "gateway".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::cells::cells;
 use super::cost::{CPU_MILLIS, FILE_TIMES, MEMORY_MIB};
 use super::options::Part;
 use super::power;
@@ -49,6 +50,11 @@ pub fn table(run: &GatewayRun, rows: &[Row]) -> String {
     out.push('\n');
     for note in notes(run) {
         out.push_str(&words::wrapped(&note));
+    }
+    let cells = cells(run);
+    out.push_str(&words::wrapped(&cells.heading));
+    for line in &cells.lines {
+        out.push_str(&words::wrapped(&format!("  {line}")));
     }
     out
 }
@@ -130,7 +136,8 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
         Part::Activation => format!(
             "Activation: {} first requests of each kind a block, one after the other; a static web server (busybox httpd) of \
              one image. Of the edge from the request, of docker and runc from the start of their command, to the end of the \
-             answer; runc on the host's network. The paper describes this activation and gives no time of it. Throughput: closed \
+             answer; runc on the host's network. A container of Docker goes on by docker unpause, in which the engine runs `runc \
+             resume`: what one that is paused by an edge cannot do without. The paper describes this activation and gives no time of it. Throughput: closed \
              loop of two clients, a connection for each answer. Burst: all connect, then all ask.",
             run.options.activations
         ),
@@ -154,7 +161,8 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
         Part::Cost => {
             format!(
                 "Cost: each instance has {} MiB and {} of a core, natively too; fio: 1 MB blocks, a file of {} × the memory (the \
-                 paper's 6 GB on boards of 1 GB, scaled; 1/{} of it here), on a volume, synced at its end; iperf3: 90 Mbit/s of UDP, \
+                 paper's 6 GB on boards of 1 GB, scaled; 1/{} of it here), on a volume, synced at its end, and once more in the container's own root file system, where the paper's may have been; that of oci is an overlay mounted \
+                 `volatile`, of which the kernel leaves out the sync: its writes end in memory; iperf3: 90 Mbit/s of UDP, \
                  through the container's own network. The paper lost 37 to 50 % of disk writes. {}",
                 MEMORY_MIB,
                 words::round(f64::from(CPU_MILLIS) / 1e3),

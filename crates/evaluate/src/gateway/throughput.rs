@@ -10,17 +10,18 @@ use super::manifests::{INNER_PORT, inner_port};
 use super::options::Runtime;
 use super::record::{Figure, Mode, Sample};
 use super::site::Site;
-use crate::capacity::pause;
+use crate::interrupt::{self, pause};
 
 /// Long enough for one way to be silent while the other is measured.
 const IDLE_MS: u32 = 5_000;
 /// Clients of the closed loop; more would only wait for the two cores of a small machine.
 const CLIENTS: usize = 2;
-/// From the first answer until the kernel leads past the edge.
+/// From the first answer until the kernel leads connections past the edge: a change of the kernel's rules, which is no part of
+/// being ready, as connections before it go through the edge. No command says that it is done.
 const REST: Duration = Duration::from_millis(500);
 const NAME: &str = "site-busy";
 
-/// Wakes one and measures.
+/// Wakes one and measures. That it is ready is what its first answer says, and the edge.
 pub(super) fn measure(edge: &Edge, site: &Site, runtime: Runtime, each_ms: u32) -> Result<Vec<Sample>, String> {
     edge.apply(&web(site, NAME, runtime, (Mode::Cold, IDLE_MS)))?;
     edge.wait(NAME, |one| one.is_asleep(false))?;
@@ -34,7 +35,7 @@ pub(super) fn measure(edge: &Edge, site: &Site, runtime: Runtime, each_ms: u32) 
         }
         None => (Ipv4Addr::LOCALHOST, inner_port(runtime, PORT)).into(),
     };
-    pause(REST);
+    pause(REST)?;
     let time = Duration::from_millis(u64::from(each_ms));
     let rates = site.enter(|| {
         let ways = [door(), direct];
@@ -81,6 +82,7 @@ fn rate(address: SocketAddr, path: &str, time: Duration) -> Option<Rate> {
     let client = || {
         let (mut answers, mut bytes) = (0_u64, 0_u64);
         while began.elapsed() < time {
+            interrupt::check().ok()?;
             bytes += ask(address, path).ok()? as u64;
             answers += 1;
         }

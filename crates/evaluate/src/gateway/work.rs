@@ -16,7 +16,7 @@ use super::manifests::{self, DATABASE, DATABASE_PORT, DATABASE_VOLUME, deploymen
 use super::options::Options;
 use super::record::{Figure, Sample};
 use super::site::Site;
-use crate::capacity::pause;
+use crate::interrupt::pause;
 
 /// The image of all three.
 pub(super) const IMAGE: &str = "work:1";
@@ -144,7 +144,7 @@ fn send_all(
         if due >= time {
             return Ok(());
         }
-        pause(due.saturating_sub(began.elapsed()));
+        pause(due.saturating_sub(began.elapsed()))?;
         let answer = site.enter(send)?;
         let took_ms = began.elapsed().saturating_sub(due).as_secs_f64() * 1e3;
         answers_ms.push(answer.is_ok().then_some(took_ms));
@@ -206,7 +206,7 @@ impl Seen {
         while !is_over.load(Ordering::Relaxed) {
             let top = edge.top()?;
             seen.look(&top, began.elapsed());
-            pause(LOOK_EVERY);
+            pause(LOOK_EVERY)?;
         }
         Ok(seen)
     }

@@ -38,8 +38,8 @@ pub(crate) enum Protocol {
 pub(crate) struct Access {
     /// Where devices connect.
     pub(crate) endpoint: Endpoint,
-    /// Where the responder connects.
-    pub(crate) responder: Endpoint,
+    /// Where our responder connects; none where the server answers by itself, or the responder is a process of its own.
+    pub(crate) responder: Option<Endpoint>,
     pub(crate) protocol: Protocol,
 }
 
@@ -71,7 +71,7 @@ impl Fleet {
     /// # Errors
     /// A connection that is refused, fails, or makes no progress for ten seconds.
     pub(crate) fn connect(access: &Access, devices: u32, qos: QoS, spins: bool) -> Result<Fleet, String> {
-        let responders = usize::from(!matches!(access.protocol, Protocol::Echo));
+        let responders = usize::from(access.responder.is_some());
         let mut fleet = Fleet {
             links: Vec::with_capacity(responders + devices as usize),
             responders,
@@ -133,7 +133,8 @@ impl Fleet {
             client_id: device.map_or_else(|| RESPONDER_ID.to_owned(), device_id),
             login,
         };
-        let socket = Socket::connect(device.map_or(&access.responder, |_| &access.endpoint))?;
+        let endpoint = access.responder.as_ref().filter(|_| device.is_none());
+        let socket = Socket::connect(endpoint.unwrap_or(&access.endpoint))?;
         self.poller.add(&socket, key)?;
         let mut link = Link {
             socket,
@@ -147,6 +148,19 @@ impl Fleet {
         self.links.push(link);
         self.write(key);
         Ok(())
+    }
+
+    /// Takes what comes and sends what follows from it, for as long as the connections stand; why they do no more.
+    ///
+    /// # Errors
+    /// The machine refused to wait.
+    pub(crate) fn serve(mut self) -> io::Result<String> {
+        loop {
+            self.turn(None, None)?;
+            if let Some(failure) = self.failure.take() {
+                return Ok(failure);
+            }
+        }
     }
 
     /// Whether the connections still stand; takes what the server may have sent meanwhile.

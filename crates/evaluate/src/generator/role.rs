@@ -178,6 +178,7 @@ fn send_call(session: &mut Session, topic: &mut String, telemetry: &Publish<'_>,
     topic.clear();
     // Writing to a string does not fail.
     let _ = write!(topic, "devices/{}/methods/echo/{number:x}", device_of(telemetry.topic));
+    session.publish_as(telemetry.qos);
     session.publish_later(topic, &answer_payload(number, server_ns), out);
 }
 

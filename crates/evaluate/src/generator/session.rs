@@ -96,6 +96,11 @@ impl Session {
         Packet::Connect(Box::new(connect)).encode(self.version, out);
     }
 
+    /// Publishes at this QoS from now on: that at which it was asked.
+    pub(crate) fn publish_as(&mut self, qos: QoS) {
+        self.qos = qos;
+    }
+
     /// Appends a PUBLISH; false where the server takes no more before it has acknowledged some.
     pub(crate) fn publish(&mut self, topic: &str, payload: &[u8], out: &mut Vec<u8>) -> bool {
         let packet_id = match self.qos {

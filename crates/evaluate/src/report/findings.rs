@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::promises::{Line, lines};
 use super::summary::{Summary, summarise};
 use crate::capacity::{self, CapacityRun};
-use crate::figures::{Beside, beside_gateway, gateway_as_a_service};
+use crate::figures::{Beside, ClaimVerdict, beside_gateway, claims_of_gateway, gateway_as_a_service};
 use crate::gateway::{self, GatewayRun};
 use crate::network::NetworkRun;
 use crate::raw::Raw;
@@ -45,6 +45,8 @@ pub struct Gateway {
     pub rows: Vec<gateway::Row>,
     /// The gateway paper's figures beside it.
     pub figures: Vec<Beside>,
+    /// Its claims, tested for shape.
+    pub claims: Vec<ClaimVerdict>,
 }
 
 impl Findings {
@@ -63,9 +65,10 @@ impl Findings {
                     run: *run,
                 }),
                 Raw::Gateway(run) => {
-                    let rows = gateway::summarise(&run);
+                    let (paper, rows) = (gateway_as_a_service(), gateway::summarise(&run));
                     gateways.push(Gateway {
-                        figures: beside_gateway(&gateway_as_a_service(), &rows),
+                        figures: beside_gateway(&paper, &rows),
+                        claims: claims_of_gateway(&paper, &rows),
                         rows,
                         run: *run,
                     });

@@ -1,5 +1,7 @@
 //! Numbers and loads as a person reads them.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 
 use super::{ArmFacts, ArmResult, Limit, Summary};
@@ -41,6 +43,17 @@ pub(crate) fn duration(us: f64) -> String {
         _ => (us, "µs"),
     };
     format!("{} {unit}", round(scaled))
+}
+
+/// `about 90 s`, `about 12 min`, `about 7 h 20 min`.
+pub(crate) fn about(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let minutes = seconds.div_ceil(60);
+    match minutes {
+        _ if seconds < 180 => format!("about {seconds} s"),
+        0..120 => format!("about {minutes} min"),
+        _ => format!("about {} h {} min", minutes / 60, minutes % 60),
+    }
 }
 
 /// At most three significant digits, no trailing zeros: for values that were set, not measured.

@@ -37,7 +37,11 @@ pub enum ArmKind {
     DeviceEdge,
     /// Any broker that runs already: `mqtt://host[:port]`.
     Target(Target),
-    /// One of the systems that this program starts, run by an edge in a runtime, with the host's network: `mosquitto@oci`.
+    /// One of those that need a responder, with that as a process of its own beside the hub, instead of one of the generator:
+    /// `mosquitto+responder`.
+    WithResponder(Box<ArmKind>),
+    /// One of the systems that this program starts, run by an edge in a runtime, with the host's network: `mosquitto@oci`; its
+    /// responder too, where that is a process of its own: `mosquitto+responder@oci`.
     In(Runtime, Box<ArmKind>),
 }
 
@@ -56,6 +60,9 @@ pub(crate) const NAMED: [(&str, ArmKind); 11] = [
     ("d-e", ArmKind::DeviceEdge),
 ];
 
+/// What stands behind the name of an arm whose responder is a process of its own.
+const WITH_RESPONDER: &str = "+responder";
+
 /// The paper's models, in its order.
 pub(crate) const MODELS: [ArmKind; 3] = [ArmKind::DeviceCloud, ArmKind::DeviceEdgeCloud, ArmKind::DeviceEdge];
 
@@ -71,6 +78,15 @@ impl ArmKind {
             self,
             ArmKind::DeviceCloud | ArmKind::DeviceEdgeCloud | ArmKind::DeviceEdgeCloudDisk
         )
+    }
+
+    /// The same with a responder that is a process of its own; none where there is none, or its connection is not plain.
+    pub(crate) fn with_responder(&self) -> Option<ArmKind> {
+        let can = matches!(
+            self,
+            ArmKind::Selvedge | ArmKind::SelvedgeLowLatency | ArmKind::Mosquitto | ArmKind::Relay
+        );
+        can.then(|| ArmKind::WithResponder(Box::new(self.clone())))
     }
 
     /// A model by its name.
@@ -91,6 +107,12 @@ impl FromStr for ArmKind {
             let runtime = Runtime::from_str(runtime, true)?;
             return Ok(ArmKind::In(runtime, Box::new(inner.parse()?)));
         }
+        if let Some(inner) = text.strip_suffix(WITH_RESPONDER) {
+            let inner: ArmKind = inner.parse()?;
+            return inner.with_responder().ok_or_else(|| {
+                format!("no arm `{text}`: selvedge, selvedge-low-latency, mosquitto and relay can have a responder of their own")
+            });
+        }
         let known = NAMED.into_iter().find(|(name, _)| *name == text);
         known.map(|(_, kind)| kind).ok_or_else(|| {
             let names = NAMED.map(|(name, _)| name).join(", ");
@@ -107,6 +129,7 @@ impl fmt::Display for ArmKind {
                 let value = runtime.to_possible_value();
                 write!(f, "{inner}@{}", value.as_ref().map_or("", |value| value.get_name()))
             }
+            ArmKind::WithResponder(inner) => write!(f, "{inner}{WITH_RESPONDER}"),
             named => f.write_str(
                 NAMED
                     .iter()
@@ -140,6 +163,8 @@ mod tests {
         for name in NAMED.map(|(name, _)| name).into_iter().chain([
             "mosquitto@oci",
             "tcp-echo@docker",
+            "selvedge+responder",
+            "relay+responder@process",
             "mqtt://broker.example:1884",
             "mqtts://ann@broker.example:1884",
         ]) {
@@ -149,6 +174,12 @@ mod tests {
 
     #[test]
     fn an_unknown_arm_is_told_what_there_is() {
+        for refused in ["tcp-echo+responder", "selvedge-tls+responder", "d-e+responder@oci"] {
+            assert!(
+                refused.parse::<ArmKind>().unwrap_err().contains("can have a responder"),
+                "{refused}"
+            );
+        }
         assert!("mosqitto".parse::<ArmKind>().unwrap_err().contains("mosquitto-tls"));
     }
 }

@@ -19,6 +19,7 @@ use crate::arms::RunningArm;
 use crate::environment::{self, Environment, hexadecimal};
 use crate::generator::block::{self, GeneratorUsage, WARM_UP_TAGS};
 use crate::generator::payload::Payloads;
+use crate::interrupt;
 use crate::network::{self, Counters, Measured, Place};
 use crate::priority::First;
 use crate::privacy::without_paths;
@@ -114,7 +115,7 @@ impl<'a> Bench<'a> {
     /// Measures one block of one arm; an arm that cannot be measured any more is left out from here on.
     ///
     /// # Errors
-    /// The machine refused to wait.
+    /// The machine refused to wait, or the run was told to end.
     pub(super) fn measure(
         &mut self,
         (cell, arm): (usize, usize),
@@ -122,6 +123,7 @@ impl<'a> Bench<'a> {
         dues: Vec<Due>,
         progress: &mut dyn Progress,
     ) -> io::Result<()> {
+        interrupt::check().map_err(io::Error::other)?;
         match self.block(cell, arm, index, dues, progress)? {
             Ok(block) => self.blocks.push(block),
             Err(reason) => self.leave_out(arm, &reason, progress),

@@ -12,6 +12,7 @@ use super::schedule::Due;
 use super::stand::Stand;
 use crate::arms::Helper;
 use crate::environment;
+use crate::interrupt;
 use crate::network::{self, Measured, Network, NetworkError, Place, round_trips};
 use crate::run::Run;
 
@@ -27,6 +28,9 @@ pub enum RunError {
     /// The emulated network cannot be made or used.
     #[error("the emulated network: {0}")]
     Network(#[from] NetworkError),
+    /// SIGINT or SIGTERM has ended it, and it what it had started.
+    #[error("{0}: its containers, networks and files are gone")]
+    Interrupted(String),
     /// No certificates for the arms under TLS.
     #[error("{0}")]
     Certificates(String),
@@ -46,14 +50,16 @@ pub fn run(plan: &Plan, helper: &Helper, progress: &mut dyn Progress) -> Result<
         .map(|network| probe(network, plan, progress))
         .transpose()?;
     let mut bench = Bench::new(plan, Stand::set_up(plan, helper, network, progress)?, started);
-    if let Some(bounds) = plan.knee() {
-        let steps = knee::search(plan, &bounds, &mut bench, progress)?;
-        progress.done();
-        return Ok(bench.conclude("knee", steps, (before, measured)));
+    let (experiment, found) = match plan.knee() {
+        Some(bounds) => ("knee", knee::search(plan, &bounds, &mut bench, progress)),
+        None => ("rtt", measure(plan, &mut bench, progress).map(|()| Vec::new())),
+    };
+    if let (Err(_), Some(told)) = (&found, interrupt::told()) {
+        return Err(RunError::Interrupted(told.to_string()));
     }
-    measure(plan, &mut bench, progress)?;
+    let steps = found?;
     progress.done();
-    Ok(bench.conclude("rtt", Vec::new(), (before, measured)))
+    Ok(bench.conclude(experiment, steps, (before, measured)))
 }
 
 /// The plan as far as this machine allows: without hosts of its own, no setting of a line differs from another.

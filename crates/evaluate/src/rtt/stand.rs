@@ -183,7 +183,7 @@ fn about(name: String, running: &RunningArm, server_cpu: Option<usize>) -> Arm {
         settings: running.settings.clone(),
         ready_ms: running.ready_ms,
         idle_rss_bytes: running.rss_bytes(),
-        server_cpu: server_cpu.filter(|_| !running.servers.is_empty() || running.carried.is_some()),
+        server_cpu: server_cpu.filter(|_| !running.servers.is_empty() || !running.carried.is_empty()),
     }
 }
 

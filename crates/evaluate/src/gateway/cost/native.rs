@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{CPU_MILLIS, MEMORY_MIB};
 use crate::arms::ServerProcess;
@@ -14,17 +16,22 @@ const PERIOD_US: u32 = 100_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(50);
 
-/// One instance.
+/// One instance. It ends with all that its script has started.
 pub(super) struct Native {
     server: ServerProcess,
-    groups: Vec<PathBuf>,
+    /// After the process, which is in them.
+    _groups: Groups,
 }
+
+/// Control groups, which go with whoever is in them.
+struct Groups(Vec<PathBuf>);
 
 impl Native {
     /// Starts a script within the limits.
     pub(super) fn start(site: &Site, script: &str, directory: &Path, number: u32) -> Result<Native, String> {
         let groups = groups(&format!("selvedge-evaluate-{}-{number}", std::process::id()))?;
         let joined: String = groups
+            .0
             .iter()
             .map(|group| format!("echo $$ > {}/cgroup.procs\n", group.display()))
             .collect();
@@ -32,24 +39,44 @@ impl Native {
         let log = directory.join(format!("log-{number}"));
         fs::create_dir_all(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let server = ServerProcess::start(&site.edge_helper(), None, &site.busybox, &words, &log)?;
-        Ok(Native { server, groups })
+        Ok(Native {
+            server,
+            _groups: groups,
+        })
     }
 
     /// Ends it, and its groups.
     pub(super) fn end(self) -> Result<(), String> {
-        let stopped = self.server.kill(PATIENCE);
-        drop(self.server);
+        self.server.kill(PATIENCE)
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        let began = Instant::now();
         // The kernel lets a group go once it has let go of who was in it.
-        pause(STEP);
-        for group in &self.groups {
-            let _ = fs::remove_dir(group);
+        while self
+            .0
+            .iter()
+            .any(|group| fs::remove_dir(group).is_err() && group.exists())
+            && began.elapsed() < PATIENCE
+        {
+            self.0.iter().for_each(|group| kill_all(group));
+            pause(STEP);
         }
-        stopped
+    }
+}
+
+fn kill_all(group: &Path) {
+    let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    for pid in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
+        // One that has ended meanwhile needs no signal.
+        let _ = kill_process(pid, Signal::KILL);
     }
 }
 
 /// Control groups of this name with the limits: one, of version 2, or one for each controller of version 1.
-fn groups(name: &str) -> Result<Vec<PathBuf>, String> {
+fn groups(name: &str) -> Result<Groups, String> {
     let mount = Path::new(MOUNT);
     let memory_bytes = u64::from(MEMORY_MIB) << 20;
     let quota_us = CPU_MILLIS * PERIOD_US / 1_000;
@@ -61,17 +88,17 @@ fn groups(name: &str) -> Result<Vec<PathBuf>, String> {
             ("cpu.max", format!("{quota_us} {PERIOD_US}")),
             ("memory.max", memory_bytes.to_string()),
         ];
-        return Ok(vec![limited(group, &limits)?]);
+        return Ok(Groups(vec![limited(group, &limits)?]));
     }
     let cpu = [
         ("cpu.cfs_period_us", PERIOD_US.to_string()),
         ("cpu.cfs_quota_us", quota_us.to_string()),
     ];
     let memory = [("memory.limit_in_bytes", memory_bytes.to_string())];
-    Ok(vec![
+    Ok(Groups(vec![
         limited(mount.join("cpu").join(name), &cpu)?,
         limited(mount.join("memory").join(name), &memory)?,
-    ])
+    ]))
 }
 
 fn limited(group: PathBuf, limits: &[(&str, String)]) -> Result<PathBuf, String> {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{CPU_MILLIS, FILE_TIMES, MEMORY_MIB};
+use super::{CPU_MILLIS, FILE_TIMES, MEMORY_MIB, VOLUME};
 use crate::arms;
-use crate::capacity::pause;
 use crate::gateway::manifests;
 use crate::gateway::options::{Options, Runtime};
 use crate::gateway::record::{Benchmark, Figure, Sample};
 use crate::gateway::site::{Site, found as program};
+use crate::interrupt::pause;
 
 /// The image that has them.
 pub(in crate::gateway) const IMAGE: &str = "tools:1";
@@ -61,9 +61,14 @@ fn copy(path: &Path, folder: &Path) -> Result<(), String> {
     copied.map(drop).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What an instance does: says that it is there, waits for the others, runs the program.
-pub(super) fn script(benchmark: Benchmark, number: u32, directory: &Path, options: &Options) -> String {
-    let file = format!("file-{number}");
+/// What an instance does in `directory`: says that it is there, waits for the others, runs the program; fio's file is in `files`.
+pub(super) fn script(
+    benchmark: Benchmark,
+    number: u32,
+    (directory, files): (&Path, &Path),
+    options: &Options,
+) -> String {
+    let file = files.join(format!("file-{number}")).display().to_string();
     let size_mib = FILE_TIMES * MEMORY_MIB / options.cost_divisor;
     let fio = |rw: &str| {
         format!(
@@ -94,7 +99,7 @@ fn ports(number: u32) -> [u16; 2] {
     [0, 1].map(|way| FIRST_PORT + 2 * number as u16 + way)
 }
 
-/// An application that runs a script within the limits; a container has the directory at `/work`.
+/// An application that runs a script within the limits; a container has the directory at [`VOLUME`].
 pub(super) fn manifest(site: &Site, (name, runtime): (&str, Runtime), script: &str, directory: &Path) -> String {
     let quoted = Value::from(script).to_string();
     let class = match runtime {
@@ -114,7 +119,7 @@ pub(super) fn manifest(site: &Site, (name, runtime): (&str, Runtime), script: &s
         (
             format!(
                 "image: '{IMAGE}', command: [/bin/busybox], args: [sh, -c, {quoted}], env: [{{name: PATH, value: \
-                 '/usr/sbin:/usr/bin:/sbin:/bin'}}], volumeMounts: [{{name: work, mountPath: /work}}]"
+                 '/usr/sbin:/usr/bin:/sbin:/bin'}}], volumeMounts: [{{name: work, mountPath: {VOLUME}}}]"
             ),
             format!(
                 "      volumes:\n        - {{name: work, hostPath: {{path: '{}'}}}}\n",
@@ -248,7 +253,7 @@ fn client_of(
                 return serde_json::from_str(&said).map_err(|error| format!("iperf3 -J: {error}"));
             }
             Ok(said) | Err(said) if began.elapsed() > PATIENCE => return Err(said),
-            _ => pause(STEP),
+            _ => pause(STEP)?,
         }
     }
 }
@@ -277,8 +282,11 @@ mod tests {
     #[test]
     fn instances_have_ports_and_files_of_their_own() {
         let options = Options::default();
-        let [one, other] = [0, 1].map(|number| script(Benchmark::Udp, number, Path::new("/work"), &options));
+        let work = Path::new("/work");
+        let [one, other] = [0, 1].map(|number| script(Benchmark::Udp, number, (work, work), &options));
         assert!(one.contains("-p 5201;") && one.contains("-p 5202;") && other.contains("-p 5203;"));
-        assert!(script(Benchmark::Disk, 3, Path::new("/work"), &options).contains("--filename=file-3 --size=384M"));
+        let on = |files| script(Benchmark::Disk, 3, (work, Path::new(files)), &options);
+        assert!(on("/work").contains("--filename=/work/file-3 --size=384M"));
+        assert!(on("/").starts_with("cd /work\n") && on("/").contains("--filename=/file-3 "));
     }
 }

@@ -53,8 +53,10 @@ fn answers() -> Vec<Source> {
         Arm::DockerStart,
         Arm::DockerStartAgain,
     ];
+    const PAUSED: [Arm; 3] = [Arm::DockerUnpauseEngine, Arm::DockerUnpause, Arm::DockerUnpauseAgain];
     let of_edge = Mode::ALL.into_iter().flat_map(|mode| BY_EDGE.map(|arm| (mode, arm)));
-    let all = of_edge.chain(BARE.map(|arm| (Mode::Cold, arm)));
+    let bare = BARE.map(|arm| (Mode::Cold, arm)).into_iter();
+    let all = of_edge.chain(bare).chain(PAUSED.map(|arm| (Mode::Paused, arm)));
     all.flat_map(|(mode, arm)| QUANTILES.map(|q| answer(mode, arm, q)))
         .collect()
 }
@@ -62,17 +64,19 @@ fn answers() -> Vec<Source> {
 const QUANTILES: [(f64, &str); 2] = [(0.5, "p50"), (0.99, "p99")];
 
 fn answer(mode: Mode, arm: Arm, (q, quantile): (f64, &str)) -> Source {
-    let job = |arm| Job {
-        task: Task::Activation(Mode::Cold),
+    let job = |mode, arm| Job {
+        task: Task::Activation(mode),
         arm,
     };
-    let baseline = match arm.runtime() {
-        _ if matches!(arm, Arm::RuncRun | Arm::DockerStart) => None,
-        Runtime::Docker => Some(Arm::DockerStart),
-        Runtime::Oci => Some(Arm::RuncRun),
-        Runtime::Process => None,
+    let baseline = match (mode, arm.runtime()) {
+        _ if matches!(arm, Arm::RuncRun | Arm::DockerStart | Arm::DockerUnpause) => None,
+        (Mode::Paused, Runtime::Docker) => Some((Mode::Paused, Arm::DockerUnpause)),
+        (_, Runtime::Docker) => Some((Mode::Cold, Arm::DockerStart)),
+        (_, Runtime::Oci) => Some((Mode::Cold, Arm::RuncRun)),
+        (_, Runtime::Process) => None,
     };
-    let label = if BY_EDGE.contains(&arm) {
+    let is_by_edge = BY_EDGE.contains(&arm);
+    let label = if is_by_edge {
         format!("{}, {}, {quantile}", arm.name(), mode.name())
     } else {
         format!("{}, {quantile}", arm.name())
@@ -81,18 +85,15 @@ fn answer(mode: Mode, arm: Arm, (q, quantile): (f64, &str)) -> Source {
         section: "Answer to the first request",
         label,
         unit: Unit::Ms,
-        job: Job {
-            task: Task::Activation(mode),
-            arm,
-        },
+        job: job(mode, arm),
         figure: Figure::AnswerMs,
         of: Of::Quantile(q),
-        against: baseline.map(|arm| (arm.name(), job(arm), Figure::AnswerMs)),
+        against: baseline.map(|(mode, arm)| (arm.name(), job(mode, arm), Figure::AnswerMs)),
         aim: match (mode, arm, quantile) {
             (Mode::Cold, Arm::Oci, "p50") => Some(Aim::AtMost(40.0)),
             (Mode::Cold, Arm::Oci, _) => Some(Aim::AtMost(80.0)),
             (Mode::Cold, Arm::Docker, "p50") => Some(Aim::TimesAtMost(1.1)),
-            (Mode::Paused, _, "p50") => Some(Aim::AtMost(5.0)),
+            (Mode::Paused, _, "p50") if is_by_edge => Some(Aim::AtMost(5.0)),
             _ => None,
         },
     }
@@ -323,12 +324,14 @@ fn costs(instances: &[u32]) -> Vec<Source> {
         ),
     ];
     let power = Benchmark::ALL.map(|benchmark| (benchmark, "power", Unit::Watts, Figure::PowerW, None));
-    let arms = [Arm::Native, Arm::NativeAgain, Arm::Process, Arm::Oci, Arm::Docker];
+    const ARMS: [Arm; 5] = [Arm::Native, Arm::NativeAgain, Arm::Process, Arm::Oci, Arm::Docker];
+    const ROOTS: [Arm; 2] = [Arm::OciRoot, Arm::DockerRoot];
     let is_lost = |figure| matches!(figure, Figure::UdpReceiveLostShare | Figure::UdpSendLostShare);
     let mut rows = Vec::new();
     for (benchmark, what, unit, figure, margin) in programs.into_iter().chain(power) {
         for count in instances {
-            rows.extend(arms.map(|arm| {
+            let roots = ROOTS.into_iter().filter(|_| benchmark == Benchmark::Disk);
+            rows.extend(ARMS.into_iter().chain(roots).map(|arm| {
                 let job = |arm| Job {
                     task: Task::Cost(benchmark, *count),
                     arm,

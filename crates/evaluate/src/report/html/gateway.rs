@@ -5,7 +5,7 @@ mod plots;
 use super::page::{Cell, Page};
 use super::{papers, record, words};
 use crate::figures::gateway_as_a_service;
-use crate::gateway::{Row, aimed, notes, with_interval};
+use crate::gateway::{Row, aimed, cells, notes, with_interval};
 use crate::report::Gateway;
 use crate::stats::Outcome;
 
@@ -26,6 +26,10 @@ pub(super) fn section(page: &mut Page, found: &Gateway) {
         page.paragraph(&note);
     }
     paper(page, found);
+    let cells = cells(&found.run);
+    page.folded(&cells.heading, false, |page| {
+        cells.lines.iter().for_each(|line| page.paragraph(line));
+    });
     let title = format!("The run, seed {}", found.run.seed);
     page.folded(&title, false, |page| record::gateway(page, &found.run));
 }
@@ -35,9 +39,10 @@ fn paper(page: &mut Page, found: &Gateway) {
     page.subheading("The paper beside ours");
     page.paragraph(&format!(
         "“{}”, measured on {}. Other hardware gives other figures; what a container adds or loses is beside the same program \
-         without one.",
+         without one, and of a claim its shape is tested.",
         paper.title, paper.machine
     ));
+    papers::claims(page, &found.claims);
     papers::beside(page, &found.figures);
 }
 

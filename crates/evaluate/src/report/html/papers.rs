@@ -12,13 +12,18 @@ pub(super) fn section(page: &mut Page, summary: &Summary) {
          that is what is tested.",
         paper.title, paper.machine
     ));
-    let rows: Vec<Vec<Cell>> = summary.claims.iter().flat_map(claim_rows).collect();
+    claims(page, &summary.claims);
+    beside(page, &summary.figures);
+}
+
+/// A paper's claims with what was found of each.
+pub(super) fn claims(page: &mut Page, all: &[ClaimVerdict]) {
+    let rows: Vec<Vec<Cell>> = all.iter().flat_map(claim_rows).collect();
     page.table(
         "Claims, tested for shape",
         &["claim", "place", "arm", "here", "figures"],
         &rows,
     );
-    beside(page, &summary.figures);
 }
 
 /// The paper's figures with what of this run stands beside them, and those that have nothing.
@@ -61,8 +66,8 @@ fn claim_rows(claim: &ClaimVerdict) -> Vec<Vec<Cell>> {
             ("", "")
         };
         let (class, word) = match finding.shape {
-            Shape::Agrees => ("agrees", "same shape"),
-            Shape::Differs => ("other", "another shape"),
+            Shape::Agrees => ("agrees", "holds"),
+            Shape::Differs => ("other", "does not hold"),
             Shape::Undecided => ("soft", "undecided"),
             Shape::NotMeasured => ("soft", "not measured"),
         };

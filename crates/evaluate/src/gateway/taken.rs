@@ -5,11 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::capacity::pause;
 use crate::gateway::edge::Edge;
 use crate::proc;
 
 const MOUNT: &str = "/sys/fs/cgroup";
+/// What the group of an edge's containers is in.
+const CONTAINERS: &str = "selvedge";
 /// Of version 1, what counts processor time.
 const CONTROLLER: &str = "cpuacct";
 
@@ -27,7 +31,12 @@ pub(super) struct Processes {
 impl Processes {
     /// Those of now.
     pub(super) fn of(edge: &Edge) -> Processes {
-        let named = edge.processes();
+        Processes::naming(&edge.data().display().to_string())
+    }
+
+    /// Those whose arguments have a text in them, with all that they have started.
+    pub(super) fn naming(text: &str) -> Processes {
+        let named = proc::naming(text);
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let parents: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, proc::parent(pid)?))).collect();
@@ -48,12 +57,41 @@ impl Processes {
         self.words.iter().any(|words| words.contains(&name))
     }
 
+    /// Whether there are none.
+    pub(super) fn are_none(&self) -> bool {
+        self.pids.is_empty()
+    }
+
+    /// Ends them as `kill -9` does.
+    pub(super) fn kill(&self) {
+        for pid in self.pids.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+            // One that has ended meanwhile needs no signal.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// The groups that edges have for all containers of a tenant.
+    pub(super) fn groups_of_containers(&self) -> Vec<Group> {
+        let own = self.pids.iter().filter_map(|pid| of_containers(&Group::of(*pid)?.0));
+        let mut groups: Vec<PathBuf> = own.collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups.into_iter().map(Group).collect()
+    }
+
     /// The control group of an application's container.
     pub(super) fn group_of(&self, application: &str) -> Option<Group> {
         let name = format!("+{application}+");
         let mut groups = self.pids.iter().filter_map(|pid| Group::of(*pid));
         groups.find(|group| group.0.to_string_lossy().contains(&name))
     }
+}
+
+/// The group of all containers that a process is in one of, of its own path; none for one that is in no container.
+fn of_containers(path: &Path) -> Option<PathBuf> {
+    let place = path.iter().position(|part| part == CONTAINERS)?;
+    let group: PathBuf = path.iter().take(place + 2).collect();
+    (path.iter().count() > place + 2).then_some(group)
 }
 
 /// These processes with those that they have started, and so on.
@@ -87,6 +125,28 @@ impl Group {
     /// The one above it.
     pub(super) fn parent(&self) -> Option<Group> {
         Some(Group(self.0.parent()?.to_owned()))
+    }
+
+    /// Removes it with those in it wherever it is, once they are empty: of version 1, who makes one makes it in every tree.
+    pub(super) fn remove(&self) {
+        let Ok(name) = self.0.strip_prefix(tree()) else { return };
+        let trees = fs::read_dir(MOUNT).into_iter().flatten().flatten();
+        let mut places: Vec<PathBuf> = trees
+            .map(|tree| tree.path().join(name))
+            .chain([self.0.clone()])
+            .collect();
+        let began = Instant::now();
+        loop {
+            places.retain(|place| {
+                let inner = fs::read_dir(place).into_iter().flatten().flatten();
+                inner.for_each(|entry| drop(fs::remove_dir(entry.path())));
+                fs::remove_dir(place).is_err() && place.exists()
+            });
+            if places.is_empty() || began.elapsed() > PATIENCE {
+                return;
+            }
+            pause(STEP);
+        }
     }
 
     fn make(parent: &Path) -> Result<Group, String> {
@@ -161,20 +221,9 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        let began = Instant::now();
-        while fs::remove_dir(&self.group.0).is_err() && began.elapsed() < PATIENCE {
-            pause(STEP);
-        }
-        let Some(held) = self.held.as_ref().and_then(|held| held.0.strip_prefix(tree()).ok()) else {
-            return;
-        };
-        let trees = fs::read_dir(MOUNT)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|tree| tree.path());
-        for tree in trees.chain([tree()]) {
-            let _ = fs::remove_dir(tree.join(held));
+        self.group.remove();
+        if let Some(held) = &self.held {
+            held.remove();
         }
     }
 }
@@ -221,6 +270,15 @@ mod tests {
         let mut found = with_descendants([10].into_iter(), &[(12, 11), (11, 10), (10, 1), (20, 1), (21, 20)]);
         found.sort_unstable();
         assert_eq!(found, [10, 11, 12]);
+    }
+
+    #[test]
+    fn the_group_of_all_containers_is_that_of_the_tenant() {
+        let found = |path| of_containers(Path::new(path));
+        let group = Some(PathBuf::from("/sys/fs/cgroup/memory/selvedge/1f-default"));
+        assert_eq!(found("/sys/fs/cgroup/memory/selvedge/1f-default/default+web+0"), group);
+        assert_eq!(found("/sys/fs/cgroup/memory/system.slice/a"), None);
+        assert_eq!(found("/sys/fs/cgroup/memory/selvedge/1f-default"), None);
     }
 
     #[test]
