@@ -115,6 +115,17 @@ def is_led(port: int, address: str = HERE) -> bool:
         return call.is_led()
 
 
+def becomes_led(port: int) -> None:
+    """Waits until the kernel leads who calls there; a program that is being started may refuse at first."""
+
+    def is_now() -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            return is_led(port)
+        return False
+
+    wait_until(is_now, patience_s=20)
+
+
 def rules(edge: Selvedge) -> str:
     """What the kernel has in the edge's table; nothing where there is none."""
     table = host_table(edge)
@@ -132,8 +143,7 @@ def own_address() -> str:
 def test_calls_of_the_host_come_to_a_program_as_they_are_at_each_address_of_the_host(own, activation):
     text, port = says(own, "site", activation, "60s")
     apply(own, text)
-    wait_until(lambda: deployment(own, "site")["sleeps"] or deployment(own, "site")["ready"] == 1)
-    wait_until(lambda: ask(HERE, port) != "none" and is_led(port), patience_s=20)
+    becomes_led(port)
     for address in (HERE, "127.0.0.9", own_address()):
         with Call(port, address) as call:
             assert call.is_led() and call.is_alive(), address
@@ -184,14 +194,14 @@ def test_it_does_not_sleep_under_a_call_that_the_kernel_leads_and_sleeps_after_i
 def test_an_edge_that_is_killed_leads_on_and_the_next_takes_its_table_over(own):
     text, port = says(own, "site", "on-demand", "60s")
     apply(own, text)
-    wait_until(lambda: is_led(port), patience_s=20)
+    becomes_led(port)
     pids, table = Host(own).pids(), host_table(own)
     with Call(port) as held:
         own.kill()
         assert is_led(port) and held.is_alive()
         own.start()
         assert held.is_alive()
-        wait_until(lambda: is_led(port), patience_s=20)
+        becomes_led(port)
         assert held.is_alive()
         assert (Host(own).pids(), host_table(own)) == (pids, table)
         assert rules(own).count(f"tcp dport {port} dnat") == 1
@@ -204,7 +214,7 @@ def test_an_edge_that_is_killed_leads_on_and_the_next_takes_its_table_over(own):
 def test_an_edge_that_is_stopped_leads_nobody_and_leaves_a_table_only_while_a_call_that_it_led_goes_on(own):
     text, port = says(own, "site")
     apply(own, text)
-    wait_until(lambda: is_led(port), patience_s=20)
+    becomes_led(port)
     with Call(port) as held:
         assert held.is_led()
         own.stop()
@@ -213,7 +223,7 @@ def test_an_edge_that_is_stopped_leads_nobody_and_leaves_a_table_only_while_a_ca
             Call(port)
         assert held.is_alive()
         own.start()
-        wait_until(lambda: is_led(port), patience_s=20)
+        becomes_led(port)
         assert held.is_alive()
     table = host_table(own)
     own.stop()
@@ -228,7 +238,7 @@ def test_edges_of_one_host_have_a_table_each(own, start):
             text, ports[edge] = says(edge, "site")
             apply(edge, text)
         for edge in (own, other):
-            wait_until(lambda e=edge: is_led(ports[e]), patience_s=20)
+            becomes_led(ports[edge])
         assert host_table(own) != host_table(other)
         other.run("delete", "deployment", "site")
         wait_until(lambda: host_table(other) is None, patience_s=20)
@@ -238,10 +248,10 @@ def test_edges_of_one_host_have_a_table_each(own, start):
 def test_rules_that_another_program_drops_are_back_before_long(own):
     text, port = says(own, "site")
     apply(own, text)
-    wait_until(lambda: is_led(port), patience_s=20)
+    becomes_led(port)
     machine.tried("nft", "delete", "table", "ip", host_table(own))
     assert not is_led(port)
-    wait_until(lambda: is_led(port), patience_s=20)
+    becomes_led(port)
 
 
 class Nft:
@@ -266,6 +276,7 @@ def test_where_the_kernel_takes_no_rules_calls_pass_through_the_edge_which_says_
     with ending(start(environment=nft.environment)) as own:
         text, port = says(own, "site", "on-demand")
         apply(own, text)
+        wait_until(lambda: sleeps(own, "site"))
         for _ in range(2):
             with Call(port) as one:
                 assert one.is_alive()

@@ -61,6 +61,14 @@ impl Mesh {
     pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network, host: HostRules, sockets: Sockets) -> Self {
         let (wanted, wanting) = watch::channel(BTreeMap::new());
         let doors = Arc::default();
+        let before = Redirects {
+            to_containers: of_containers(network.redirects()),
+            to_programs: host.redirects(),
+        };
+        let resumption = match before.is_empty() && !host.is_there() {
+            true => Duration::ZERO,
+            false => RESUMPTION,
+        };
         let leading = Leading {
             supervisor,
             doors: Arc::clone(&doors),
@@ -69,11 +77,8 @@ impl Mesh {
             watchers: HashMap::new(),
             reached: Reached::default(),
             of_parts: Arc::default(),
-            before: Redirects {
-                to_containers: of_containers(network.redirects()),
-                to_programs: host.redirects(),
-            },
-            until: Instant::now() + RESUMPTION,
+            before,
+            until: Instant::now() + resumption,
             network,
             host: host.clone(),
             said: [None, None],
