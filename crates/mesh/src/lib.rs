@@ -305,9 +305,9 @@ impl Leading {
         let are_programs = table.values().any(|door| !door.programs.is_empty());
         self.open(table);
         self.serve_names();
-        let is_so = self.lead_to_containers(redirects.to_containers);
+        let is_so = self.lead_to_containers(&redirects.to_containers);
         let (are_so, is_over) = match are_programs || !is_resumed {
-            true => (self.lead_to_programs(redirects.to_programs), true),
+            true => (self.lead_to_programs(&redirects.to_programs), true),
             false => self.clear_programs(),
         };
         // Else somebody may still be led past a door whose application would sleep.
@@ -320,8 +320,8 @@ impl Leading {
     }
 
     /// Whether the kernel leads nobody else to containers.
-    fn lead_to_containers(&mut self, redirects: Vec<Redirect>) -> bool {
-        let led = self.network.redirect(redirects.clone());
+    fn lead_to_containers(&mut self, redirects: &[Redirect]) -> bool {
+        let led = self.network.redirect(redirects.to_owned());
         say(
             &mut self.said[0],
             "connections are not led past doors, and are slower",
@@ -331,8 +331,8 @@ impl Leading {
     }
 
     /// Whether the kernel leads no other call of the host to programs.
-    fn lead_to_programs(&mut self, redirects: Vec<Redirect>) -> bool {
-        let led = self.host.lead(redirects.clone());
+    fn lead_to_programs(&mut self, redirects: &[Redirect]) -> bool {
+        let led = self.host.lead(redirects.to_owned());
         let what = "calls of the host to its programs are not led past doors, and are slower";
         say(&mut self.said[1], what, &led);
         led.is_ok() || self.host.redirects().iter().all(|led| redirects.contains(led))
