@@ -126,6 +126,11 @@ def becomes_led(port: int) -> None:
     wait_until(is_now, patience_s=20)
 
 
+def rests(edge: Selvedge, port: int) -> None:
+    """Waits until it sleeps behind a door that is open."""
+    wait_until(lambda: sleeps(edge, "site") and machine.tried("ss", "-Hltn", f"sport = :{port}") != "", patience_s=20)
+
+
 def rules(edge: Selvedge) -> str:
     """What the kernel has in the edge's table; nothing where there is none."""
     table = host_table(edge)
@@ -176,7 +181,7 @@ def test_calls_from_elsewhere_and_to_other_ports_do_not_come_to_it_past_the_edge
 def test_it_does_not_sleep_under_a_call_that_the_kernel_leads_and_sleeps_after_it(own):
     text, port = says(own, "site", "on-demand")
     apply(own, text)
-    wait_until(lambda: sleeps(own, "site"))
+    rests(own, port)
     with Call(port):
         wait_until(lambda: f"tcp dport {port} dnat" in rules(own))
         led = Call(port)
@@ -277,7 +282,7 @@ def test_where_the_kernel_takes_no_rules_calls_pass_through_the_edge_which_says_
     with ending(start(environment=nft.environment)) as own:
         text, port = says(own, "site", "on-demand")
         apply(own, text)
-        wait_until(lambda: sleeps(own, "site"))
+        rests(own, port)
         for _ in range(2):
             with Call(port) as one:
                 assert one.is_alive()
@@ -292,7 +297,7 @@ def test_it_does_not_sleep_while_it_may_still_be_called_past_its_door(start, tmp
     with ending(start(environment=nft.environment)) as own:
         text, port = says(own, "site", "on-demand")
         apply(own, text)
-        wait_until(lambda: sleeps(own, "site"))
+        rests(own, port)
         with Call(port):
             wait_until(lambda: f"tcp dport {port} dnat" in rules(own))
             nft.fails()
@@ -308,7 +313,7 @@ def test_it_does_not_sleep_while_it_may_still_be_called_past_its_door(start, tmp
 def test_calls_while_it_falls_asleep_are_all_answered(own):
     text, port = site(own, "50ms")
     apply(own, text)
-    wait_until(lambda: sleeps(own, "site"))
+    rests(own, port)
     wrong = []
 
     def asks(pause_s: float) -> None:
@@ -329,7 +334,7 @@ def test_calls_while_it_falls_asleep_are_all_answered(own):
 def test_a_thousand_who_call_a_program_that_sleeps_are_taken_in_at_once_and_all_answered(own):
     text, port = site(own, "60s")
     apply(own, text)
-    wait_until(lambda: sleeps(own, "site"))
+    rests(own, port)
     with contextlib.ExitStack() as closing, ThreadPoolExecutor(50) as threads:
         calls = [closing.enter_context(socket.create_connection((HERE, port), timeout=30)) for _ in range(1_000)]
 
