@@ -81,6 +81,7 @@ impl Mesh {
             until: Instant::now() + resumption,
             network,
             host: host.clone(),
+            unneeded_since: None,
             said: [None, None],
             sockets,
             begun: Arc::default(),
@@ -240,6 +241,8 @@ struct Leading {
     before: Redirects,
     until: Instant,
     host: HostRules,
+    /// From when on no program has had a door.
+    unneeded_since: Option<Instant>,
     /// Why the kernel does not lead so, as it was said last: to containers, and to programs.
     said: [Option<String>; 2],
     /// The number of the last look at everything that has begun, and of the last after which the kernel leads so.
@@ -306,9 +309,13 @@ impl Leading {
         self.open(table);
         self.serve_names();
         let is_so = self.lead_to_containers(&redirects.to_containers);
-        let (are_so, is_over) = match are_programs || !is_resumed {
-            true => (self.lead_to_programs(&redirects.to_programs), true),
-            false => self.clear_programs(),
+        let are_so = self.lead_to_programs(&redirects.to_programs);
+        let is_needed = are_programs || !is_resumed || !self.host.is_there();
+        // Who is applied anew at once need not wait for that.
+        self.unneeded_since = (!is_needed).then(|| self.unneeded_since.unwrap_or_else(Instant::now));
+        let is_over = match self.unneeded_since {
+            Some(since) => since.elapsed() >= AGAIN && self.clear_programs(),
+            None => true,
         };
         // Else somebody may still be led past a door whose application would sleep.
         if is_so && are_so {
@@ -338,16 +345,15 @@ impl Leading {
         led.is_ok() || self.host.redirects().iter().all(|led| redirects.contains(led))
     }
 
-    /// Whether the kernel leads no call of the host any more, and whether none that it led goes on.
-    fn clear_programs(&mut self) -> (bool, bool) {
+    /// Whether no call of the host goes on that the kernel led.
+    fn clear_programs(&mut self) -> bool {
         let cleared = self.host.clear();
         say(
             &mut self.said[1],
             "rules of calls of the host stay that nobody needs",
             &cleared,
         );
-        let is_over = cleared.is_ok_and(|is_over| is_over);
-        (self.host.redirects().is_empty(), is_over)
+        cleared.is_ok_and(|is_over| is_over)
     }
 
     /// What the kernel leads: past doors, to those whom nobody need wake; and to the doors of services, which listen at ports
