@@ -121,8 +121,18 @@ def ending(edge: Selvedge) -> Iterator[Selvedge]:
     forget_network(edge)
 
 
+def host_table(edge: Selvedge) -> str | None:
+    """What the rules of calls of the host to programs of this edge are in, if there are any."""
+    with contextlib.suppress(FileNotFoundError):
+        return f"selvedge-host-{json.loads((edge.data / 'containers.host').read_text())['number']:08x}"
+    return None
+
+
 def forget_network(edge: Selvedge) -> None:
     """What the kernel knows of an edge's network, which stays while its applications could run on."""
+    if table := host_table(edge):
+        # An edge that is stopped while a call goes on, or that was killed.
+        subprocess.run(["nft", "delete", "table", "ip", table], check=False)
     kept = edge.data / "containers.network"
     if kept.exists():
         base = ipaddress.IPv4Address(json.loads(kept.read_text())["range"])

@@ -130,6 +130,9 @@ def tables_of_tests() -> set[str]:
         with contextlib.suppress(FileNotFoundError):
             base = ipaddress.IPv4Address(json.loads(kept.read_text())["range"])
             tables.add(f"selvedge-{int(base):08x}")
+    for kept in Path(tempfile.gettempdir()).glob("pytest-of-*/**/containers.host"):
+        with contextlib.suppress(FileNotFoundError):
+            tables.add(f"selvedge-host-{json.loads(kept.read_text())['number']:08x}")
     return tables
 
 

@@ -1,12 +1,12 @@
 //! When an application that runs on demand has been asked nothing for long enough.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::network::connections::{self, Use};
+use agent::network::connections::{self, Led, Use};
 use agent::sockets::{self, At, Sockets};
 use agent::supervise::{Key, Supervisor};
 use tokio::sync::{Notify, watch};
@@ -24,6 +24,8 @@ pub(crate) struct Activity {
     supervisor: Arc<Mutex<Supervisor>>,
     key: Key,
     open: Arc<watch::Sender<usize>>,
+    /// Where its programs of the host listen, or did since it slept last.
+    programs: Arc<Mutex<BTreeSet<SocketAddrV4>>>,
 }
 
 /// A request, for as long as it is under way.
@@ -52,10 +54,18 @@ impl Activity {
         })
     }
 
-    /// Where its containers are that have a network of their own.
-    fn pods(&self) -> BTreeSet<Ipv4Addr> {
+    /// Its programs of the host listen there.
+    pub(crate) fn add_programs(&self, programs: &[SocketAddrV4]) {
+        held(&self.programs).extend(programs);
+    }
+
+    /// Whom the kernel may lead connections to.
+    fn led(&self) -> Led {
         let status = held(&self.supervisor).status(&self.key);
-        status.into_iter().filter_map(|one| one.doing.address).collect()
+        Led {
+            pods: status.into_iter().filter_map(|one| one.doing.address).collect(),
+            programs: held(&self.programs).clone(),
+        }
     }
 
     pub(crate) fn wake(&self) {
@@ -122,6 +132,7 @@ impl Watcher {
             supervisor,
             key,
             open: Arc::new(watch::channel(0).0),
+            programs: Arc::default(),
         };
         let (lead_past, is_led_past) = watch::channel(true);
         let watching = Watching {
@@ -204,11 +215,11 @@ impl Watching {
             let left = idle_timeout.checked_sub(self.last_use.elapsed())?;
             return Some(left.min(LOOK_PAUSE)).filter(|left| !left.is_zero());
         }
-        let pods = self.activity.pods();
-        if pods.is_empty() || !connections::are_listed() {
+        let led = self.activity.led();
+        if led.is_empty() {
             return None;
         }
-        let led = tokio::task::spawn_blocking(move || connections::led_to(&pods)).await;
+        let led = tokio::task::spawn_blocking(move || connections::led_to(&led)).await;
         match led.expect("reading a list does not panic") {
             Ok(Use::Open) => Some(idle_timeout / 4),
             Ok(Use::Ended(ago)) => idle_timeout.checked_sub(ago).filter(|left| !left.is_zero()),
@@ -247,6 +258,7 @@ impl Watching {
         self.activity.open.send_if_modified(|open| {
             if *open == 0 {
                 held(&self.activity.supervisor).let_sleep(&self.activity.key);
+                held(&self.activity.programs).clear();
                 sleeps = true;
             }
             false

@@ -9,12 +9,13 @@ mod names;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use agent::network::{Network, Redirect, connections};
+use agent::network::{HostRules, Network, Redirect, connections};
 use agent::sockets::{At, Sockets};
 use agent::supervise::{Key, Supervisor};
 use agent::workload::sockets;
@@ -33,6 +34,8 @@ use self::table::{Door, Place};
 
 /// How long an edge leads requests where the edge before it did, where nobody has said yet that they are ready.
 const RESUMPTION: Duration = Duration::from_secs(10);
+/// Until the kernel is asked again where it did not do what it was to, or goes on to lead somebody.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// What a tenant has for requests to come in by.
 #[derive(Clone, Debug, Default)]
@@ -50,15 +53,25 @@ type OfTenants = BTreeMap<String, Arc<Wanted>>;
 pub struct Mesh {
     wanted: watch::Sender<OfTenants>,
     doors: Arc<Mutex<Doors>>,
+    host: HostRules,
     _leading: AbortOnDropHandle<()>,
 }
 
 impl Mesh {
-    /// Over the applications that `supervisor` runs, in the `network` and with the `sockets` that it gives them.
+    /// Over the applications that `supervisor` runs, in the `network` and with the `sockets` that it gives them; calls of the
+    /// `host` itself to its programs are led by rules of their own.
     #[must_use]
-    pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network, sockets: Sockets) -> Self {
+    pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network, host: HostRules, sockets: Sockets) -> Self {
         let (wanted, wanting) = watch::channel(BTreeMap::new());
         let doors = Arc::default();
+        let before = Redirects {
+            to_containers: of_containers(network.redirects()),
+            to_programs: host.redirects(),
+        };
+        let resumption = match before.is_empty() && !host.is_there() {
+            true => Duration::ZERO,
+            false => RESUMPTION,
+        };
         let leading = Leading {
             supervisor,
             doors: Arc::clone(&doors),
@@ -67,10 +80,12 @@ impl Mesh {
             watchers: HashMap::new(),
             reached: Reached::default(),
             of_parts: Arc::default(),
-            before: of_containers(network.redirects()),
-            redirects: network.redirects(),
-            until: Instant::now() + RESUMPTION,
+            before,
+            until: Instant::now() + resumption,
             network,
+            host: host.clone(),
+            unneeded_since: None,
+            said: [None, None],
             sockets,
             begun: Arc::default(),
             done: watch::channel(0).0,
@@ -78,6 +93,7 @@ impl Mesh {
         Mesh {
             wanted,
             doors,
+            host,
             _leading: AbortOnDropHandle::new(tokio::spawn(leading.run(wanting))),
         }
     }
@@ -119,6 +135,15 @@ impl Mesh {
         let is_followed = of(&doors.followed).is_some_and(|followed| Arc::ptr_eq(&followed, &wanted));
         let mut own = doors.opened.iter().filter(|(place, _)| place.tenant == tenant);
         is_followed && !own.any(|(_, opened)| opened.is_opening())
+    }
+
+    /// Calls of the host are not led past doors any more, which end with whoever has them. What is led goes on.
+    pub async fn stop(&self) {
+        let host = self.host.clone();
+        let stopped = spawn_blocking(move || host.stop()).await.expect("rules do not panic");
+        if let Err(error) = stopped {
+            tracing::warn!(%error, "calls of the host are still led to its programs");
+        }
     }
 
     /// The address of a service, once it has one.
@@ -169,11 +194,34 @@ fn has_same(one: &At, other: &At) -> bool {
     }
 }
 
+/// What the kernel leads past doors, or to those of services.
+#[derive(Clone, Debug, Default)]
+struct Redirects {
+    to_containers: Vec<Redirect>,
+    /// Calls of the host itself.
+    to_programs: Vec<Redirect>,
+}
+
+impl Redirects {
+    fn is_empty(&self) -> bool {
+        self.to_containers.is_empty() && self.to_programs.is_empty()
+    }
+}
+
 /// Those that lead to containers, which run on; doors ended with the edge whose they were.
 fn of_containers(mut redirects: Vec<Redirect>) -> Vec<Redirect> {
     let is_door = |redirect: &Redirect| redirect.to.iter().any(|to| to.ip() == redirect.at.ip());
     redirects.retain(|redirect| !is_door(redirect));
     redirects
+}
+
+/// Says why something was not done, once for each reason.
+fn say<T>(said: &mut Option<String>, what: &str, done: &io::Result<T>) {
+    let why = done.as_ref().err().map(ToString::to_string);
+    if let Some(error) = why.as_ref().filter(|_| why != *said) {
+        tracing::warn!(%error, "{what}");
+    }
+    *said = why;
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -209,10 +257,13 @@ struct Leading {
     /// Told when one of those wants something else of the kernel, or a door is open.
     of_parts: Arc<Notify>,
     /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time.
-    before: Vec<Redirect>,
+    before: Redirects,
     until: Instant,
-    /// What the kernel leads past doors.
-    redirects: Vec<Redirect>,
+    host: HostRules,
+    /// From when on no program has had a door.
+    unneeded_since: Option<Instant>,
+    /// Why the kernel does not lead so, as it was said last: to containers, and to programs.
+    said: [Option<String>; 2],
     /// The number of the last look at everything that has begun, and of the last after which the kernel leads so.
     begun: Arc<AtomicU64>,
     done: watch::Sender<u64>,
@@ -226,21 +277,27 @@ impl Leading {
             let wanted = wanting.borrow_and_update().clone();
             changes.borrow_and_update();
             let following = move || {
-                self.follow(&wanted);
+                let look_at = self.follow(&wanted);
                 held(&self.doors).followed = wanted;
-                self
+                (self, look_at)
             };
-            self = spawn_blocking(following).await.expect("leading does not panic");
+            let look_at;
+            (self, look_at) = spawn_blocking(following).await.expect("leading does not panic");
             tokio::select! {
                 more = wanting.changed() => if more.is_err() { return },
                 more = changes.changed() => if more.is_err() { return },
                 () = of_parts.notified() => {}
-                () = sleep_until(self.until), if !self.before.is_empty() => self.before.clear(),
+                () = sleep_until(look_at.unwrap_or(self.until)), if look_at.is_some() => {}
             }
         }
     }
 
-    fn follow(&mut self, wanted: &OfTenants) {
+    /// When it has to be looked again, whatever is told till then.
+    fn follow(&mut self, wanted: &OfTenants) -> Option<Instant> {
+        let is_resumed = Instant::now() >= self.until;
+        if is_resumed {
+            self.before = Redirects::default();
+        }
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.follow_services(wanted);
         self.watch_sleepers(wanted);
@@ -268,53 +325,116 @@ impl Leading {
         let backends: BTreeSet<SocketAddrV4> = table.values().flat_map(|door| &door.backends).copied().collect();
         held(&self.reached).retain(|backend| backends.contains(backend));
         let redirects = self.redirects(&table);
+        let are_programs = table.values().any(|door| !door.programs.is_empty());
         self.open(table);
         self.serve_names();
-        if redirects != self.redirects {
-            match self.network.redirect(redirects.clone()) {
-                Ok(()) => self.redirects = redirects,
-                Err(error) => tracing::warn!(%error, "connections are not led past doors, and are slower"),
-            }
+        let is_so = self.lead_to_containers(&redirects.to_containers);
+        let are_so = self.lead_to_programs(&redirects.to_programs);
+        let is_needed = are_programs || !is_resumed || !self.host.is_there();
+        // Who is applied anew at once need not wait for that.
+        self.unneeded_since = (!is_needed).then(|| self.unneeded_since.unwrap_or_else(Instant::now));
+        let is_over = match self.unneeded_since {
+            Some(since) => since.elapsed() >= AGAIN && self.clear_programs(),
+            None => true,
+        };
+        // Else somebody may still be led past a door whose application would sleep.
+        if is_so && are_so {
+            self.done.send_replace(number);
         }
-        self.done.send_replace(number);
+        let resumes = !is_resumed && (!self.before.is_empty() || self.host.is_there());
+        let again = (!is_so || !are_so || !is_over).then(|| Instant::now() + AGAIN);
+        again.into_iter().chain(resumes.then_some(self.until)).min()
     }
 
-    /// What the kernel leads: past doors, to containers with networks of their own whom nobody need wake; and to the doors of
-    /// services, which listen at ports that are free, as the ports of services may be those of other programs of the host.
-    fn redirects(&mut self, table: &HashMap<Place, Door>) -> Vec<Redirect> {
+    /// Whether the kernel leads nobody else to containers.
+    fn lead_to_containers(&mut self, redirects: &[Redirect]) -> bool {
+        let led = self.network.redirect(redirects.to_owned());
+        say(
+            &mut self.said[0],
+            "connections are not led past doors, and are slower",
+            &led,
+        );
+        led.is_ok() || self.network.redirects().iter().all(|led| redirects.contains(led))
+    }
+
+    /// Whether the kernel leads no other call of the host to programs.
+    fn lead_to_programs(&mut self, redirects: &[Redirect]) -> bool {
+        let led = self.host.lead(redirects.to_owned());
+        let what = "calls of the host to its programs are not led past doors, and are slower";
+        say(&mut self.said[1], what, &led);
+        led.is_ok() || self.host.redirects().iter().all(|led| redirects.contains(led))
+    }
+
+    /// Whether no call of the host goes on that the kernel led.
+    fn clear_programs(&mut self) -> bool {
+        let cleared = self.host.clear();
+        say(
+            &mut self.said[1],
+            "rules of calls of the host stay that nobody needs",
+            &cleared,
+        );
+        cleared.is_ok_and(|is_over| is_over)
+    }
+
+    /// What the kernel leads: past doors, to those whom nobody need wake; and to the doors of services, which listen at ports
+    /// that are free, as the ports of services may be those of other programs of the host. Containers with networks of their
+    /// own are led to wherever a call comes from, programs of the host from the host itself alone.
+    fn redirects(&mut self, table: &HashMap<Place, Door>) -> Redirects {
         let are_listed = connections::are_listed();
         let reached = held(&self.reached).clone();
-        let is_direct = |door: &Door| {
-            let mut sleepers = door.sleepers.iter().filter_map(|key| self.watchers.get(key));
-            let may = sleepers.all(|watcher| are_listed && watcher.may_be_led_past());
-            // What has been started for who calls may not take connections yet.
-            let are_there = door.sleepers.is_empty() || door.backends.iter().all(|backend| reached.contains(backend));
-            may && are_there && !door.backends.is_empty() && !door.backends.iter().any(|to| to.ip().is_loopback())
-        };
-        let (mut redirects, mut before) = (Vec::new(), self.before.clone());
+        let (mut redirects, mut before) = (Redirects::default(), self.before.clone());
         let doors = held(&self.doors);
         for (place, door) in table {
             let At::Tcp(at) = place.at else { continue };
-            let Some(listens_at) = doors.opened.get(place).and_then(Opened::listens_at) else {
-                continue;
-            };
+            let watchers = door.sleepers.iter().filter_map(|key| self.watchers.get(key));
+            watchers
+                .clone()
+                .for_each(|watcher| watcher.activity().add_programs(&door.programs));
+            let may_be_led_past = watchers.clone().all(|watcher| are_listed && watcher.may_be_led_past());
+            let listens_at = doors.opened.get(place).and_then(Opened::listens_at);
+            // What has been started for who calls may not take connections yet.
+            let are_there = door.sleepers.is_empty() || door.backends.iter().all(|backend| reached.contains(backend));
+            let is_direct = may_be_led_past && are_there && !door.backends.is_empty();
+            let are_programs = door.backends.iter().filter(|to| to.ip().is_loopback()).count();
             let tenant = door.is_of_service.then(|| place.tenant.clone());
+            // Whoever was led before goes on to be until it is known who is ready.
+            let stands = may_be_led_past && (listens_at.is_none() || door.backends.is_empty());
+
             let is_same = |redirect: &Redirect| redirect.at == at && redirect.tenant == tenant;
-            if door.backends.is_empty() && before.iter().any(is_same) {
-                continue;
+            if !stands {
+                before.to_containers.retain(|redirect| !is_same(redirect));
             }
-            before.retain(|redirect| !is_same(redirect));
-            let to = match (is_direct(door), door.is_of_service) {
-                (true, _) => door.backends.clone(),
-                (false, true) => vec![listens_at],
-                (false, false) => continue,
-            };
-            redirects.push(Redirect { at, tenant, to });
+            if let Some(listens_at) = listens_at
+                && !before.to_containers.iter().any(is_same)
+            {
+                let to = match (is_direct && are_programs == 0, door.is_of_service) {
+                    (true, _) => Some(door.backends.clone()),
+                    (false, true) => Some(vec![listens_at]),
+                    (false, false) => None,
+                };
+                let redirect = to.map(|to| Redirect { at, tenant, to });
+                redirects.to_containers.extend(redirect);
+            }
+
+            let is_same = |redirect: &Redirect| redirect.at == at;
+            if !stands {
+                before.to_programs.retain(|redirect| !is_same(redirect));
+            }
+            let is_led = listens_at.is_some() && !before.to_programs.iter().any(is_same);
+            if is_led && is_direct && are_programs == door.backends.len() {
+                redirects.to_programs.push(Redirect {
+                    at,
+                    tenant: None,
+                    to: door.backends.clone(),
+                });
+            }
         }
         drop(doors);
-        redirects.extend(before.iter().cloned());
+        redirects.to_containers.extend(before.to_containers.iter().cloned());
+        redirects.to_programs.extend(before.to_programs.iter().cloned());
         self.before = before;
-        redirects.sort_unstable();
+        redirects.to_containers.sort_unstable();
+        redirects.to_programs.sort_unstable();
         redirects
     }
 

@@ -87,6 +87,8 @@ pub(crate) struct Door {
     pub(crate) backends: Vec<SocketAddrV4>,
     /// Applications that may have to be woken.
     pub(crate) sleepers: Vec<Key>,
+    /// Where those listen, ready or not, that are in the host's network.
+    pub(crate) programs: Vec<SocketAddrV4>,
     /// Of a service, which only its tenant may use.
     pub(crate) is_of_service: bool,
     /// Its socket is taken over by those that it leads to.
@@ -263,12 +265,17 @@ impl Door {
         }
         let Some(target) = target else { return };
         let ready = pods.get(application).into_iter().flatten().filter(|pod| pod.is_ready);
-        let in_place = |target: u16| in_place(deployment, target);
-        let at = ready.map(|pod| match in_place(target) {
-            Some(taken) => taken,
-            None => SocketAddrV4::new(pod.address.unwrap_or(Ipv4Addr::LOCALHOST), target),
+        let in_place = in_place(deployment, target);
+        let at_host = SocketAddrV4::new(Ipv4Addr::LOCALHOST, target);
+        let at = ready.map(|pod| match (in_place, pod.address) {
+            (Some(taken), _) => taken,
+            (None, Some(address)) => SocketAddrV4::new(address, target),
+            (None, None) => at_host,
         });
         self.backends.extend(at);
+        let program = in_place.or_else(|| agent::workload::is_on_host(deployment).then_some(at_host));
+        self.programs
+            .extend(program.filter(|program| program.ip().is_loopback()));
     }
 }
 

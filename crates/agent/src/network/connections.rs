@@ -1,9 +1,9 @@
-//! Connections that the kernel leads to containers, as it lists them (`/proc/net/nf_conntrack`).
+//! Connections that the kernel leads to containers and programs, as it lists them (`/proc/net/nf_conntrack`).
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +15,30 @@ const SILENCE_MAX: Duration = Duration::from_secs(7_200);
 /// `nf_conntrack_tcp_timeout_unacknowledged` and `_max_retrans`): it is open for all that is known.
 const UNACKNOWLEDGED_S: u64 = 300;
 
-/// What is so of connections to some containers.
+/// To whom connections are led.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Led {
+    /// Containers with networks of their own.
+    pub pods: BTreeSet<Ipv4Addr>,
+    /// Where programs of the host listen.
+    pub programs: BTreeSet<SocketAddrV4>,
+}
+
+impl Led {
+    /// Whether nobody is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.programs.is_empty()
+    }
+
+    /// Whether who `asked` there and is answered from there was led to one of them, and did not ask it itself.
+    fn has(&self, asked: SocketAddrV4, answers: SocketAddrV4) -> bool {
+        let is_pod = asked.ip() != answers.ip() && self.pods.contains(answers.ip());
+        is_pod || asked != answers && self.programs.contains(&answers)
+    }
+}
+
+/// What is so of connections to some of those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// One is open.
@@ -32,11 +55,15 @@ pub fn are_listed() -> bool {
     fs::File::open(LIST).is_ok()
 }
 
-/// What is so of connections that were led to these containers.
+/// What is so of connections that were led to these; none is known of where the kernel lists none.
 ///
 /// # Errors
 /// Of reading the list.
-pub fn led_to(pods: &BTreeSet<Ipv4Addr>) -> io::Result<Use> {
+pub fn led_to(led: &Led) -> io::Result<Use> {
+    let list = match fs::read_to_string(LIST) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Use::None),
+        list => list?,
+    };
     let timeout = |state: &str| {
         let path = Path::new(SETTINGS).join(format!("nf_conntrack_tcp_timeout_{state}"));
         let text = fs::read_to_string(path)?;
@@ -47,7 +74,7 @@ pub fn led_to(pods: &BTreeSet<Ipv4Addr>) -> io::Result<Use> {
         time_wait_s: timeout("time_wait")?,
         close_s: timeout("close")?,
     };
-    Ok(of_list(&fs::read_to_string(LIST)?, pods, &timeouts))
+    Ok(of_list(&list, led, &timeouts))
 }
 
 /// Seconds that the kernel remembers a connection for from its last packet on.
@@ -57,8 +84,8 @@ struct Timeouts {
     close_s: u64,
 }
 
-fn of_list(list: &str, pods: &BTreeSet<Ipv4Addr>, timeouts: &Timeouts) -> Use {
-    let uses = list.lines().filter_map(|line| of_line(line, pods, timeouts));
+fn of_list(list: &str, led: &Led, timeouts: &Timeouts) -> Use {
+    let uses = list.lines().filter_map(|line| of_line(line, led, timeouts));
     uses.fold(Use::None, |known, one| match (known, one) {
         (Use::Open, _) | (_, Use::Open) => Use::Open,
         (Use::Ended(known), Use::Ended(one)) => Use::Ended(known.min(one)),
@@ -68,18 +95,17 @@ fn of_list(list: &str, pods: &BTreeSet<Ipv4Addr>, timeouts: &Timeouts) -> Use {
 }
 
 /// Such as `ipv4 2 tcp 6 117 TIME_WAIT src=A dst=B sport=1 dport=2 src=C dst=A sport=3 dport=1 [ASSURED] …`, where who asks
-/// `B` is led to `C`.
-fn of_line(line: &str, pods: &BTreeSet<Ipv4Addr>, timeouts: &Timeouts) -> Option<Use> {
+/// `B` at 2 is led to `C` at 3.
+fn of_line(line: &str, led: &Led, timeouts: &Timeouts) -> Option<Use> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["ipv4", _, "tcp", _, left_s, state, ..] = words[..] else {
         return None;
     };
-    let address = |key: &str, which: usize| {
-        let mut values = words.iter().filter_map(|word| word.strip_prefix(key));
-        values.nth(which)?.parse::<Ipv4Addr>().ok()
+    let address = |[ip, port]: [&str; 2], which: usize| {
+        let value = |key: &str| words.iter().filter_map(|word| word.strip_prefix(key)).nth(which);
+        Some(SocketAddrV4::new(value(ip)?.parse().ok()?, value(port)?.parse().ok()?))
     };
-    let (asked, answers) = (address("dst=", 0)?, address("src=", 1)?);
-    if asked == answers || !pods.contains(&answers) {
+    if !led.has(address(["dst=", "dport="], 0)?, address(["src=", "sport="], 1)?) {
         return None;
     }
     let left_s: u64 = left_s.parse().ok()?;
@@ -106,14 +132,22 @@ mod tests {
     };
 
     fn line(left_s: u64, state: &str, asked: &str, answers: &str) -> String {
+        with_ports(left_s, state, (asked, 80), (answers, 8_080))
+    }
+
+    fn with_ports(left_s: u64, state: &str, (asked, at): (&str, u16), (answers, from): (&str, u16)) -> String {
         format!(
-            "ipv4     2 tcp      6 {left_s} {state} src=10.0.0.9 dst={asked} sport=4000 dport=80 src={answers} \
-             dst=10.0.0.9 sport=8080 dport=4000 [ASSURED] mark=0 zone=0 use=2\n"
+            "ipv4     2 tcp      6 {left_s} {state} src=10.0.0.9 dst={asked} sport=4000 dport={at} src={answers} \
+             dst=10.0.0.9 sport={from} dport=4000 [ASSURED] mark=0 zone=0 use=2\n"
         )
     }
 
     fn use_of(lines: &[String]) -> Use {
-        of_list(&lines.concat(), &BTreeSet::from([POD.parse().unwrap()]), &TIMEOUTS)
+        let led = Led {
+            pods: BTreeSet::from([POD.parse().unwrap()]),
+            programs: BTreeSet::from(["127.0.0.1:8080".parse().unwrap()]),
+        };
+        of_list(&lines.concat(), &led, &TIMEOUTS)
     }
 
     #[test]
@@ -142,6 +176,16 @@ mod tests {
             use_of(&[line(431_990, "ESTABLISHED", "10.112.8.1", "10.112.0.3")]),
             Use::None
         );
+    }
+
+    #[test]
+    fn a_program_of_the_host_is_known_by_its_port_and_who_asks_that_itself_does_not_count() {
+        let of = |asked, answers| use_of(&[with_ports(431_990, "ESTABLISHED", asked, answers)]);
+        let host = "127.0.0.1";
+        assert_eq!(of((host, 80), (host, 8_080)), Use::Open);
+        assert_eq!(of(("192.0.2.1", 8_080), (host, 8_080)), Use::Open);
+        assert_eq!(of((host, 8_080), (host, 8_080)), Use::None);
+        assert_eq!(of((host, 80), (host, 8_081)), Use::None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub mod connections;
+mod host;
 mod netlink;
 mod range;
 mod rules;
@@ -18,9 +19,11 @@ use serde::{Deserialize, Serialize};
 
 pub use self::attach::Attachment;
 use self::attach::{LINK_PREFIX, link_of, set, settle};
+pub use self::host::HostRules;
 use self::netlink::{Known, LOOPBACK, Netlink, Way};
 use self::range::Range;
 use self::rules::{Rules, Tenant};
+pub use self::watch::watch;
 use crate::runtime::Pod;
 
 /// Tenants whose containers have had a network; each has links of its own group.
@@ -34,7 +37,7 @@ pub struct Network {
     state: Arc<Mutex<Option<State>>>,
 }
 
-/// Connections that the kernel leads past a door, to containers.
+/// Connections that the kernel leads past a door, to containers or programs of the host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Redirect {
     /// Where they come in.
@@ -329,6 +332,8 @@ impl Network {
     fn change(&self, state: &mut State, with: Plan) -> io::Result<()> {
         self.rules(&with)?;
         state.listed = None;
+        // So it is, kept or not.
+        state.plan.redirects.clone_from(&with.redirects);
         self.keep(&with)?;
         state.plan = with;
         Ok(())
@@ -341,12 +346,13 @@ impl Network {
             return Ok(false);
         };
         let range = state.plan.range;
-        let now = rules::listed(range)?;
+        let table = rules::table(range);
+        let now = rules::listed(&table)?;
         let is_changed = now.is_none() || state.listed.is_some() && now != state.listed;
         state.listed = match is_changed {
             true => {
                 self.rules(&state.plan)?;
-                rules::listed(range)?
+                rules::listed(&table)?
             }
             false => {
                 rules::let_through_docker();

@@ -30,6 +30,11 @@ impl Range {
         Range(Ipv4Addr::from(u32::from(ALL.0) + number * size(PREFIX_LEN)))
     }
 
+    /// What all ranges of all edges are of.
+    pub(super) fn all() -> String {
+        format!("{}/{}", ALL.0, ALL.1)
+    }
+
     /// All that there are, this one first.
     pub(super) fn and_all_others(self) -> impl Iterator<Item = Range> {
         let first = (u32::from(self.0) - u32::from(ALL.0)) / size(PREFIX_LEN);

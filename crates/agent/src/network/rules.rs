@@ -1,6 +1,7 @@
 //! Who may reach whom: rules of the kernel's packet filter, by the program `nft`.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, Stdio};
@@ -71,9 +72,9 @@ impl Rules<'_> {
         let redirects = || self.redirects.iter();
         let led_in = lines(redirects().map(|(group, redirect)| {
             let from = group.map_or(format!("iifgroup != {links}"), |group| format!("iifgroup {group}"));
-            format!("{from} {}", leads(redirect, range))
+            format!("{from} {}", leads(redirect, &range))
         }));
-        let led_out = lines(redirects().map(|(_, redirect)| leads(redirect, range)));
+        let led_out = lines(redirects().map(|(_, redirect)| leads(redirect, &range)));
         let led_to: BTreeSet<Ipv4Addr> = redirects()
             .flat_map(|(_, redirect)| &redirect.to)
             .map(|to| *to.ip())
@@ -122,29 +123,41 @@ ip saddr 127.0.0.0/8 oifgroup {links} snat ip to {gateway}
 
     /// Has the kernel keep to them, all at once.
     pub(super) fn apply(&self) -> io::Result<()> {
-        let mut running = nft()?
-            .args(["-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let mut rules = running.stdin.take().expect("it is piped");
-        rules.write_all(self.script().as_bytes())?;
-        drop(rules);
-        let output = running.wait_with_output()?;
-        if output.status.success() {
-            let_through_docker();
-            return Ok(());
-        }
-        let words = String::from_utf8_lossy(&output.stderr);
-        let why = words.lines().next().unwrap_or_default();
-        Err(io::Error::other(format!("nft: {why}")))
+        run(&self.script())?;
+        let_through_docker();
+        Ok(())
     }
 }
 
-/// The rules of an edge as the kernel has them, in words that are the same for as long as they are; `None`: it has none.
-pub(super) fn listed(range: Range) -> io::Result<Option<Vec<u8>>> {
-    let table = table(range);
+/// Has the kernel do all of a script, or nothing.
+///
+/// # Errors
+/// `nft` is not here, or refuses; [`io::ErrorKind::AlreadyExists`] where that is why.
+pub(super) fn run(script: &str) -> io::Result<()> {
+    let mut running = nft()?
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut rules = running.stdin.take().expect("it is piped");
+    rules.write_all(script.as_bytes())?;
+    drop(rules);
+    let output = running.wait_with_output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    let why = words.lines().next().unwrap_or_default();
+    let kind = match why.contains("File exists") {
+        true => io::ErrorKind::AlreadyExists,
+        false => io::ErrorKind::Other,
+    };
+    Err(io::Error::new(kind, format!("nft: {why}")))
+}
+
+/// The rules of a table as the kernel has them, in words that are the same for as long as they are; `None`: it has none.
+pub(super) fn listed(table: &str) -> io::Result<Option<Vec<u8>>> {
     let listed = nft()?.args(["list", "table"]).args(table.split(' ')).output()?;
     Ok(listed.status.success().then_some(listed.stdout))
 }
@@ -152,12 +165,12 @@ pub(super) fn listed(range: Range) -> io::Result<Option<Vec<u8>>> {
 fn nft() -> io::Result<Command> {
     let nft = tools::find("nft").ok_or_else(|| io::Error::other(NO_NFT))?;
     let mut command = Command::new(nft);
-    command.stdin(Stdio::null());
+    command.stdin(Stdio::null()).env("LC_ALL", "C");
     Ok(command)
 }
 
 /// What an edge has its rules in.
-fn table(range: Range) -> String {
+pub(super) fn table(range: Range) -> String {
     format!("inet selvedge-{:08x}", u32::from(range.base()))
 }
 
@@ -191,11 +204,11 @@ pub(super) fn let_through_docker() {
     }
 }
 
-/// What leads connections to each in its turn.
-fn leads(redirect: &Redirect, range: Range) -> String {
+/// What leads connections to each in its turn; those to addresses of `others` come in elsewhere.
+pub(super) fn leads(redirect: &Redirect, others: &dyn fmt::Display) -> String {
     let port = redirect.at.port();
     let at = match redirect.at.ip() {
-        any if any.is_unspecified() => format!("fib daddr type local ip daddr != {range}"),
+        any if any.is_unspecified() => format!("fib daddr type local ip daddr != {others}"),
         one => format!("ip daddr {one}"),
     };
     let to = match &redirect.to[..] {
@@ -211,7 +224,7 @@ fn leads(redirect: &Redirect, range: Range) -> String {
     format!("{at} tcp dport {port} dnat ip to {to}")
 }
 
-const NO_NFT: &str = "nft is not here, which networks of containers need; install it (apt-get install nftables)";
+const NO_NFT: &str = "nft is not here, which networks of containers and what is led past doors need; install it (apt-get install nftables)";
 
 pub(super) fn missing() -> Option<String> {
     tools::find("nft").is_none().then(|| NO_NFT.to_owned())
@@ -221,6 +234,6 @@ pub(super) fn missing() -> Option<String> {
 const REFUSE_TCP: &str = "meta l4proto tcp reject with tcp reset";
 const REFUSE: &str = "reject with icmpx admin-prohibited";
 
-fn lines(rules: impl Iterator<Item = String>) -> String {
+pub(super) fn lines(rules: impl Iterator<Item = String>) -> String {
     rules.map(|rule| rule + "\n").collect()
 }

@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{sleep, timeout};
 
-use super::Network;
+use super::{HostRules, Network};
 
 /// Who is told of each change of rules (`NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`).
 const CHANGES_OF_RULES: u32 = 7;
@@ -23,31 +23,32 @@ const SKIPPED_MAX: usize = 10_000;
 /// Old kinds of rules (`iptables-legacy`) change and nobody is told.
 const EACH: Duration = Duration::from_secs(60);
 
-impl Network {
-    /// Looks whether the rules of containers are as they are to be, whenever any change, and has them be so. It goes on for as
-    /// long as it is polled, and does nothing where there is no network of containers.
-    pub async fn watch(self) {
-        let changes = Changes::of_rules().inspect_err(|error| {
-            tracing::warn!(%error, "changes of the kernel's rules are seen a minute late");
-        });
-        loop {
-            match &changes {
-                Ok(changes) => drop(timeout(EACH, changes.come()).await),
-                Err(_) => sleep(EACH).await,
-            }
-            sleep(MORE_TO_COME).await;
-            if let Ok(changes) = &changes {
-                changes.skip();
-            }
-            let network = self.clone();
-            let looked = tokio::task::spawn_blocking(move || network.mend()).await;
-            match looked.expect("a look at rules does not panic") {
-                Ok(true) => tracing::warn!("another program changed the rules of containers; they are as they were"),
-                Ok(false) => {}
-                Err(error) => tracing::warn!(%error, "the rules of containers are not as they are to be"),
-            }
-            sleep(PAUSE).await;
+/// Looks whether the rules of containers, and those of the host, are as they are to be, whenever any change, and has them be
+/// so. It goes on for as long as it is polled, and does nothing where there are none of the edge.
+pub async fn watch(network: Network, host: HostRules) {
+    let changes = Changes::of_rules().inspect_err(|error| {
+        tracing::warn!(%error, "changes of the kernel's rules are seen a minute late");
+    });
+    loop {
+        match &changes {
+            Ok(changes) => drop(timeout(EACH, changes.come()).await),
+            Err(_) => sleep(EACH).await,
         }
+        sleep(MORE_TO_COME).await;
+        if let Ok(changes) = &changes {
+            changes.skip();
+        }
+        let (network, host) = (network.clone(), host.clone());
+        let look = move || [("containers", network.mend()), ("the host", host.mend())];
+        let looked = tokio::task::spawn_blocking(look).await;
+        for (of, mended) in looked.expect("a look at rules does not panic") {
+            match mended {
+                Ok(true) => tracing::warn!("another program changed the rules of {of}; they are as they were"),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "the rules of {of} are not as they are to be"),
+            }
+        }
+        sleep(PAUSE).await;
     }
 }
 

@@ -10,7 +10,7 @@ use agent::engine;
 use agent::image::store::Images;
 use agent::local::{Local, volumes};
 use agent::logins::{Issuer, Logins};
-use agent::network::Network;
+use agent::network::{self, HostRules, Network};
 use agent::runtimes::Runtimes;
 use agent::snapshot::Snapshots;
 use agent::sockets::Sockets;
@@ -59,8 +59,12 @@ pub(super) async fn applications(
     if let Err(error) = network.resume() {
         tracing::error!(%error, "the network of containers is not as it was");
     }
+    let host = HostRules::new(&data.join("containers.host"));
+    if let Err(error) = host.resume() {
+        tracing::error!(%error, "calls of the host are not led to its programs as they were");
+    }
     let sockets = Sockets::new(&data.join("sockets"), &containers);
-    tokio::spawn(network.clone().watch());
+    tokio::spawn(network::watch(network.clone(), host.clone()));
     let local = Local::new(
         &containers,
         &volumes,
@@ -79,7 +83,7 @@ pub(super) async fn applications(
         supervisor.with_context(|| containers.display().to_string())?,
     ));
     Ok(Applications {
-        mesh: Mesh::new(Arc::clone(&supervisor), network, sockets),
+        mesh: Mesh::new(Arc::clone(&supervisor), network, host, sockets),
         supervisor,
         logins,
     })

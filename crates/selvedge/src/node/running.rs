@@ -121,7 +121,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         history: telemetry.history(),
         feed: Some(telemetry.feed.clone()),
         supervisor,
-        mesh,
+        mesh: mesh.clone(),
         login_files: login_files.clone(),
     }));
     desk.set_configuration(config.to_toml());
@@ -176,6 +176,9 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     running.until_stopped(&mut signals).await;
     tracing::info!("stopping");
     desk.begin_stop();
+    if let Some(mesh) = &mesh {
+        mesh.stop().await;
+    }
     if let Some(connected) = &connected {
         connected.stop().await;
     }
