@@ -16,7 +16,7 @@ use crate::output::{note, say, table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Take a snapshot of an application that an edge runs
+    /// Take a snapshot of an application, which runs on
     Create(Create),
     /// Snapshots that are here
     #[command(visible_alias = "ls")]
