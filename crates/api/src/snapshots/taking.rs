@@ -86,18 +86,18 @@ impl By {
     fn passphrase(&self) -> Done<Option<Passphrase>> {
         match self {
             By::Hand { passphrase, .. } => Ok(passphrase.clone()),
-            By::Schedule { passphrase_file } => {
-                let read = passphrase_file.as_ref().map(|path| {
-                    let wrong = |error| Wrong::here(format!("[snapshots] passphrase_file {}: {error}", path.display()));
-                    Passphrase::read(path).map_err(wrong)
-                });
-                read.transpose()
+            By::Schedule { passphrase_file: None } => Ok(None),
+            By::Schedule {
+                passphrase_file: Some(path),
+            } => {
+                let wrong = |error| Wrong::here(format!("[snapshots] passphrase_file {}: {error}", path.display()));
+                Passphrase::read(path).map(Some).map_err(wrong)
             }
         }
     }
 }
 
-/// Those that the application is given; without a passphrase they are left out.
+/// The Secrets that the application is given; without a passphrase they are left out.
 fn sealed(plan: &mut Plan, by: &By) -> Done<Option<Secrets>> {
     if plan.secrets.is_empty() {
         return Ok(None);
@@ -155,7 +155,7 @@ fn check_room(snapshots: &Snapshots, bytes_max: Option<u64>) -> Result<(), Error
     )))
 }
 
-/// Of what is planned; what is held meanwhile stays.
+/// What is to be taken, of what is planned.
 fn request(
     snapshots: &Snapshots,
     key: Application,
