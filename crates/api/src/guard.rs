@@ -139,7 +139,8 @@ async fn check_tenant(desk: &Desk, caller: &LoggedIn, tenant: Option<&str>) -> D
     }
 }
 
-fn check_role(caller: &LoggedIn, needs: Needs) -> Done<()> {
+/// Refuses who may not do this.
+pub(crate) fn check_role(caller: &LoggedIn, needs: Needs) -> Done<()> {
     let user = &caller.user;
     let forbidden = |what: &str| {
         let message = format!("{} is {} and may not do this; it takes {what}", user.name, user.role);

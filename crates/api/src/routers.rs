@@ -42,7 +42,7 @@ fn guarded() -> Vec<(Needs, Routes)> {
             Needs::of_cloud(Role::Operator),
             Routes::new()
                 .routes(routes!(applying::apply))
-                .routes(routes!(snapshots::restore))
+                .routes(routes!(snapshots::restoring::restore))
                 .routes(routes!(for_edges::apply))
                 .routes(routes!(for_edges::remove)),
         ),
@@ -106,9 +106,9 @@ fn operating() -> Routes {
     Routes::new()
         .routes(routes!(flows::remove))
         .routes(routes!(applications::remove))
-        .routes(routes!(snapshots::take))
-        .routes(routes!(snapshots::download))
-        .routes(routes!(snapshots::download_latest))
+        .routes(routes!(snapshots::taking::take))
+        .routes(routes!(snapshots::downloads::download))
+        .routes(routes!(snapshots::downloads::download_latest))
         .routes(routes!(snapshots::remove))
         .routes(routes!(clients::add))
         .routes(routes!(clients::change, clients::remove))

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 mod applications;
+mod passphrase;
 
 pub use self::applications::*;
 

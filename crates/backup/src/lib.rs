@@ -1,10 +1,9 @@
 //! All of an edge or a cloud in one sealed file, taken while it runs, and back.
 //!
 //! What is in a data directory is told by its form: databases of SQLite are copied in one transaction, logs as a power cut
-//! would leave them (`log`), and all else as it is. The file is an archive, compressed and sealed (`seal`).
+//! would leave them (`log`), and all else as it is. The file is an archive, compressed and sealed.
 
 mod log;
-mod seal;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,15 +11,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
+use seal::{Broken, Opened, Passphrase, Sealed};
 use tar::{Archive, Builder, EntryType, Header};
-
-use self::seal::{Opened, Sealed};
 
 /// Of Zstandard.
 const LEVEL: i32 = 3;
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
-/// Of a passphrase: shorter ones are guessed.
-const PASSPHRASE_BYTES_LEAST: usize = 12;
 /// What a database is waited for that is written to.
 const BUSY: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -36,9 +32,6 @@ pub enum Error {
     /// It is not what it was.
     #[error("the backup is damaged, or cut off, after {0} bytes")]
     Damaged(u64),
-    /// The passphrase is too short.
-    #[error("the passphrase has less than {PASSPHRASE_BYTES_LEAST} bytes; a file of 32 random bytes is a good one")]
-    Weak,
     /// Where it would come back something is.
     #[error("{}: something is there; a backup comes back into a directory that is new or empty", .0.display())]
     Occupied(PathBuf),
@@ -65,15 +58,23 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::Io { path, source }
 }
 
+/// What is wrong with the backup, or else with its file.
+fn wrong(file: &Path) -> impl FnOnce(io::Error) -> Error {
+    let file = file.to_owned();
+    move |error| match Broken::within(&error) {
+        Some(Broken::NotSealed) => Error::NoBackup,
+        Some(Broken::Shut) => Error::Shut,
+        Some(Broken::Damaged(bytes)) => Error::Damaged(bytes),
+        None => at(&file)(error),
+    }
+}
+
 /// Writes all of the data directory `data` into `file`, which has its name once it is whole, but for what is below it by one
 /// of the names `left_out`.
 ///
 /// # Errors
 /// Of a file or a database.
-pub fn create(data: &Path, file: &Path, passphrase: &[u8], left_out: impl Fn(&str) -> bool) -> Result<(), Error> {
-    if passphrase.len() < PASSPHRASE_BYTES_LEAST {
-        return Err(Error::Weak);
-    }
+pub fn create(data: &Path, file: &Path, passphrase: &Passphrase, left_out: impl Fn(&str) -> bool) -> Result<(), Error> {
     let part = file.with_extension("part");
     let work = file.with_extension("work");
     let done = write(data, &part, &work, passphrase, left_out);
@@ -89,7 +90,7 @@ fn write(
     data: &Path,
     part: &Path,
     work: &Path,
-    passphrase: &[u8],
+    passphrase: &Passphrase,
     left_out: impl Fn(&str) -> bool,
 ) -> Result<(), Error> {
     let mut options = OpenOptions::new();
@@ -271,13 +272,13 @@ fn names_in(directory: &Path) -> Result<Vec<String>, Error> {
 ///
 /// # Errors
 /// It cannot be opened, is damaged, or something is there; or of a file.
-pub fn restore(file: &Path, data: &Path, passphrase: &[u8]) -> Result<(), Error> {
+pub fn restore(file: &Path, data: &Path, passphrase: &Passphrase) -> Result<(), Error> {
     let is_there = data.exists();
     if is_there && !names_in(data)?.is_empty() {
         return Err(Error::Occupied(data.to_owned()));
     }
     let sealed = File::open(file).map_err(at(file))?;
-    let opened = Opened::begin(sealed, passphrase).map_err(seal::wrong(file))?;
+    let opened = Opened::begin(sealed, passphrase).map_err(wrong(file))?;
     let new = data.with_extension("part");
     let _ = fs::remove_dir_all(&new);
     DirBuilder::new()
@@ -285,7 +286,7 @@ pub fn restore(file: &Path, data: &Path, passphrase: &[u8]) -> Result<(), Error>
         .mode(0o700)
         .create(&new)
         .map_err(at(&new))?;
-    let done = unpack(opened, &new).map_err(seal::wrong(file)).and_then(|()| {
+    let done = unpack(opened, &new).map_err(wrong(file)).and_then(|()| {
         if is_there {
             fs::remove_dir(data).map_err(at(data))?;
         }

@@ -620,18 +620,22 @@ fn layers_in_use(containers: &Path) -> io::Result<HashSet<PathBuf>> {
 fn bundles(containers: &Path) -> io::Result<Vec<Bundle>> {
     let mut bundles = Vec::new();
     for name in names_in(containers)? {
-        match Instance::at(&containers.join(name)).spec() {
-            Ok(Spec {
-                what: What::Bundle(bundle),
-                ..
-            }) => bundles.push(*bundle),
-            Ok(_) => {}
-            // It is being removed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
+        bundles.extend(bundle(&Instance::at(&containers.join(name)))?);
     }
     Ok(bundles)
+}
+
+/// Of a container of an image; none where it is of none, or is being removed.
+fn bundle(instance: &Instance) -> io::Result<Option<Bundle>> {
+    match instance.spec() {
+        Ok(Spec {
+            what: What::Bundle(bundle),
+            ..
+        }) => Ok(Some(*bundle)),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// None where the directory is not there.

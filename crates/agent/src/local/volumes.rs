@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use manifest::workload::HostPathType;
 
-use super::{bundles, names_in, readable};
+use super::{bundle, names_in, readable};
 use crate::image::store::bytes_below;
 use crate::instance::{Bind, Instance};
 use crate::runtime::{Error, Launch, Mount, Pod, Volume, VolumeFile};
+use crate::shim::boot_id;
 use crate::tree::remove_tree;
 
 /// What is there until it is removed by hand, below the directory of all.
@@ -146,9 +147,27 @@ pub(crate) fn kept_at(volumes: &Path, tenant: &str, name: &str) -> PathBuf {
     volumes.join(KEPT).join(tenant).join(name)
 }
 
-/// Whether a container has one that is kept.
-pub(crate) fn is_in_use(volumes: &Path, containers: &Path, tenant: &str, name: &str) -> io::Result<bool> {
-    Ok(sources_in_use(containers)?.contains(&kept_at(volumes, tenant, name)))
+/// Whether a container has one that is kept. `may_start`: an agent runs, which may start again what has ended.
+///
+/// # Errors
+/// Of a file.
+pub fn is_in_use(volumes: &Path, containers: &Path, tenant: &str, name: &str, may_start: bool) -> io::Result<bool> {
+    let path = kept_at(volumes, tenant, name);
+    for name in names_in(containers)? {
+        let instance = Instance::at(&containers.join(name));
+        let has = binds_of(&instance)?.iter().any(|bind| bind.source == path);
+        if has && (may_start || !is_over(&instance)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a container of a shim has ended, or the host was off since it was started.
+fn is_over(instance: &Instance) -> io::Result<bool> {
+    let boot_id = boot_id()?;
+    let is_of_before = readable(instance.started())?.is_some_and(|started| started.boot_id != boot_id);
+    Ok(is_of_before || readable(instance.ended())?.is_some())
 }
 
 /// Removes what somebody was killed over who made a volume; nobody makes one meanwhile.
@@ -184,13 +203,24 @@ pub fn remove(volumes: &Path, containers: &Path, tenant: &str, name: &str) -> io
 }
 
 fn sources_in_use(containers: &Path) -> io::Result<HashSet<PathBuf>> {
-    let bundles = bundles(containers)?.into_iter();
-    let mut binds: Vec<Bind> = bundles.flat_map(|bundle| bundle.binds).collect();
+    let mut sources = HashSet::new();
     for name in names_in(containers)? {
-        let in_engine = readable(Instance::at(&containers.join(name)).in_engine())?;
-        binds.extend(in_engine.into_iter().flat_map(|container| container.binds));
+        let binds = binds_of(&Instance::at(&containers.join(name)))?;
+        sources.extend(binds.into_iter().map(|bind| bind.source));
     }
-    Ok(binds.into_iter().map(|bind| bind.source).collect())
+    Ok(sources)
+}
+
+/// Of a container of an image, whatever runs it.
+fn binds_of(instance: &Instance) -> io::Result<Vec<Bind>> {
+    let bundle = bundle(instance)?;
+    let in_engine = readable(instance.in_engine())?;
+    let of_engine = in_engine.into_iter().flat_map(|container| container.binds);
+    Ok(bundle
+        .into_iter()
+        .flat_map(|bundle| bundle.binds)
+        .chain(of_engine)
+        .collect())
 }
 
 type Failed = (PathBuf, io::Error);

@@ -6,12 +6,14 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use oci_spec::image::{Descriptor, Digest, ImageIndex, ImageManifest, MediaType};
+use seal::Passphrase;
 use serde::de::DeserializeOwned;
 use tar::{EntryType, Header};
 
 use super::pieces::{KEPT_BYTES_MAX, PIECE_BYTES, PIECES_MAX};
+use super::secrets::{self, SEALED_BYTES_MAX};
 use super::{
-    ARTIFACT, About, CONFIG, Error, Kept, MANIFESTS, MANIFESTS_BYTES_MAX, NAME, PIECE, Snapshots, annotation,
+    ARTIFACT, About, CONFIG, Error, Kept, MANIFESTS, MANIFESTS_BYTES_MAX, NAME, PIECE, SECRETS, Snapshots, annotation,
     annotations, is_a,
 };
 use crate::image::store::{DOCUMENT_BYTES_MAX, Workplace, at, digest_of, understand};
@@ -65,11 +67,17 @@ impl Snapshots {
     }
 
     /// Takes in the snapshots of an archive for a tenant, `name` in place of the name of the only one; their names. One that
-    /// is here already stays.
+    /// is here already stays. With a passphrase only those whose Secrets it opens.
     ///
     /// # Errors
     /// It is no such archive, or something in it is not what it is said to be: none of it has been taken in.
-    pub fn import(&self, mut archive: File, tenant: &str, name: Option<&str>) -> Result<Vec<String>, Error> {
+    pub fn import(
+        &self,
+        mut archive: File,
+        tenant: &str,
+        name: Option<&str>,
+        passphrase: Option<&Passphrase>,
+    ) -> Result<Vec<String>, Error> {
         let _using = self.layout.using()?;
         let Workplace(place) = &self.layout.workplace()?;
         // One that is compressed would not be bounded by the bytes that it has.
@@ -78,7 +86,12 @@ impl Snapshots {
         let index: ImageIndex = opened.document("index.json", None)?;
         let mut found = Vec::new();
         for entry in index.manifests() {
-            found.push(opened.check(entry)?);
+            let (entry, manifest, about) = opened.check(entry)?;
+            let sealed = manifest.layers().iter().find(|layer| is_a(layer, SECRETS));
+            if let Some((passphrase, sealed)) = passphrase.zip(sealed) {
+                secrets::open(opened.file(sealed.digest())?, passphrase)?;
+            }
+            found.push((entry, manifest, about));
         }
         match (&found[..], name) {
             ([], _) => return Err(wrong("there is no snapshot in it")),
@@ -136,6 +149,7 @@ impl Opened {
             let bytes_max = match layer {
                 layer if is_a(layer, PIECE) => KEPT_BYTES_MAX,
                 layer if is_a(layer, MANIFESTS) => MANIFESTS_BYTES_MAX,
+                layer if is_a(layer, SECRETS) => SEALED_BYTES_MAX,
                 _ => LAYER_BYTES_MAX,
             };
             if layer.size() > bytes_max {
@@ -145,7 +159,15 @@ impl Opened {
                 self.verify(layer)?;
             }
         }
-        let pieces = manifest.layers().iter().filter(|layer| is_a(layer, PIECE)).count();
+        let count_of = |kind: &str| manifest.layers().iter().filter(|layer| is_a(layer, kind)).count();
+        if count_of(SECRETS) != usize::from(!about.secrets.is_empty()) {
+            return Err(wrong(&format!(
+                "it says that {} Secrets are in it, sealed in one piece, and has {} of that",
+                about.secrets.len(),
+                count_of(SECRETS)
+            )));
+        }
+        let pieces = count_of(PIECE);
         let mut said = 0_usize;
         for volume in &about.volumes {
             check_name(&volume.name)?;

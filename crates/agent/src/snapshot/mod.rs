@@ -5,6 +5,7 @@ mod archive;
 mod pieces;
 mod read;
 mod restore;
+mod secrets;
 mod take;
 
 use std::collections::{HashMap, HashSet};
@@ -16,6 +17,7 @@ use oci_spec::image::{Descriptor, Digest, ImageManifest, MediaType};
 use serde::{Deserialize, Serialize};
 
 pub use self::restore::Target;
+pub use self::secrets::Secrets;
 pub use self::take::{Draft, Request};
 use crate::image::store::{self, Images, Using, at, remove_others};
 use crate::image::unpack;
@@ -26,6 +28,8 @@ const ARTIFACT: &str = "application/vnd.selvedge.snapshot.v1";
 const CONFIG: &str = "application/vnd.selvedge.snapshot.config.v1+json";
 /// Of its manifests.
 const MANIFESTS: &str = "application/vnd.selvedge.manifests.v1+yaml";
+/// Of the manifests of its Secrets, in an envelope of [`seal`].
+const SECRETS: &str = "application/vnd.selvedge.secrets.v1+sealed";
 /// Of a piece of a volume's archive.
 const PIECE: &str = "application/vnd.selvedge.volume.v1.tar+zstd";
 const NAME: &str = "org.opencontainers.image.ref.name";
@@ -62,6 +66,9 @@ pub struct About {
     pub images: Vec<ImageOf>,
     /// Its volumes.
     pub volumes: Vec<VolumeOf>,
+    /// Names of the Secrets that are sealed in it.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// What of the application is not in it, in words.
     pub left_out: Vec<String>,
 }
@@ -143,6 +150,20 @@ pub enum Error {
     /// It cannot be restored so.
     #[error("{0}")]
     Refused(String),
+    /// It cannot be restored without its passphrase.
+    #[error(
+        "snapshot {name} has Secrets sealed in it ({secrets}), and comes back only with the passphrase that it was taken with \
+         (--passphrase-file FILE)"
+    )]
+    Sealed {
+        /// Its name.
+        name: String,
+        /// Those of its Secrets.
+        secrets: String,
+    },
+    /// Its Secrets cannot be opened.
+    #[error("its Secrets: {0}")]
+    Shut(seal::Broken),
     /// A volume could not be unpacked.
     #[error("volume {volume}: {source}")]
     Volume {
@@ -267,10 +288,14 @@ impl Snapshots {
         let path = self.layout.blob_path(described.digest())?;
         let mut text = String::new();
         let file = fs::File::open(&path).map_err(at(&path))?;
-        file.take(MANIFESTS_BYTES_MAX)
-            .read_to_string(&mut text)
-            .map_err(at(&path))?;
-        Ok(text)
+        let read = file.take(MANIFESTS_BYTES_MAX + 1).read_to_string(&mut text);
+        match read.map_err(at(&path))? as u64 > MANIFESTS_BYTES_MAX {
+            true => Err(Error::TooMuch(format!(
+                "{}: its manifests have more than {MANIFESTS_BYTES_MAX} bytes",
+                kept.name
+            ))),
+            false => Ok(text),
+        }
     }
 
     /// Removes one; what no other refers to goes with it, unless something is being taken in or given out: then with the

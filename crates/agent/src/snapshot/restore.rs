@@ -31,6 +31,8 @@ pub struct Target<'a> {
     pub name: &'a str,
     /// It may have something in it, which goes.
     pub is_forced: bool,
+    /// An agent runs, which may start again a container that has ended.
+    pub may_start: bool,
 }
 
 impl Target<'_> {
@@ -63,9 +65,10 @@ impl Target<'_> {
             containers,
             tenant,
             name,
+            may_start,
             ..
         } = *self;
-        Ok(is_in_use(volumes, containers, tenant, name).map_err(at(containers))?)
+        Ok(is_in_use(volumes, containers, tenant, name, may_start).map_err(at(containers))?)
     }
 
     /// Refuses one that something is in, or that a container has.

@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::pieces::{Known, PIECES_MAX, Piece, Pieces, Stage};
 use super::read::{self, Files, Pass, Volume};
-use super::{ARTIFACT, About, CONFIG, Error, ImageOf, MANIFESTS, PIECE, Snapshots, VolumeOf};
+use super::{
+    ARTIFACT, About, CONFIG, Error, ImageOf, MANIFESTS, MANIFESTS_BYTES_MAX, PIECE, SECRETS, Secrets, Snapshots,
+    VolumeOf,
+};
 use crate::image::store::{DOCUMENT_BYTES_MAX, Images, Using, Workplace, at, replace, sync_directory, understand};
 use crate::local::volumes::kept_at;
 
@@ -31,6 +34,8 @@ pub struct Request {
     pub hook: Option<String>,
     /// Its manifests, as YAML.
     pub manifests: String,
+    /// Its Secrets; `None`: they are not in it.
+    pub secrets: Option<Secrets>,
     /// Names of images, and whether they are of `images`.
     pub images: Vec<(String, bool)>,
     /// Claims of its volumes.
@@ -75,6 +80,12 @@ impl Draft {
         {
             return Err(Error::Exists(request.name));
         }
+        if request.manifests.len() as u64 > MANIFESTS_BYTES_MAX {
+            return Err(Error::TooMuch(format!(
+                "its manifests have {} bytes, and may have {MANIFESTS_BYTES_MAX}",
+                request.manifests.len()
+            )));
+        }
         let mut draft = Draft {
             place: snapshots.layout.workplace()?,
             volumes: volumes.to_owned(),
@@ -116,6 +127,9 @@ impl Draft {
         let config = self.put(&serde_json::to_vec(&about).expect("a configuration is JSON"))?;
         let text = self.request.manifests.clone();
         let mut layers = vec![described(MANIFESTS, &self.put(text.as_bytes())?)?];
+        if let Some(secrets) = self.request.secrets.take() {
+            layers.push(described(SECRETS, &self.put(&secrets.sealed)?)?);
+        }
         layers.append(&mut self.blobs);
         for piece in self.taken.iter().flat_map(|(_, _, pieces, _)| pieces) {
             layers.push(described(PIECE, piece)?);
@@ -167,6 +181,11 @@ impl Draft {
             paused_ms,
             images: self.images.clone(),
             volumes: self.taken.iter().map(volume).collect(),
+            secrets: request
+                .secrets
+                .iter()
+                .flat_map(|secrets| secrets.names.clone())
+                .collect(),
             left_out,
         }
     }

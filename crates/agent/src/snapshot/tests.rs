@@ -43,6 +43,7 @@ impl Edge {
             is_scheduled,
             hook: None,
             manifests: "kind: Deployment\n".to_owned(),
+            secrets: None,
             images: Vec::new(),
             claims: vec!["files".to_owned()],
             left_out: Vec::new(),
@@ -62,6 +63,7 @@ impl Edge {
             tenant: "default",
             name: "files",
             is_forced: true,
+            may_start: false,
         };
         snapshots.restore_volume(&kept, &kept.about.volumes[0], &target)
     }

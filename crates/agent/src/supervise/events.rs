@@ -17,7 +17,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 10;
 pub struct Event {
     /// Whose it is.
     pub pod: Pod,
-    /// Its name in its application.
+    /// Its name in its application; empty: it is of the application as a whole.
     pub container: String,
     /// What happened.
     pub what: What,
@@ -52,6 +52,8 @@ pub enum What {
     Paused,
     /// A new version of its application did not become ready: the last good one runs in its place.
     TakenBack,
+    /// A snapshot of its application was due, and was not taken.
+    SnapshotFailed,
 }
 
 impl fmt::Display for What {
@@ -67,6 +69,7 @@ impl fmt::Display for What {
             What::Stopped => "stopped",
             What::Paused => "paused",
             What::TakenBack => "taken-back",
+            What::SnapshotFailed => "snapshot-failed",
         };
         f.write_str(name)
     }

@@ -37,7 +37,7 @@ use self::version::{Histories, Version};
 use crate::cgroup::Limits;
 use crate::image::retention::Need;
 use crate::probe::Probes;
-use crate::runtime::{Error, Launch, Runtime, SEPARATOR};
+use crate::runtime::{Error, Launch, Pod, Runtime, SEPARATOR};
 
 /// An application, known by both names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -336,6 +336,16 @@ impl Supervisor {
     /// What has happened to containers of a tenant since the edge was started, the last of it, the newest last.
     pub fn events(&self, tenant: &str) -> Vec<Event> {
         self.events.of_tenant(tenant)
+    }
+
+    /// Has something of an application as a whole be among what has happened.
+    pub fn note(&self, key: &Key, what: What, message: &str) {
+        let pod = Pod {
+            tenant: key.tenant.clone(),
+            application: key.application.clone(),
+            replica: 0,
+        };
+        self.events.note(&pod, "", what, message);
     }
 
     /// Has these applications stand still, however they are wanted, until what this returns is dropped.

@@ -2,8 +2,11 @@
 
 use std::net::Ipv4Addr;
 
+use seal::Passphrase;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use super::passphrase;
 
 /// An application, and what it does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -98,9 +101,10 @@ pub struct EventInfo {
     pub deployment: String,
     /// Which of several that are the same.
     pub replica: u32,
-    /// Its name there.
+    /// Its name there; empty: it is of the application as a whole.
     pub container: String,
-    /// `started`, `ready`, `ended`, `unhealthy`, `failed`, `stopped` or `taken-back`.
+    /// `waiting`, `started`, `ready`, `ended`, `unhealthy`, `evicted`, `failed`, `stopped`, `paused`, `taken-back` or
+    /// `snapshot-failed`.
     pub what: String,
     /// How, or why.
     pub message: String,
@@ -197,6 +201,8 @@ pub struct SnapshotInfo {
     pub images: Vec<ImageInSnapshot>,
     /// Its volumes.
     pub volumes: Vec<VolumeInSnapshot>,
+    /// Names of the Secrets that are sealed in it.
+    pub secrets: Vec<String>,
     /// What of the application is not in it, in words.
     pub left_out: Vec<String>,
 }
@@ -227,6 +233,10 @@ pub struct TakeSnapshot {
     /// Its name; that of the application and the time where it has none.
     #[serde(default)]
     pub name: Option<String>,
+    /// What its Secrets are sealed by, in Base64; without it they are left out. It takes a user of the whole edge.
+    #[serde(default, with = "passphrase")]
+    #[schema(value_type = Option<String>, format = Byte)]
+    pub passphrase: Option<Passphrase>,
 }
 
 /// How a snapshot is restored.
@@ -238,6 +248,10 @@ pub struct Restore {
     /// What is in its volumes goes.
     #[serde(default)]
     pub is_forced: bool,
+    /// What its Secrets were sealed by, in Base64.
+    #[serde(default, with = "passphrase")]
+    #[schema(value_type = Option<String>, format = Byte)]
+    pub passphrase: Option<Passphrase>,
 }
 
 /// What was restored.

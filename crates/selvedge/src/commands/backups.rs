@@ -1,13 +1,12 @@
 //! `selvedge backup`: all of an edge or a cloud in one sealed file, and back.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::Where;
+use super::{Where, passphrase};
 use crate::output::note;
 
 /// What takes room and is had again: images from where they came, applications' files from their snapshots.
@@ -39,17 +38,6 @@ struct Seal {
     passphrase_file: PathBuf,
 }
 
-impl Seal {
-    /// An end of line is no part of it.
-    fn read(&self) -> anyhow::Result<Vec<u8>> {
-        let mut read = fs::read(&self.passphrase_file).with_context(|| self.passphrase_file.display().to_string())?;
-        while read.ends_with(b"\n") || read.ends_with(b"\r") {
-            read.pop();
-        }
-        Ok(read)
-    }
-}
-
 #[derive(Args)]
 pub(crate) struct Create {
     /// The file, which is made or replaced
@@ -71,7 +59,12 @@ impl Create {
         };
         setrlimit(Resource::Nofile, most).context("raising the limit on open files")?;
         let is_left_out = |name: &str| LEFT_OUT.contains(&name) || name.starts_with(OF_CONTAINERS);
-        backup::create(&data, &self.file, &self.seal.read()?, is_left_out)?;
+        backup::create(
+            &data,
+            &self.file,
+            &passphrase::read(&self.seal.passphrase_file)?,
+            is_left_out,
+        )?;
         note(format_args!(
             "{} has all of {} but the files of applications: selvedge snapshot export has those",
             self.file.display(),
@@ -98,7 +91,7 @@ impl Back {
         if data.file_name().is_none() {
             bail!("{}: this is no name for a data directory", data.display());
         }
-        backup::restore(&self.file, &data, &self.seal.read()?)?;
+        backup::restore(&self.file, &data, &passphrase::read(&self.seal.passphrase_file)?)?;
         note(format_args!("{} is as it was when the backup was made", data.display()));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! `selvedge image`: what containers are made of, in an edge's data directory. An edge that runs there finds what is new.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use agent::image::archive;
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::{Asked, Where};
+use super::{Asked, Where, taken_in};
 use crate::images_kept;
 use crate::node::unix_now_s;
 use crate::output::{note, table};
@@ -144,13 +144,11 @@ pub(crate) struct Import {
 
 impl Import {
     fn run(self) -> anyhow::Result<()> {
-        let shown = self.file.display();
-        let file = File::open(&self.file).with_context(|| shown.to_string())?;
         let images = open(&self.edge)?;
-        let names = archive::import(&images, file, self.name.as_deref());
-        for name in names.with_context(|| shown.to_string())? {
-            note(format_args!("{name} is here"));
-        }
+        let names = taken_in(&self.file, |file| {
+            Ok(archive::import(&images, file, self.name.as_deref())?)
+        });
+        names?.iter().for_each(|name| note(format_args!("{name} is here")));
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod join;
 pub(crate) mod keys;
 mod link;
 mod location;
+mod passphrase;
 mod place;
 mod quota;
 pub(crate) mod snapshots;
@@ -31,6 +32,10 @@ pub(crate) mod users;
 pub(crate) mod volumes;
 pub(crate) mod watching;
 
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use identity::{ClientKind, DEFAULT_TENANT, check_name};
 
@@ -47,6 +52,16 @@ pub(crate) struct Asked {
     pub(crate) output: Output,
 }
 
+/// Whose something is: which edge or cloud, and which tenant of it.
+#[derive(Args)]
+pub(crate) struct Whose {
+    /// Tenant
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_TENANT, value_parser = tenant_name)]
+    pub(crate) tenant: String,
+    #[command(flatten)]
+    pub(crate) edge: Where,
+}
+
 /// Which edge or cloud is asked about which tenant, and how the answer is shown.
 #[derive(Args)]
 pub(crate) struct Target {
@@ -58,6 +73,12 @@ pub(crate) struct Target {
     /// For people or for programs
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) output: Output,
+}
+
+/// What `import` makes of an archive.
+fn taken_in<T>(archive: &Path, import: impl FnOnce(File) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let opened = File::open(archive).map_err(anyhow::Error::from);
+    opened.and_then(import).with_context(|| archive.display().to_string())
 }
 
 fn tenant_name(text: &str) -> Result<String, identity::NameError> {

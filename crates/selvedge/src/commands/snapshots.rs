@@ -9,14 +9,14 @@ use anyhow::{Context, bail};
 use api::{Page, Restore, Restored, SnapshotInfo, TakeSnapshot, paths};
 use clap::{Args, Subcommand};
 use hyper::Method;
-use identity::{DEFAULT_TENANT, check_name};
+use identity::check_name;
 
-use super::{Target, Where, tenant_name};
+use super::{Target, Where, Whose, passphrase, taken_in};
 use crate::output::{note, say, table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Take a snapshot of an application that an edge runs
+    /// Take a snapshot of an application, which runs on
     Create(Create),
     /// Snapshots that are here
     #[command(visible_alias = "ls")]
@@ -61,6 +61,9 @@ pub(crate) struct Create {
     /// The snapshot's name [default: that of the application and the time]
     #[arg(long)]
     name: Option<String>,
+    /// A file with a passphrase, or with a key, which its Secrets are sealed by; without it they are left out
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
 }
@@ -69,7 +72,10 @@ impl Create {
     fn run(self) -> anyhow::Result<()> {
         check_name("deployment", &self.application)?;
         let Target { edge, tenant, output } = self.target;
-        let wanted = TakeSnapshot { name: self.name };
+        let wanted = TakeSnapshot {
+            name: self.name,
+            passphrase: self.passphrase_file.as_deref().map(passphrase::read).transpose()?,
+        };
         let path = paths::snapshots_of(&tenant, &self.application);
         let taken: SnapshotInfo = edge.ask(false, async |client| Ok(client.post(&path, &wanted).await?))?;
         output.show(&taken, |taken| {
@@ -84,6 +90,9 @@ impl Create {
                 megabytes(taken.bytes),
                 megabytes(taken.own_bytes)
             );
+            for name in &taken.secrets {
+                text += &format!("  sealed in it: Secret {name}\n");
+            }
             for what in &taken.left_out {
                 text += &format!("  not in it: {what}\n");
             }
@@ -123,12 +132,15 @@ fn row(snapshot: &SnapshotInfo) -> [String; 7] {
 pub(crate) struct Back {
     /// The snapshot's name
     name: String,
-    /// Bring it back under another name, beside the one that is there, with volumes OTHER-CLAIM
+    /// Bring it back under another name, beside the one that is there, with volumes, ConfigMaps and Secrets OTHER-NAME
     #[arg(long = "as", value_name = "OTHER")]
     restore_as: Option<String>,
     /// Replace what is in its volumes
     #[arg(long)]
     force: bool,
+    /// The file with the passphrase that its Secrets were sealed by
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
 }
@@ -140,6 +152,7 @@ impl Back {
         let wanted = Restore {
             restore_as: self.restore_as,
             is_forced: self.force,
+            passphrase: self.passphrase_file.as_deref().map(passphrase::read).transpose()?,
         };
         let path = paths::restored(&tenant, &self.name);
         let restored: Restored = edge.ask(false, async |client| Ok(client.post(&path, &wanted).await?))?;
@@ -164,17 +177,14 @@ pub(crate) struct Export {
     name: String,
     /// The file, which is made or replaced
     file: PathBuf,
-    /// Tenant
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_TENANT, value_parser = tenant_name)]
-    tenant: String,
     #[command(flatten)]
-    edge: Where,
+    whose: Whose,
 }
 
 impl Export {
     fn run(self) -> anyhow::Result<()> {
-        let snapshots = open(&self.edge)?;
-        let kept = snapshots.find(&self.tenant, &self.name)?;
+        let snapshots = open(&self.whose.edge)?;
+        let kept = snapshots.find(&self.whose.tenant, &self.name)?;
         let shown = self.file.display();
         // It has its name once it is whole.
         let part = self.file.with_extension("part");
@@ -198,20 +208,23 @@ pub(crate) struct Import {
     /// In place of the name that it has there
     #[arg(long)]
     name: Option<String>,
-    /// Tenant
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_TENANT, value_parser = tenant_name)]
-    tenant: String,
+    /// Refuse it where the passphrase in this file does not open its Secrets
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
     #[command(flatten)]
-    edge: Where,
+    whose: Whose,
 }
 
 impl Import {
     fn run(self) -> anyhow::Result<()> {
-        let shown = self.file.display();
-        let file = File::open(&self.file).with_context(|| shown.to_string())?;
-        let names = open(&self.edge)?.import(file, &self.tenant, self.name.as_deref());
-        for name in names.with_context(|| shown.to_string())? {
-            note(format_args!("{name} is here; selvedge snapshot restore {name}"));
+        let tenant = &self.whose.tenant;
+        let passphrase = self.passphrase_file.as_deref().map(passphrase::read).transpose()?;
+        let snapshots = open(&self.whose.edge)?;
+        let import = |file| Ok(snapshots.import(file, tenant, self.name.as_deref(), passphrase.as_ref())?);
+        for name in taken_in(&self.file, import)? {
+            let is_sealed = !snapshots.find(tenant, &name)?.about.secrets.is_empty();
+            let more = if is_sealed { " --passphrase-file FILE" } else { "" };
+            note(format_args!("{name} is here; selvedge snapshot restore {name}{more}"));
         }
         Ok(())
     }
@@ -222,11 +235,8 @@ pub(crate) struct Remove {
     /// Names of snapshots
     #[arg(required = true)]
     names: Vec<String>,
-    /// Tenant
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_TENANT, value_parser = tenant_name)]
-    tenant: String,
     #[command(flatten)]
-    edge: Where,
+    whose: Whose,
 }
 
 impl Remove {
@@ -234,9 +244,9 @@ impl Remove {
         if self.names.iter().any(|name| name.contains('/')) {
             bail!("a snapshot's name has no slash; selvedge snapshot list");
         }
-        self.edge.ask(false, async |client| {
+        self.whose.edge.ask(false, async |client| {
             for name in &self.names {
-                let path = paths::snapshot(&self.tenant, name);
+                let path = paths::snapshot(&self.whose.tenant, name);
                 client.good(Method::DELETE, &path, Vec::new()).await?;
                 say(format_args!("- snapshot {name}\n"));
             }

@@ -2,12 +2,12 @@
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use identity::{DEFAULT_TENANT, check_name};
+use identity::check_name;
 use serde::Serialize;
 
 use agent::local::volumes::{self, Kept};
 
-use super::{Asked, Where, tenant_name};
+use super::{Asked, Whose};
 use crate::output::{note, table};
 
 #[derive(Subcommand)]
@@ -73,16 +73,14 @@ fn row(volume: &Listed) -> [String; 4] {
 pub(crate) struct Remove {
     /// Its name
     name: String,
-    /// Tenant
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_TENANT, value_parser = tenant_name)]
-    tenant: String,
     #[command(flatten)]
-    edge: Where,
+    whose: Whose,
 }
 
 impl Remove {
     fn run(self) -> anyhow::Result<()> {
-        let Self { name, tenant, edge } = self;
+        let Self { name, whose } = self;
+        let Whose { tenant, edge } = whose;
         check_name("volume", &name)?;
         let data = edge.absolute()?;
         let removed = volumes::remove(&data.join("volumes"), &data.join("containers"), &tenant, &name);

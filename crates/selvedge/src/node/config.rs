@@ -133,11 +133,12 @@ impl Images {
     }
 }
 
-/// What snapshots of applications may take.
+/// What snapshots of applications may take, and what Secrets in those by schedule are sealed by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Snapshots {
     pub(crate) bytes: u64,
+    pub(crate) passphrase_file: PathBuf,
 }
 
 /// Which of two messages of a device goes first.
@@ -322,7 +323,10 @@ impl Default for Images {
 
 impl Default for Snapshots {
     fn default() -> Self {
-        Self { bytes: 8 << 30 }
+        Self {
+            bytes: 8 << 30,
+            passphrase_file: PathBuf::new(),
+        }
     }
 }
 

@@ -131,7 +131,9 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         tokio::spawn(files.keep_renewed());
     }
     if role == Role::Edge {
-        desk.keep_snapshots(config.snapshots.bytes);
+        let passphrase_file = config.snapshots.passphrase_file.clone();
+        let passphrase_file = Some(passphrase_file).filter(|path| !path.as_os_str().is_empty());
+        desk.keep_snapshots(config.snapshots.bytes, passphrase_file);
     }
     let _tasks = serve_http(control, http, &desk);
     if let Some(link) = &mut link {

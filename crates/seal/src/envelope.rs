@@ -1,61 +1,60 @@
-//! A file that nobody reads or changes without the passphrase: its key by Argon2id (RFC 9106), its pieces by
+//! An envelope that nobody reads or changes without the passphrase: its key by Argon2id (RFC 9106), its pieces by
 //! ChaCha20-Poly1305 (RFC 8439), each with its number and whether it is the last (STREAM; Hoang, Reyhanitabar, Rogaway and
-//! Vizár, CRYPTO 2015), so that none is missing, moved, or of another file.
+//! Vizár, CRYPTO 2015), so that none is missing, moved, or of another one.
 
+use std::error::Error;
 use std::io::{self, Read, Write};
-use std::path::Path;
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
-use crate::{Error, at};
+use crate::Passphrase;
 
 const MAGIC: [u8; 8] = *b"SELVBAK1";
 const SALT_BYTES: usize = 16;
-/// Of a nonce, the same in all of a file.
+/// Of a nonce, the same in all of an envelope.
 const PREFIX_BYTES: usize = 7;
 const HEADER_BYTES: usize = MAGIC.len() + SALT_BYTES + 8 + PREFIX_BYTES;
 /// Of a piece, unsealed.
 const PIECE_BYTES: usize = 64 << 10;
 const TAG_BYTES: usize = 16;
-/// Of Argon2id: memory in KiB, and passes over it.
+/// Of Argon2id: memory in KiB, and passes over it. What asks for more is not opened: anybody may write it, and would take a
+/// machine's memory or day.
 const MEMORY_KIB: u32 = 64 << 10;
 const PASSES: u32 = 3;
-/// More than these nobody writes; a file that asks for more would take a machine's memory or day.
-const MEMORY_KIB_MAX: u32 = 1 << 20;
-const PASSES_MAX: u32 = 16;
 
-#[derive(Debug, thiserror::Error)]
-enum Broken {
-    #[error("no backup")]
-    NoBackup,
-    #[error("shut")]
+/// What is wrong with something that was sealed. Readers say it within an [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// It is something else.
+    #[error("it was not sealed by selvedge, or by a later version of it")]
+    NotSealed,
+    /// It cannot be opened with this.
+    #[error("it cannot be opened: the passphrase is another one, or it is damaged")]
     Shut,
-    #[error("damaged")]
+    /// It is not what it was, after so many bytes.
+    #[error("it is damaged, or cut off, after {0} bytes")]
     Damaged(u64),
 }
 
-/// What is wrong with the file, wherever it was met: readers put words around it.
-pub(crate) fn wrong(file: &Path) -> impl FnOnce(io::Error) -> Error {
-    let file = file.to_owned();
-    move |error| {
-        let mut inner: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+impl Broken {
+    /// What of it an error says, whatever readers put around it.
+    #[must_use]
+    pub fn within(error: &io::Error) -> Option<Self> {
+        let mut inner: Option<&(dyn Error + 'static)> = Some(error);
         while let Some(this) = inner {
             let broken = this.downcast_ref::<Broken>().or_else(|| {
                 let within = this.downcast_ref::<io::Error>()?.get_ref()?;
                 within.downcast_ref::<Broken>()
             });
-            match broken {
-                Some(Broken::NoBackup) => return Error::NoBackup,
-                Some(Broken::Shut) => return Error::Shut,
-                Some(Broken::Damaged(bytes)) => return Error::Damaged(*bytes),
-                None => {}
+            if broken.is_some() {
+                return broken.copied();
             }
             inner = this.source();
         }
-        at(&file)(error)
+        None
     }
 }
 
@@ -70,20 +69,20 @@ struct Keyed {
 }
 
 impl Keyed {
-    fn new(header: [u8; HEADER_BYTES], passphrase: &[u8]) -> io::Result<Self> {
+    fn new(header: [u8; HEADER_BYTES], passphrase: &Passphrase) -> io::Result<Self> {
         let salt = &header[MAGIC.len()..][..SALT_BYTES];
         let number = |at: usize| {
             let bytes = header[MAGIC.len() + SALT_BYTES + at..][..4].try_into();
             u32::from_be_bytes(bytes.expect("four bytes"))
         };
         let (memory, passes) = (number(0), number(4));
-        if header[..MAGIC.len()] != MAGIC || memory > MEMORY_KIB_MAX || passes > PASSES_MAX {
-            return Err(broken(Broken::NoBackup));
+        if header[..MAGIC.len()] != MAGIC || memory > MEMORY_KIB || passes > PASSES {
+            return Err(broken(Broken::NotSealed));
         }
-        let params = Params::new(memory, passes, 1, Some(32)).map_err(|_| broken(Broken::NoBackup))?;
+        let params = Params::new(memory, passes, 1, Some(32)).map_err(|_| broken(Broken::NotSealed))?;
         let mut key = Zeroizing::new([0; 32]);
-        let hashed =
-            Argon2::new(Algorithm::Argon2id, Version::V0x13, params).hash_password_into(passphrase, salt, &mut *key);
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        let hashed = argon2.hash_password_into(passphrase.expose(), salt, &mut *key);
         hashed.map_err(|error| io::Error::other(error.to_string()))?;
         let key = UnboundKey::new(&CHACHA20_POLY1305, &*key).expect("it has 32 bytes");
         Ok(Keyed {
@@ -100,20 +99,24 @@ impl Keyed {
         nonce[PREFIX_BYTES..11].copy_from_slice(&self.number.to_be_bytes());
         nonce[11] = is_last.into();
         let next = self.number.checked_add(1);
-        self.number = next.ok_or_else(|| io::Error::other("a backup has at most 256 TiB"))?;
+        self.number = next.ok_or_else(|| io::Error::other("at most 256 TiB are sealed together"))?;
         Ok(Nonce::assume_unique_for_key(nonce))
     }
 }
 
 /// What is written here is sealed; [`Sealed::finish`] ends it.
-pub(crate) struct Sealed<W: Write> {
+pub struct Sealed<W: Write> {
     out: W,
     keyed: Keyed,
     piece: Vec<u8>,
 }
 
 impl<W: Write> Sealed<W> {
-    pub(crate) fn begin(mut out: W, passphrase: &[u8]) -> io::Result<Self> {
+    /// Writes into `out`.
+    ///
+    /// # Errors
+    /// Of `out`, or the system gives no random numbers.
+    pub fn begin(mut out: W, passphrase: &Passphrase) -> io::Result<Self> {
         let mut header = [0; HEADER_BYTES];
         let no_chance = |_| io::Error::other("the system gives no random numbers");
         SystemRandom::new().fill(&mut header).map_err(no_chance)?;
@@ -129,7 +132,11 @@ impl<W: Write> Sealed<W> {
         })
     }
 
-    pub(crate) fn finish(mut self) -> io::Result<W> {
+    /// Says that this is all.
+    ///
+    /// # Errors
+    /// Of what it is written into.
+    pub fn finish(mut self) -> io::Result<W> {
         self.seal(true)?;
         self.out.flush()?;
         Ok(self.out)
@@ -162,7 +169,7 @@ impl<W: Write> Write for Sealed<W> {
 }
 
 /// What was sealed. Its end is one that was sealed as that; else it is an error.
-pub(crate) struct Opened<R: Read> {
+pub struct Opened<R: Read> {
     sealed: R,
     keyed: Keyed,
     piece: Vec<u8>,
@@ -174,9 +181,13 @@ pub(crate) struct Opened<R: Read> {
 }
 
 impl<R: Read> Opened<R> {
-    pub(crate) fn begin(mut sealed: R, passphrase: &[u8]) -> io::Result<Self> {
+    /// Reads of `sealed`.
+    ///
+    /// # Errors
+    /// [`Broken`], within an error of its reader.
+    pub fn begin(mut sealed: R, passphrase: &Passphrase) -> io::Result<Self> {
         let mut header = [0; HEADER_BYTES];
-        sealed.read_exact(&mut header).map_err(|_| broken(Broken::NoBackup))?;
+        sealed.read_exact(&mut header).map_err(|_| broken(Broken::NotSealed))?;
         Ok(Opened {
             keyed: Keyed::new(header, passphrase)?,
             sealed,
