@@ -345,8 +345,18 @@ fn nothing_is_left_of_a_run_that_ended_was_interrupted_or_was_killed() {
     let before = forwarding();
     for signal in [Some("INT"), Some("KILL"), None] {
         let out = tempfile::tempdir().unwrap();
-        let mut run = Command::new(PROGRAM)
-            .args(["network", "--bandwidth", "1mbit", "--means", "relay", "--out"])
+        let mut run = Command::new("env")
+            // Whoever runs the tests behind a shell may ignore it (`sh -c '… &'`), and so would who they start.
+            .args([
+                "--default-signal=INT",
+                PROGRAM,
+                "network",
+                "--bandwidth",
+                "1mbit",
+                "--means",
+                "relay",
+                "--out",
+            ])
             .arg(out.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
