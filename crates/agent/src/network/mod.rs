@@ -258,10 +258,13 @@ impl Network {
     fn set_up(&self) -> io::Result<State> {
         let mut netlink = Netlink::open()?;
         let networks = netlink.networks()?;
-        let mut plan = self.kept()?;
-        let (base, prefix_len) = (plan.range.base(), plan.range.prefix_len());
-        let mut known = networks.iter();
-        let is_there = known.any(|known| (known.network, known.prefix_len) == (base, prefix_len));
+        let kept = self.kept()?;
+        // Of an edge that has none yet, a range that is there by chance is another's.
+        let is_there = kept.as_ref().is_some_and(|plan| {
+            let own = (plan.range.base(), plan.range.prefix_len());
+            networks.iter().any(|known| (known.network, known.prefix_len) == own)
+        });
+        let mut plan = kept.unwrap_or_else(Plan::new);
         if !is_there {
             // No container of before runs: whatever was kept of addresses may change.
             let own = plan.bridge_links();
@@ -289,19 +292,12 @@ impl Network {
         })
     }
 
-    /// What was decided before this.
-    fn kept(&self) -> io::Result<Plan> {
+    /// What was decided before this, if anything was.
+    fn kept(&self) -> io::Result<Option<Plan>> {
         match fs::read(&self.kept) {
             Ok(text) => serde_json::from_slice(&text)
                 .map_err(|error| io::Error::other(format!("{}: {error}", self.kept.display()))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Plan {
-                range: Range::any(rand::random()),
-                tenants: BTreeMap::new(),
-                services: BTreeMap::new(),
-                bridges: Vec::new(),
-                apart: Vec::new(),
-                redirects: Vec::new(),
-            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -371,6 +367,18 @@ impl Network {
 }
 
 impl Plan {
+    /// Of an edge that has had no network, with some range that it wishes for.
+    fn new() -> Self {
+        Plan {
+            range: Range::any(rand::random()),
+            tenants: BTreeMap::new(),
+            services: BTreeMap::new(),
+            bridges: Vec::new(),
+            apart: Vec::new(),
+            redirects: Vec::new(),
+        }
+    }
+
     fn number(&mut self, tenant: &str) -> io::Result<u32> {
         if let Some(number) = self.tenants.get(tenant) {
             return Ok(*number);
@@ -539,5 +547,27 @@ mod tests {
         assert_eq!([first, second], [Range::any(7), Range::any(8)]);
         netlink.give_up(first.base(), first.prefix_len()).unwrap();
         assert_eq!(claim(&mut netlink, Range::any(7), &seen, &[]).unwrap(), first);
+    }
+
+    #[test]
+    fn an_edge_that_has_had_no_network_takes_the_range_of_no_other_whichever_it_wishes_for() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        // SAFETY: the thread has descriptors of its own making alone, and ends with the test.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET).unwrap() };
+        let up = std::process::Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        assert!(up.unwrap().success());
+        let mut netlink = Netlink::open().unwrap();
+        for others in Range::any(8).and_all_others().filter(|range| *range != Range::any(7)) {
+            netlink.claim(others.base(), others.prefix_len()).unwrap();
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let network = Network::new(&directory.path().join("kept"), Vec::new());
+        assert_eq!(network.set_up().unwrap().plan.range, Range::any(7));
+        // Whoever runs that edge anew finds its own.
+        assert_eq!(network.set_up().unwrap().plan.range, Range::any(7));
     }
 }
