@@ -347,6 +347,7 @@ impl Shard {
     }
 
     fn answer_after(&mut self, after: Position, answer: Answer) {
+        self.pass_copies_on();
         // None overtakes another: what is behind waits for it.
         let after = self.answers.back().map_or(after, |(last, _)| after.max(*last));
         self.answers.push_back((after, answer));

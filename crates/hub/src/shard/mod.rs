@@ -226,9 +226,6 @@ impl Shard {
             self.take_orders(now);
             self.send(now);
         }
-        if let Some(ear) = &mut self.ear {
-            ear.end_turn();
-        }
         self.journal.log().submit();
     }
 
@@ -245,6 +242,7 @@ impl Shard {
 
     /// Sends what there is, to connections and upstream.
     fn send(&mut self, now: Now) {
+        self.pass_copies_on();
         self.free_replies();
         self.flush(now);
         if let Some(queues) = self.queues.as_mut().filter(|_| self.settings.has_upstream) {
@@ -266,6 +264,13 @@ impl Shard {
         }
         if flags.contains(EventFlags::OUT) {
             self.connections.list(conn);
+        }
+    }
+
+    /// Before anybody is told that a message is here: whoever asks then finds it in the history.
+    fn pass_copies_on(&mut self) {
+        if let Some(ear) = &mut self.ear {
+            ear.end_turn();
         }
     }
 
