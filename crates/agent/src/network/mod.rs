@@ -25,6 +25,7 @@ use self::range::Range;
 use self::rules::{Rules, Tenant};
 pub use self::watch::watch;
 use crate::runtime::Pod;
+use crate::shim::boot_id;
 
 /// Tenants whose containers have had a network; each has links of its own group.
 const TENANTS_MAX: u32 = 4_000;
@@ -74,6 +75,9 @@ struct State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Plan {
     range: Range,
+    /// Of the host, since which the range is this edge's: what is there after another may be another edge's.
+    #[serde(default)]
+    boot_id: Option<String>,
     /// Each tenant's number, from 1 on.
     tenants: BTreeMap<String, u32>,
     /// Each tenant's services, and their numbers from 1 on.
@@ -259,16 +263,19 @@ impl Network {
         let mut netlink = Netlink::open()?;
         let networks = netlink.networks()?;
         let kept = self.kept()?;
-        // Of an edge that has none yet, a range that is there by chance is another's.
+        let boot_id = boot_id()?;
+        // Of an edge that has none yet since the host was started, a range that is there is another's.
         let is_there = kept.as_ref().is_some_and(|plan| {
             let own = (plan.range.base(), plan.range.prefix_len());
-            networks.iter().any(|known| (known.network, known.prefix_len) == own)
+            plan.boot_id.as_ref().is_none_or(|kept| *kept == boot_id)
+                && networks.iter().any(|known| (known.network, known.prefix_len) == own)
         });
         let mut plan = kept.unwrap_or_else(Plan::new);
         if !is_there {
             // No container of before runs: whatever was kept of addresses may change.
             let own = plan.bridge_links();
             plan.range = claim(&mut netlink, plan.range, &networks, &own)?;
+            plan.boot_id = Some(boot_id);
             let kept = links_apart(&mut netlink).and_then(|apart| {
                 plan.apart = apart;
                 plan.redirects.clear();
@@ -371,6 +378,7 @@ impl Plan {
     fn new() -> Self {
         Plan {
             range: Range::any(rand::random()),
+            boot_id: None,
             tenants: BTreeMap::new(),
             services: BTreeMap::new(),
             bridges: Vec::new(),
@@ -554,12 +562,7 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        // SAFETY: the thread has descriptors of its own making alone, and ends with the test.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET).unwrap() };
-        let up = std::process::Command::new("ip")
-            .args(["link", "set", "lo", "up"])
-            .status();
-        assert!(up.unwrap().success());
+        host_is_started();
         let mut netlink = Netlink::open().unwrap();
         for others in Range::any(8).and_all_others().filter(|range| *range != Range::any(7)) {
             netlink.claim(others.base(), others.prefix_len()).unwrap();
@@ -569,5 +572,38 @@ mod tests {
         assert_eq!(network.set_up().unwrap().plan.range, Range::any(7));
         // Whoever runs that edge anew finds its own.
         assert_eq!(network.set_up().unwrap().plan.range, Range::any(7));
+    }
+
+    #[test]
+    fn after_the_host_was_started_again_an_edge_leaves_its_range_to_another_that_has_it_since() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        host_is_started();
+        let directory = tempfile::tempdir().unwrap();
+        let network = Network::new(&directory.path().join("kept"), Vec::new());
+        let mut of_before = network.set_up().unwrap().plan;
+        let range = of_before.range;
+        of_before.boot_id = Some("5d9c6f9e-8e3f-4c35-9d4e-6d2b0a1f7c11".to_owned());
+        for is_taken in [false, true] {
+            network.keep(&of_before).unwrap();
+            host_is_started();
+            if is_taken {
+                let mut other = Netlink::open().unwrap();
+                other.claim(range.base(), range.prefix_len()).unwrap();
+            }
+            let now = network.set_up().unwrap().plan.range;
+            assert_eq!(now != range, is_taken, "{now} after {range}");
+        }
+    }
+
+    /// A network without anything in it, as every host begins with.
+    fn host_is_started() {
+        // SAFETY: the thread has descriptors of its own making alone, and ends with the test.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET).unwrap() };
+        let up = std::process::Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        assert!(up.unwrap().success());
     }
 }
