@@ -1,6 +1,6 @@
 # What a person does with Selvedge. Every target installs what it needs (tools/install.sh) and says so.
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-rust test-blackbox bench lint fmt fuzz dist clean
+.PHONY: help demo build test test-rust test-blackbox test-vm bench lint fmt fuzz dist clean
 
 SHELL := /bin/bash
 # Wherever a person has cargo build: programs are looked for here.
@@ -38,6 +38,10 @@ test-blackbox: build ## tests of the running program; BROKER=mosquitto checks th
 	@tools/install.sh system python node
 	cargo build --quiet --profile fast -p rumqttc-echo
 	$(PYTHON) -m pytest tests/blackbox -q -n 4 --dist loadfile
+
+test-vm: build ## tests on a machine of its own, emulated: cgroups of version 2, systemd, restarts, power cuts (an hour, as root)
+	@tools/install.sh system python vm
+	@tools/vm.sh $(FAST)
 
 bench: ## the promised figures, measured here beside Mosquitto, as ratios with intervals
 	@tools/install.sh rust system

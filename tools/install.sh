@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target of the Makefile needs, and only what is missing. Says what it does.
-#   tools/install.sh rust | lints | system | python | node | deny | shellcheck | fuzz ...
+#   tools/install.sh rust | lints | system | python | node | deny | shellcheck | fuzz | vm ...
 # System packages come from apt (as root, or with sudo); everything else stays under target/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -125,6 +125,10 @@ install_deny() {
     rm -rf target/tools/build
 }
 
+install_vm() {
+    apt_for qemu-system-x86_64 qemu-system-x86 debootstrap debootstrap ssh openssh-client
+}
+
 install_fuzz() {
     apt_for c++ g++
     install_rust
@@ -132,9 +136,9 @@ install_fuzz() {
 
 for part in "$@"; do
     case $part in
-        rust | lints | system | python | node | shellcheck | deny | fuzz) "install_$part" ;;
+        rust | lints | system | python | node | shellcheck | deny | fuzz | vm) "install_$part" ;;
         *)
-            echo "install: what is \"$part\"? One of: rust lints system python node shellcheck deny fuzz" >&2
+            echo "install: what is \"$part\"? One of: rust lints system python node shellcheck deny fuzz vm" >&2
             exit 2
             ;;
     esac

@@ -8,7 +8,9 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from brokers import Selvedge
@@ -144,3 +146,19 @@ def forget_network(edge: Selvedge) -> None:
             ["ip", "route", "del", "unreachable", f"{base}/20"],
         ):
             subprocess.run(words, check=True)
+
+
+def answers_while_it_falls_asleep(
+    ask: Callable[[], str], times: int = 30, pauses_s: tuple[float, ...] = (0.05, 0.07, 0.11)
+) -> set[str]:
+    """All that clients are answered, each of which asks again after about as long as it takes to sleep."""
+
+    def asks(pause_s: float) -> set[str]:
+        answers = set()
+        for _ in range(times):
+            answers.add(ask())
+            time.sleep(pause_s)
+        return answers
+
+    with ThreadPoolExecutor(len(pauses_s)) as clients:
+        return set().union(*clients.map(asks, pauses_s))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from raw import PATIENCE_S
+from raw import PATIENCE_S, SLOWNESS
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = os.environ.get("BROKER", "selvedge")
@@ -249,8 +249,9 @@ class Mosquitto(Broker):
 
 def selvedge(*words: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess:
     """Runs `selvedge` to its end."""
+    timeout_s = 30 * SLOWNESS
     done = subprocess.run(
-        [BINARY, *words], capture_output=True, text=True, timeout=30, check=False, env=ENVIRONMENT, cwd=cwd
+        [BINARY, *words], capture_output=True, text=True, timeout=timeout_s, check=False, env=ENVIRONMENT, cwd=cwd
     )
     if check:
         assert done.returncode == 0, f"selvedge {' '.join(words)} ended with {done.returncode}: {done.stderr}"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
 
 import wire
 from wire import Kind
 
+# How much slower than others this machine is, such as one that is emulated.
+SLOWNESS = float(os.environ.get("SLOWNESS", "1"))
 # How long anything that should happen may take. Generous, because machines under test are busy.
-PATIENCE_S = 10.0
+PATIENCE_S = 10.0 * SLOWNESS
 
 
 class Closed(AssertionError):

@@ -19,15 +19,15 @@ from pathlib import Path
 from brokers import BINARY, PORTS, Selvedge, Settings
 from clocks import Clock
 from paho_client import Client
-from raw import PATIENCE_S
+from raw import PATIENCE_S, SLOWNESS
 
 PASSWORD = "a password of the tests"
 TELEMETRY = "devices/pump-7/telemetry"
 
 
-def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+def wait_until(what: Callable[[], bool], patience_s: float = 10.0) -> None:
     """Waits until something is so."""
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + patience_s * SLOWNESS
     while not what():
         assert time.monotonic() < deadline, "not in time"
         time.sleep(0.05)  # Answers of commands give no event when they change.

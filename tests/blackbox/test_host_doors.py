@@ -8,7 +8,6 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import machine
-from applications import Host, application, apply, deployment, ending, host_table, runs
+from applications import Host, answers_while_it_falls_asleep, application, apply, deployment, ending, host_table, runs
 from brokers import ENVIRONMENT, PORTS, Selvedge
 from sites import wait_until
 from test_networks import Between, ask, service, services
@@ -315,20 +314,7 @@ def test_calls_while_it_falls_asleep_are_all_answered(own):
     text, port = site(own, "50ms")
     apply(own, text)
     rests(own, port)
-    wrong = []
-
-    def asks(pause_s: float) -> None:
-        for _ in range(30):
-            if ask(HERE, port) != "it is here":
-                wrong.append(pause_s)
-            time.sleep(pause_s)
-
-    threads = [threading.Thread(target=asks, args=(pause_s,)) for pause_s in (0.05, 0.07, 0.11)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    assert answers_while_it_falls_asleep(lambda: ask(HERE, port)) == {"it is here"}
     assert starts(own) > 1
 
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from applications import Host, apply, deployment
+from applications import Host, answers_while_it_falls_asleep, apply, deployment
 from brokers import PORTS, Selvedge
 from http_api import Api
 from sites import wait_until
@@ -197,20 +197,7 @@ def test_requests_while_it_falls_asleep_are_all_answered(own):
     port = PORTS.take()
     apply(own, sleeper("site", SERVES, port, idle="50ms"))
     wait_until(lambda: sleeps(own, "site"))
-    wrong = []
-
-    def asks(pause_s: float) -> None:
-        for _ in range(30):
-            if ask("127.0.0.1", port) != "it is site-0":
-                wrong.append(pause_s)
-            time.sleep(pause_s)
-
-    threads = [threading.Thread(target=asks, args=(pause_s,)) for pause_s in (0.05, 0.07, 0.11)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    assert answers_while_it_falls_asleep(lambda: ask("127.0.0.1", port)) == {"it is site-0"}
     assert starts(own) > 1
 
 

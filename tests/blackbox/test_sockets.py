@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from applications import Host, apply, deployment, ending, runs
+from applications import Host, answers_while_it_falls_asleep, apply, deployment, ending, runs
 from brokers import PORTS, Selvedge
 from sites import wait_until
 from test_images import build
@@ -137,20 +137,8 @@ def test_requests_while_it_falls_asleep_are_all_answered(own):
     port = PORTS.take()
     apply(own, server("oci", own, port).replace("idle-timeout: 1s", "idle-timeout: 50ms"))
     wait_until(lambda: sleeps(own, "site"))
-    wrong = []
-
-    def asks(pause_s: float) -> None:
-        for _ in range(15):
-            if ask("127.0.0.1", port) != "it is lighttpd":
-                wrong.append(pause_s)
-            time.sleep(pause_s)
-
-    threads = [threading.Thread(target=asks, args=(pause_s,)) for pause_s in (0.31, 0.47, 1.1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    answers = answers_while_it_falls_asleep(lambda: ask("127.0.0.1", port), times=15, pauses_s=(0.31, 0.47, 1.1))
+    assert answers == {"it is lighttpd"}
 
 
 def test_a_new_version_takes_the_same_socket_and_nobody_notices(own):

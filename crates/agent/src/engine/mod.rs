@@ -245,12 +245,12 @@ impl Engine {
                 let tenant = &launch.pod.tenant;
                 // Once it is said that something of the tenant is there, its group is not removed.
                 let group = if takes_groups {
-                    local.group_for_engine(tenant)?
+                    local.groups.for_engine(tenant)?
                 } else {
                     None
                 };
                 let launch = Launch {
-                    limits: local.within_tenant(tenant, &launch.limits),
+                    limits: local.groups.within_tenant(tenant, &launch.limits),
                     ..launch
                 };
                 let body = describe::of(&name, &launch, &binds, known_network, group.as_deref());
@@ -277,7 +277,7 @@ impl Engine {
             }
             // What it is promised the engine wrote for it alone.
             blocking(move || {
-                carries.carry_promises(&carrying);
+                carries.groups.carry_promises(&carrying);
                 Ok(())
             })
             .await?;
@@ -300,7 +300,7 @@ impl Engine {
     async fn takes_groups(&self, docker: &Docker, tenant: &str) -> Result<bool, Error> {
         let about = docker.info().await.map_err(|error| self.refused(&error))?;
         let takes_groups = about.cgroup_driver == Some(SystemInfoCgroupDriverEnum::CGROUPFS);
-        match !takes_groups && self.local.has_limits(tenant) {
+        match !takes_groups && self.local.groups.has_limits(tenant) {
             true => Err(Error::NoLimits(NO_DRIVER.to_owned())),
             false => Ok(takes_groups),
         }
@@ -393,7 +393,7 @@ impl Engine {
             match state(found.and_then(|found| found.state).unwrap_or_default())? {
                 Some(State::Ended(ended)) if ended.is_out_of_memory && !has_own_limit => {
                     let tenant = Key::of_container(name).map(|key| key.tenant);
-                    let is_by_tenant = tenant.is_some_and(|tenant| self.local.is_tenant_short(&tenant));
+                    let is_by_tenant = tenant.is_some_and(|tenant| self.local.groups.is_tenant_short(&tenant));
                     return Ok(State::Ended(Ended { is_by_tenant, ..ended }));
                 }
                 Some(State::Running(started)) => {

@@ -1,6 +1,7 @@
 //! The runtimes without a daemon, `process` and `oci`: each container has a shim beside it and a control group around it.
 
 pub(crate) mod bundle;
+mod groups;
 mod program;
 pub(crate) mod runner;
 mod seccomp;
@@ -24,8 +25,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::bundle::UPPER;
+use self::groups::{Groups, NO_GROUPS};
 use self::volumes::Volumes;
-use crate::cgroup::{Cgroup, Hierarchy, Limits, Usage};
+use crate::cgroup::{Cgroup, Limits, Usage};
 use crate::disk::taken_below;
 use crate::engine::{self, Engine};
 use crate::image::registry::{self, Registries};
@@ -58,7 +60,6 @@ const SHIM_POLL: Duration = Duration::from_millis(5);
 const QUIET_PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at that.
 const QUIET_POLL: Duration = Duration::from_millis(5);
-const NO_GROUPS: &str = "this kernel has no control groups at /sys/fs/cgroup";
 
 /// Containers of this host.
 #[derive(Clone, Debug)]
@@ -71,19 +72,13 @@ pub struct Local {
     registries: Arc<Registries>,
     sockets: Sockets,
     zygote: Zygote,
-    hierarchy: Option<Hierarchy>,
+    pub(crate) groups: Groups,
     moves: Moves,
     /// How many more may be started at once.
     starting: Arc<Semaphore>,
     /// One image is unpacked at a time.
     unpacking: Arc<Semaphore>,
-    /// Put before the names of control groups: they are those of the host, and so of other agents on it.
-    group_prefix: String,
-    tenants: Tenants,
 }
-
-/// What all containers of a tenant may take together. While it is held no group of a tenant is made or removed.
-type Tenants = Arc<Mutex<HashMap<String, Limits>>>;
 
 impl Local {
     /// Keeps the files of containers in `directory`, their volumes in `volumes`, and makes them of the images that come by
@@ -108,12 +103,10 @@ impl Local {
             registries,
             sockets,
             zygote: Zygote::new(shims, directory),
-            hierarchy: Hierarchy::of_host(),
+            groups: Groups::new(group_prefix),
             moves: Moves::default(),
             starting: Arc::new(Semaphore::new(STARTS_MAX)),
             unpacking: Arc::new(Semaphore::new(1)),
-            group_prefix: group_prefix.to_owned(),
-            tenants: Tenants::default(),
         }
     }
 
@@ -127,9 +120,9 @@ impl Local {
         let _using = self.registries.images().using()?;
         // What cannot be had is known before anything is made.
         let mut what = self.what(name, launch)?;
-        let cgroup = self.new_group(name, &launch.limits).inspect_err(|_| {
+        let cgroup = self.groups.make(name, &launch.limits).inspect_err(|_| {
             // Of some trees it may be there.
-            let _ = self.group(name).map(|group| group.remove());
+            let _ = self.groups.of(name).map(|group| group.remove());
         })?;
         // Not before: while the kernel gets ready nobody makes a group.
         let ready = self.moves.be_ready();
@@ -171,7 +164,10 @@ impl Local {
             Kind::Process => What::Program(program::of(launch)),
             Kind::Oci => {
                 let runner = runner::find()?;
-                let group = self.group(name).ok_or_else(|| Error::NoRuntime(NO_GROUPS.to_owned()))?;
+                let group = self
+                    .groups
+                    .of(name)
+                    .ok_or_else(|| Error::NoRuntime(NO_GROUPS.to_owned()))?;
                 let images = self.registries.images();
                 let image = images.find(&launch.image)?;
                 let layers = images.layers(&image)?;
@@ -214,27 +210,6 @@ impl Local {
         attached.map(Some).map_err(Error::NoNetwork)
     }
 
-    fn new_group(&self, name: &str, limits: &Limits) -> Result<Option<Cgroup>, Error> {
-        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_tenant = Key::of_container(name).and_then(|key| Some((key.tenant.clone(), *tenants.get(&key.tenant)?)));
-        let is_limited = *limits != Limits::default() || of_tenant.as_ref().is_some_and(|(_, of)| is_asked(of));
-        let Some(group) = self.group(name) else {
-            return match is_limited {
-                true => Err(Error::NoLimits(NO_GROUPS.to_owned())),
-                false => Ok(None),
-            };
-        };
-        let created = match of_tenant.and_then(|(tenant, of)| Some((self.group_of(&tenant)?, of))) {
-            Some((of_all, of)) => of_all.create(&of).and_then(|()| group.create(&within(limits, &of))),
-            None => group.create(limits),
-        };
-        match created {
-            Ok(()) => Ok(Some(group)),
-            Err(error) if is_limited => Err(Error::NoLimits(error.to_string())),
-            Err(_) => Ok(None),
-        }
-    }
-
     async fn start_shim(&self, instance: &Instance, sockets: Vec<Arc<OwnedFd>>) -> Result<(), Error> {
         let ((said, output), (complained, complaints)) = (io::pipe()?, io::pipe()?);
         let (zygote, directory) = (self.zygote.clone(), instance.directory().to_owned());
@@ -261,101 +236,11 @@ impl Local {
         }))
     }
 
-    /// That of a container is in that of its tenant.
-    fn group(&self, name: &str) -> Option<Cgroup> {
-        let hierarchy = self.hierarchy.as_ref()?;
-        let prefix = &self.group_prefix;
-        Some(match Key::of_container(name) {
-            Some(Key { tenant, .. }) => hierarchy.group(&format!("{prefix}{tenant}/{name}")),
-            None => hierarchy.group(&format!("{prefix}{name}")),
-        })
-    }
-
-    /// Of all containers of a tenant.
-    fn group_of(&self, tenant: &str) -> Option<Cgroup> {
-        let name = format!("{}{tenant}", self.group_prefix);
-        self.hierarchy.as_ref().map(|hierarchy| hierarchy.group(&name))
-    }
-
-    /// Where agents before this one had it: not in that of its tenant.
-    fn old_group(&self, name: &str) -> Option<Cgroup> {
-        let name = format!("{}{name}", self.group_prefix);
-        self.hierarchy.as_ref().map(|hierarchy| hierarchy.group(&name))
-    }
-
-    /// The group of a container's tenant as an engine is to have it, which is there; `None`: there can be none, and none is
-    /// asked for.
-    pub(crate) fn group_for_engine(&self, tenant: &str) -> Result<Option<PathBuf>, Error> {
-        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        let limits = tenants.get(tenant).copied().unwrap_or_default();
-        let created = match self.group_of(tenant) {
-            Some(group) => group.create(&limits).map(|()| group.path_for_runner()),
-            None => Err(io::Error::other(NO_GROUPS)),
-        };
-        match created {
-            Ok(path) => Ok(Some(path)),
-            Err(error) if is_asked(&limits) => Err(Error::NoLimits(error.to_string())),
-            Err(_) => Ok(None),
-        }
-    }
-
-    /// Whether all containers of a tenant together had no memory left at some time.
-    pub(crate) fn is_tenant_short(&self, tenant: &str) -> bool {
-        self.group_of(tenant)
-            .is_some_and(|group| group.was_full().unwrap_or(false))
-    }
-
-    /// A container may take no more than its tenant.
-    pub(crate) fn within_tenant(&self, tenant: &str, limits: &Limits) -> Limits {
-        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        within(limits, &tenants.get(tenant).copied().unwrap_or_default())
-    }
-
-    /// Whether the tenant's limits have to be kept.
-    pub(crate) fn has_limits(&self, tenant: &str) -> bool {
-        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants.get(tenant).is_some_and(is_asked)
-    }
-
-    fn limit(&self, tenant: &str, limits: Limits) -> Result<(), Error> {
-        let counts_processes = self.hierarchy.as_ref().is_none_or(|hierarchy| hierarchy.has("pids"));
-        let limits = Limits {
-            // A bound on processes, which all have, is for hosts where there can be one.
-            pids: limits.pids.filter(|_| counts_processes),
-            ..limits
-        };
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants.insert(tenant.to_owned(), limits);
-        match self.group_of(tenant) {
-            Some(group) if group.is_there() => Ok(group.limit(&limits)?),
-            _ => Ok(()),
-        }
-    }
-
-    /// Its group is promised what its containers are now, one of which has come or gone.
-    pub(crate) fn carry_promises(&self, tenant: &str) {
-        let _alone = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        self.promise(tenant);
-    }
-
-    fn promise(&self, tenant: &str) {
-        let carried = self.group_of(tenant).map_or(Ok(()), |group| group.carry_promises());
-        if let Err(error) = carried {
-            tracing::warn!(%tenant, %error, "its applications are not kept the memory that they are promised");
-        }
-    }
-
     /// That of a tenant of which nothing is there any more; else one of its containers has gone.
     pub(crate) fn leave_group_of(&self, tenant: &str) -> Result<(), Error> {
-        let _alone = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         let prefix = format!("{tenant}{SEPARATOR}");
-        let is_in_use = names_in(&self.directory)?.iter().any(|name| name.starts_with(&prefix));
-        if let Some(group) = self.group_of(tenant).filter(|_| !is_in_use) {
-            // An engine may have yet to let it go; it is used again, or removed after the next container.
-            let _ = group.remove();
-        }
-        self.promise(tenant);
-        Ok(())
+        let is_in_use = || Ok(names_in(&self.directory)?.iter().any(|name| name.starts_with(&prefix)));
+        Ok(self.groups.leave(tenant, is_in_use)?)
     }
 
     /// `None`: its shim is starting it. Of one whose shim is gone nobody knows how it will end: it is ended, and that kept.
@@ -396,7 +281,7 @@ impl Local {
 
     /// Its group is the one of its name, whatever its files say.
     fn end_without_shim(&self, instance: &Instance, name: &str) -> Result<(), Error> {
-        for group in [self.group(name), self.old_group(name)].into_iter().flatten() {
+        for group in self.groups.all_of(name) {
             group.kill()?;
         }
         match readable(instance.started())? {
@@ -479,7 +364,7 @@ impl Local {
                 Err(error) => return Err(error.into()),
             }
         }
-        for group in [self.group(name), self.old_group(name)].into_iter().flatten() {
+        for group in self.groups.all_of(name) {
             group.remove()?;
         }
         match remove_tree(instance.directory()) {
@@ -508,7 +393,7 @@ impl Local {
             self.volumes.clone(),
             self.network.clone(),
             socket,
-            &self.group_prefix,
+            self.groups.prefix(),
         )
     }
 
@@ -517,19 +402,6 @@ impl Local {
     pub fn instance(&self, name: &str) -> Instance {
         Instance::at(&self.directory.join(name))
     }
-}
-
-/// Whether somebody has written limits that have to be kept: a bound on processes alone is for hosts where there can be one.
-fn is_asked(of_tenant: &Limits) -> bool {
-    of_tenant.cpu_millis.is_some() || of_tenant.memory_bytes.is_some()
-}
-
-/// No more of the processor than its tenant may take: control groups of version 1 refuse that.
-fn within(limits: &Limits, of_tenant: &Limits) -> Limits {
-    let cpu_millis = limits
-        .cpu_millis
-        .map(|own| own.min(of_tenant.cpu_millis.unwrap_or(u32::MAX)));
-    Limits { cpu_millis, ..*limits }
 }
 
 /// Lets one container of a pod be started at a time: the first makes what those after it share.
@@ -800,12 +672,12 @@ impl Runtime for Local {
     }
 
     fn limit(&self, tenant: &str, limits: Limits) -> Answer<'_, ()> {
-        self.blocking(tenant, move |local, tenant| local.limit(tenant, limits))
+        self.blocking(tenant, move |local, tenant| Ok(local.groups.limit(tenant, limits)?))
     }
 
     fn usage_of(&self, tenant: &str) -> Answer<'_, Option<Usage>> {
         self.blocking(tenant, |local, tenant| {
-            let group = local.group_of(tenant).filter(Cgroup::is_there);
+            let group = local.groups.of_tenant(tenant).filter(Cgroup::is_there);
             Ok(group.map(|group| group.usage()).transpose()?)
         })
     }

@@ -138,7 +138,7 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
              one image. Of the edge from the request, of docker and runc from the start of their command, to the end of the \
              answer; runc on the host's network. A container of Docker goes on by docker unpause, in which the engine runs `runc \
              resume`: what one that is paused by an edge cannot do without. The paper describes this activation and gives no time of it. Throughput: closed \
-             loop of two clients, a connection for each answer. Burst: all connect, then all ask.",
+             loop of two clients, a connection for each answer, a thousand of each client at most at a time. Burst: all connect, then all ask.",
             run.options.activations
         ),
         Part::Footprint => format!(
@@ -160,8 +160,10 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
         Part::Day => of_day(run),
         Part::Cost => {
             format!(
-                "Cost: each instance has {} MiB and {} of a core, natively too; fio: 1 MB blocks, a file of {} × the memory (the \
-                 paper's 6 GB on boards of 1 GB, scaled; 1/{} of it here), on a volume, synced at its end, and once more in the container's own root file system, where the paper's may have been; that of oci is an overlay mounted \
+                "Cost: each instance has {} MiB and {} of a core, natively too; mbw: the median of processes \
+                 one after the other, since each has its own luck with where its arrays lie; fio: the median of files, in 1 MB blocks, of {} × the memory (the \
+                 paper's 6 GB on boards of 1 GB, scaled; 1/{} of it here), on a volume, synced at its end, and once more in the \
+                 container's own root file system, where the paper's may have been; that of oci is an overlay mounted \
                  `volatile`, of which the kernel leaves out the sync: its writes end in memory; iperf3: 90 Mbit/s of UDP, \
                  through the container's own network. The paper lost 37 to 50 % of disk writes. {}",
                 MEMORY_MIB,

@@ -16,6 +16,9 @@ use crate::interrupt::{self, pause};
 const IDLE_MS: u32 = 5_000;
 /// Clients of the closed loop; more would only wait for the two cores of a small machine.
 const CLIENTS: usize = 2;
+/// Of one client each time. A server's kernel remembers each connection for a minute (TIME_WAIT), of both ways the same client's:
+/// once it knows some 25,000 of the 28,000 ports that a client has, new ones collide with them and wait a second.
+const ANSWERS_MAX: u64 = 1_000;
 /// From the first answer until the kernel leads connections past the edge: a change of the kernel's rules, which is no part of
 /// being ready, as connections before it go through the edge. No command says that it is done.
 const REST: Duration = Duration::from_millis(500);
@@ -76,12 +79,12 @@ impl Rate {
     }
 }
 
-/// A closed loop, a connection for each request; none where one was not answered.
+/// A closed loop, a connection for each request, until time or answers are up; none where one was not answered.
 fn rate(address: SocketAddr, path: &str, time: Duration) -> Option<Rate> {
     let began = Instant::now();
     let client = || {
         let (mut answers, mut bytes) = (0_u64, 0_u64);
-        while began.elapsed() < time {
+        while began.elapsed() < time && answers < ANSWERS_MAX {
             interrupt::check().ok()?;
             bytes += ask(address, path).ok()? as u64;
             answers += 1;

@@ -1,0 +1,142 @@
+"""What comes back by itself after a restart of the machine and after a power cut: an edge and its applications."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway import Gateway, wait_until
+
+# One of each runtime that needs no other program, and one that sleeps.
+APPLICATIONS = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: program}
+spec:
+  selector: {matchLabels: {app: program}}
+  template:
+    metadata: {labels: {app: program}}
+    spec:
+      runtimeClassName: process
+      containers:
+        - name: main
+          image: /bin/busybox
+          args: [httpd, -f, -p, "127.0.0.1:8101", -h, /etc]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: site}
+spec:
+  selector: {matchLabels: {app: site}}
+  template:
+    metadata: {labels: {app: site}}
+    spec:
+      containers:
+        - {name: main, image: "site:1", ports: [{containerPort: 8080, hostPort: 8102}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: sleeper
+  annotations: {selvedge.dev/activation: on-demand, selvedge.dev/idle-timeout: 2s}
+spec:
+  selector: {matchLabels: {app: sleeper}}
+  template:
+    metadata: {labels: {app: sleeper}}
+    spec:
+      containers:
+        - {name: main, image: "site:1", ports: [{containerPort: 8080, hostPort: 8103}]}
+"""
+ANSWERS = {8101: "hostname", 8102: "hostname", 8103: "hostname"}
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def edge(gateway) -> Gateway:
+    """An edge that was installed as its documentation says, and was given applications."""
+    gateway.run("""
+        install /selvedge/selvedge /usr/local/bin/selvedge
+        cp /selvedge/selvedge-edge.service /etc/systemd/system/
+        systemctl enable --now selvedge-edge
+        mkdir -p /root/image/bin /root/image/etc
+        cp /bin/busybox /root/image/bin/
+        cp /etc/hostname /root/image/etc/
+    """)
+    wait_until(lambda: is_ready(gateway))
+    gateway.run(command("image build site:1 /root/image -- /bin/busybox httpd -f -p 8080 -h /etc"))
+    gateway.run(command("device add pump-7 --password secret-of-pump-7"))
+    gateway.run(command("app add keeper --password secret-of-keeper"))
+    gateway.write("/root/applications.yaml", APPLICATIONS)
+    gateway.run(command("apply -f /root/applications.yaml"))
+    wait_until(lambda: all_answer(gateway))
+    return gateway
+
+
+def command(words: str) -> str:
+    """To the edge of the machine."""
+    return f"selvedge {words} --data /var/lib/selvedge/edge"
+
+
+def is_ready(gateway: Gateway) -> bool:
+    """Whether the edge answers commands."""
+    return gateway.run(f"{command('get deployments')} >/dev/null 2>&1 && echo yes", check=False) == "yes\n"
+
+
+def all_answer(gateway: Gateway) -> bool:
+    """Whether each application does; who sleeps is started by it."""
+    asked = " && ".join(f"curl -sf -m 60 http://127.0.0.1:{port}/{path}" for port, path in ANSWERS.items())
+    return gateway.run(asked, check=False) == "gateway\n" * len(ANSWERS)
+
+
+def processes(gateway: Gateway) -> dict[str, str]:
+    """Of each container its first process, as the edge's files have them."""
+    script = "cat /var/lib/selvedge/edge/containers/*/started.json"
+    texts = gateway.run(script, check=False).replace("}{", "}\n{").splitlines()
+    return {str(json.loads(text)["pid"]): text for text in texts if text}
+
+
+def how_often(gateway: Gateway, port: int) -> int:
+    """How many processes listen there: one, unless it was started twice."""
+    return gateway.run(f"ss -Hltn sport = :{port} | wc -l").strip()
+
+
+def test_a_restart_of_the_service_leaves_its_applications_running(edge):
+    before = processes(edge)
+    edge.run("systemctl restart selvedge-edge")
+    wait_until(lambda: is_ready(edge))
+    assert all_answer(edge)
+    running = {pid for pid in before if edge.run(f"test -d /proc/{pid} && echo yes", check=False)}
+    assert running >= running & set(processes(edge))
+    assert len(running) >= 2, (before, running)
+
+
+def test_systemd_reads_its_units_again_and_the_groups_of_applications_stay(edge):
+    limits = "find /sys/fs/cgroup/selvedge -name cgroup.procs | sort"
+    before = edge.run(limits)
+    edge.run("systemctl daemon-reload && systemctl daemon-reexec")
+    assert edge.run(limits) == before
+    assert all_answer(edge)
+
+
+def test_after_a_restart_of_the_machine_all_applications_are_there_without_a_cloud(edge):
+    before = processes(edge)
+    edge.reboot()
+    wait_until(lambda: is_ready(edge))
+    wait_until(lambda: all_answer(edge))
+    assert set(processes(edge)) != set(before)
+    assert edge.run("systemctl is-failed selvedge-edge", check=False).strip() == "active"
+
+
+def test_what_was_acknowledged_outlives_a_power_cut_and_so_do_the_applications(edge):
+    subscribe = "mosquitto_sub -V 5 -i keeper -c -x 4294967295 -q 1 -u keeper -P secret-of-keeper -t 'devices/#'"
+    edge.run(f"{subscribe} -E")
+    # Who is told of each acknowledgement ends without an error.
+    edge.run(
+        f"seq {COUNT} | mosquitto_pub -i pump-7 -q 1 -l -u pump-7 -P secret-of-pump-7 -t devices/pump-7/telemetry",
+    )
+    edge.lose_power()
+    wait_until(lambda: is_ready(edge))
+    got = edge.run(f"{subscribe} -C {COUNT} -W 120").split()
+    assert got == [str(number) for number in range(1, COUNT + 1)]
+    wait_until(lambda: all_answer(edge))
