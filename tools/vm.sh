@@ -11,7 +11,7 @@ at=target/vm
 release=bookworm
 # What a machine has whose user installed Selvedge, and what the black-box tests take.
 packages=(systemd-sysv linux-image-cloud-amd64 openssh-server procps iproute2 util-linux e2fsprogs curl openssl python3
-    runc nftables busybox-static mosquitto mosquitto-clients nginx-light docker.io docker-cli docker-registry)
+    runc nftables busybox-static mosquitto mosquitto-clients nginx-light docker.io docker-registry)
 # Debian's packages of servers start them, at ports that tests take.
 servers=(mosquitto.service nginx.service docker.service docker.socket containerd.service docker-registry.service)
 # What a machine does by itself that only takes time.
@@ -25,7 +25,7 @@ chores=(apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all
 # make_disk FILE FOLDER SIZE
 make_disk() {
     rm -f "$1"
-    mkfs.ext4 -q -d "$2" "$1" "$3"
+    mkfs.ext4 -q -F -d "$2" "$1" "$3"
 }
 
 make_system() {
@@ -37,7 +37,10 @@ make_system() {
     trap 'rm -rf "$root"' RETURN
     local names
     names=$(IFS=,; echo "${packages[*]}")
-    debootstrap --variant=minbase --include="$names" "$release" "$root" >"$at/debootstrap.log"
+    debootstrap --variant=minbase --include="$names" "$release" "$root" >"$at/debootstrap.log" 2>&1 || {
+        tail -3 "$at/debootstrap.log" >&2
+        exit 1
+    }
     ssh-keygen -q -t ed25519 -N '' -f "$at/key"
     install -D -m 600 "$at/key.pub" "$root/root/.ssh/authorized_keys"
     printf '[Match]\nName=en*\n[Network]\nDHCP=yes\n' >"$root/etc/systemd/network/en.network"
