@@ -68,4 +68,5 @@ make_payload() {
 
 [ -e "$at/system" ] || make_system
 make_payload
-exec target/venv/bin/python -m pytest tests/vm "$@"
+[ $# -gt 0 ] || set -- tests/vm
+exec target/venv/bin/python -m pytest "$@"

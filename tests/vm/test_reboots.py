@@ -64,7 +64,8 @@ def edge(gateway) -> Gateway:
         cp /etc/hostname /root/image/etc/
     """)
     wait_until(lambda: is_ready(gateway))
-    gateway.run(command("image build site:1 /root/image -- /bin/busybox httpd -f -p 8080 -h /etc"))
+    serves = "-- /bin/busybox httpd -f -p 8080 -h /etc"
+    gateway.run(f"{command('image build site:1 /root/image')} {serves}")
     gateway.run(command("device add pump-7 --password secret-of-pump-7"))
     gateway.run(command("app add keeper --password secret-of-keeper"))
     gateway.write("/root/applications.yaml", APPLICATIONS)
