@@ -60,7 +60,7 @@ install_system() {
     install_without_service tinyproxy tinyproxy tinyproxy
     install_without_service docker-registry docker-registry docker-registry
     install_without_service dockerd docker.io docker.service docker.socket
-    apt_for mosquitto_pub mosquitto-clients curl curl openssl openssl
+    apt_for mosquitto_pub mosquitto-clients curl curl wget wget openssl openssl
     apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
     apt_for ip iproute2 unshare util-linux setpriv util-linux pgrep procps
     apt_for docker docker-cli runc runc busybox busybox-static nft nftables
