@@ -39,7 +39,7 @@ test-blackbox: build ## tests of the running program; BROKER=mosquitto checks th
 	cargo build --quiet --profile fast -p rumqttc-echo
 	$(PYTHON) -m pytest tests/blackbox -q -n 4 --dist loadfile
 
-test-vm: build ## tests on a machine of its own, emulated: cgroups of version 2, systemd, restarts, power cuts (an hour, as root)
+test-vm: build ## tests on a machine of its own, emulated: cgroups of version 2, systemd, restarts, power cuts (long, as root)
 	@tools/install.sh system python vm
 	@tools/vm.sh $(FAST)
 

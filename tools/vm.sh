@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests/vm: the program on a machine of its own, a Debian that systemd starts, with cgroups of version 2 alone, which can be
-# restarted and lose its power. It is emulated (no KVM is needed), so that an hour passes; all it is lies under target/vm.
+# restarted and lose its power. It is emulated (no KVM is needed), which takes its time; all it is lies under target/vm.
 #   tools/vm.sh PROGRAM [ARGUMENT OF PYTEST ...]
 set -euo pipefail
 program=$(realpath "$1")
@@ -32,10 +32,7 @@ make_system() {
     echo "vm: a Debian $release for tests into $at (a few minutes, once)"
     rm -rf "$at"
     mkdir -p "$at"
-    local root
-    root=$(mktemp -d)
-    trap 'rm -rf "$root"' RETURN
-    local names
+    local root=$at/root names
     names=$(IFS=,; echo "${packages[*]}")
     debootstrap --variant=minbase --include="$names" "$release" "$root" >"$at/debootstrap.log" 2>&1 || {
         tail -3 "$at/debootstrap.log" >&2
@@ -52,14 +49,15 @@ make_system() {
     cp "$root"/boot/vmlinuz-* "$at/vmlinuz"
     cp "$root"/boot/initrd.img-* "$at/initrd.img"
     make_disk "$at/system.new" "$root" 4G
+    rm -rf "$root"
     mv "$at/system.new" "$at/system"
 }
 
 # The program under test and the tests, on a disk of their own.
 make_payload() {
-    local content
-    content=$(mktemp -d)
-    trap 'rm -rf "$content"' RETURN
+    local content=$at/content
+    rm -rf "$content"
+    mkdir "$content"
     strip -o "$content/selvedge" "$program"
     cp -r tests/blackbox docs/selvedge-edge.service "$content"
     cp -r target/venv/lib/python3*/site-packages "$content/packages"

@@ -11,5 +11,8 @@ from gateway import Gateway
 def gateway():
     """One that was just installed."""
     one = Gateway()
-    yield one
-    one.stop()
+    try:
+        one.wait_for_boot()
+        yield one
+    finally:
+        one.stop()

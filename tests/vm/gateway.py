@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -39,13 +40,13 @@ class Gateway:
         self.process = subprocess.Popen(command)
         self.monitor = monitor
         self.boot_id = ""
-        self.wait_for_boot()
 
     def stop(self) -> None:
         """Has it be gone."""
         self.hang_up()
         self.process.kill()
         self.process.wait()
+        shutil.rmtree(self.directory)
 
     def ssh(self, *words: str) -> list[str]:
         """The command that runs these there, by one connection for all."""
