@@ -47,7 +47,10 @@ class Host:
 
     def pids(self) -> list[int]:
         """First processes of the containers that run."""
-        started = [json.loads(path.read_text())["pid"] for path in self.containers.glob("*/started.json")]
+        started = []
+        for path in self.containers.glob("*/started.json"):
+            with contextlib.suppress(FileNotFoundError):
+                started.append(json.loads(path.read_text())["pid"])
         return sorted(pid for pid in started + self.in_engine() if runs_now(pid))
 
     def in_engine(self) -> list[int]:

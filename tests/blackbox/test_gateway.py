@@ -126,13 +126,15 @@ def traces() -> set[str]:
 def tables_of_tests() -> set[str]:
     """What edges of other tests have their rules in."""
     tables = set()
-    for kept in Path(tempfile.gettempdir()).glob("pytest-of-*/**/containers.network"):
+    # What other tests make and remove meanwhile: `glob` passes over a directory that is gone, `Path.glob` fails on it.
+    anywhere = f"{tempfile.gettempdir()}/pytest-of-*/**/containers."
+    for kept in glob.glob(f"{anywhere}network", recursive=True):
         with contextlib.suppress(FileNotFoundError):
-            base = ipaddress.IPv4Address(json.loads(kept.read_text())["range"])
+            base = ipaddress.IPv4Address(json.loads(Path(kept).read_text())["range"])
             tables.add(f"selvedge-{int(base):08x}")
-    for kept in Path(tempfile.gettempdir()).glob("pytest-of-*/**/containers.host"):
+    for kept in glob.glob(f"{anywhere}host", recursive=True):
         with contextlib.suppress(FileNotFoundError):
-            tables.add(f"selvedge-host-{json.loads(kept.read_text())['number']:08x}")
+            tables.add(f"selvedge-host-{json.loads(Path(kept).read_text())['number']:08x}")
     return tables
 
 
