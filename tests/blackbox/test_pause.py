@@ -176,3 +176,13 @@ def test_containers_of_a_replica_that_need_each_other_are_paused_together(own):
 def test_what_becomes_of_it_has_to_be_one_of_three(own):
     text = idle(pod("site", SERVES), "site", "hibernate")
     assert '"hibernate" is neither stop, pause nor renew' in apply(own, text, check=False).stderr
+
+
+@pytest.mark.parametrize("runtime", ["oci", "docker"])
+def test_what_cannot_be_started_is_not_shown_as_paused_or_asleep(own, runtime):
+    made = {"oci": pod, "docker": in_docker}[runtime]("site", "exit")
+    apply(own, idle(made.replace("/bin/sh, -c", "/bin/nothing, -c"), "site", "pause"))
+    wait_until(lambda: deployment(own, "site")["restarts"] > 0)
+    wait_until(lambda: "is started again" in own.run("get", "deployments").stdout)
+    assert "nothing" in own.run("get", "deployments").stdout
+    assert "paused" not in [one["what"] for one in json.loads(own.run("events", "--output", "json").stdout)]

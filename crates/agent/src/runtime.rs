@@ -38,9 +38,9 @@ pub trait Runtime: Send + Sync {
     /// Asks a container to end; nothing where it does not run.
     fn ask_to_end(&self, name: &str) -> Answer<'_, ()>;
 
-    /// Stops the time of a container that runs, or lets it go on; nothing where it does not run, or is so already. One whose
-    /// time stands still can be asked to end, too.
-    fn pause(&self, name: &str, is_paused: bool) -> Answer<'_, ()>;
+    /// Stops the time of a container that runs, or lets it go on; nothing where it does not run, or is so already. Whether it
+    /// runs. One whose time stands still can be asked to end, too.
+    fn pause(&self, name: &str, is_paused: bool) -> Answer<'_, bool>;
 
     /// Ends a container, with all that it made. It has ended when this returns.
     fn kill(&self, name: &str) -> Answer<'_, ()>;

@@ -110,7 +110,7 @@ impl Runtime for Runtimes {
         })
     }
 
-    fn pause(&self, name: &str, is_paused: bool) -> Answer<'_, ()> {
+    fn pause(&self, name: &str, is_paused: bool) -> Answer<'_, bool> {
         let name = name.to_owned();
         Box::pin(async move {
             match self.engine(&name).await? {

@@ -441,20 +441,24 @@ impl Engine {
         self.signal(name, asks.as_deref().unwrap_or("SIGTERM")).await
     }
 
-    pub(crate) async fn pause(&self, name: &str, is_paused: bool) -> Result<(), Error> {
+    pub(crate) async fn pause(&self, name: &str, is_paused: bool) -> Result<bool, Error> {
         let Some(found) = self.inspect(name).await? else {
-            return Ok(());
+            return Ok(false);
         };
         let state = found.state.unwrap_or_default();
-        if state.running != Some(true) || state.paused.unwrap_or_default() == is_paused {
-            return Ok(());
+        if state.running != Some(true) {
+            return Ok(false);
+        }
+        if state.paused.unwrap_or_default() == is_paused {
+            return Ok(true);
         }
         let (docker, known) = (self.docker().await?, self.name(name));
         let done = match is_paused {
             true => docker.pause_container(&known).await,
             false => docker.unpause_container(&known).await,
         };
-        done.map_err(|error| self.refused(&error))
+        done.map_err(|error| self.refused(&error))?;
+        Ok(true)
     }
 
     pub(crate) async fn kill(&self, name: &str) -> Result<(), Error> {

@@ -326,15 +326,16 @@ impl Local {
         Ok(spec.cgroup.map_or(Ok(()), |group| group.freeze(false))?)
     }
 
-    fn pause(&self, name: &str, is_paused: bool) -> Result<(), Error> {
+    fn pause(&self, name: &str, is_paused: bool) -> Result<bool, Error> {
         let State::Running(_) = self.settled(name)? else {
-            return Ok(());
+            return Ok(false);
         };
         match self.instance(name).spec()?.cgroup {
-            Some(group) => Ok(group.freeze(is_paused)?),
-            None if is_paused => Err(Error::NoPause("it has no control group, which takes root")),
-            None => Ok(()),
+            Some(group) => group.freeze(is_paused)?,
+            None if is_paused => return Err(Error::NoPause("it has no control group, which takes root")),
+            None => {}
         }
+        Ok(true)
     }
 
     fn end_processes(&self, name: &str) -> Result<(), Error> {
@@ -620,7 +621,7 @@ impl Runtime for Local {
         })
     }
 
-    fn pause(&self, name: &str, is_paused: bool) -> Answer<'_, ()> {
+    fn pause(&self, name: &str, is_paused: bool) -> Answer<'_, bool> {
         self.blocking(name, move |local, name| local.pause(name, is_paused))
     }
 

@@ -424,9 +424,12 @@ impl Keeper<'_> {
         self.wait(name).await
     }
 
-    /// Where it cannot be, it runs on, and only nobody is sent there.
+    /// Where it cannot be, it runs on, and only nobody is sent there. Nothing where it has ended.
     async fn pause(&self, name: &str) {
         let paused = self.runtime.pause(name, true).await;
+        if let Ok(false) = paused {
+            return;
+        }
         if paused.is_ok() {
             let until = match *self.is_held.borrow() {
                 true => "while a snapshot is taken",

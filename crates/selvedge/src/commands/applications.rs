@@ -54,7 +54,12 @@ fn state(one: &DeploymentInfo) -> String {
         return why.clone();
     }
     if one.sleeps {
-        let in_trouble = one.containers.iter().find(|container| container.trouble.is_some());
+        // One that is there while it sleeps is paused, and ready for whoever asks.
+        let has_ended = |container: &&ContainerInfo| {
+            let is_to_run = !container.is_running && !container.is_done;
+            container.trouble.is_some() || is_to_run && container.last_end.is_some()
+        };
+        let in_trouble = one.containers.iter().find(has_ended);
         return match in_trouble {
             Some(container) => format!("{}: {}", container.name, doing(container)),
             None if one.containers.iter().any(|container| container.is_paused) => {
