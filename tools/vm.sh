@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 at=target/vm
 release=bookworm
 # What a machine has whose user installed Selvedge, and what the black-box tests take.
-packages=(systemd-sysv linux-image-cloud-amd64 openssh-server procps iproute2 util-linux e2fsprogs curl wget openssl python3
+packages=(systemd-sysv linux-image-cloud-amd64 openssh-server procps iproute2 util-linux e2fsprogs curl wget openssl zstd python3
     runc nftables busybox-static mosquitto mosquitto-clients nginx-light docker.io apparmor docker-registry)
 # Debian's packages of servers start them, at ports that tests take.
 servers=(mosquitto.service nginx.service docker.service docker.socket containerd.service docker-registry.service)

@@ -18,6 +18,7 @@ from applications import Host, apply, deployment, ending, runs
 from brokers import BINARY, PORTS, Selvedge, selvedge
 from machine import tried
 from namespaces import ADDRESSES, FIRST_ADDRESS, FIRST_PORT
+from raw import SLOWNESS
 from sites import wait_until
 from test_images import build, of_image
 
@@ -185,7 +186,7 @@ def services(edge: Selvedge) -> dict[str, str]:
 def ask(address: str, port: int) -> str:
     """What the host is answered; nothing where it is not."""
     try:
-        with urllib.request.urlopen(f"http://{address}:{port}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}:{port}", timeout=5 * SLOWNESS) as answer:
             return answer.read().decode().strip()
     except OSError:
         return ""

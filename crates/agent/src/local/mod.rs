@@ -758,6 +758,8 @@ fn open(started: &Started) -> io::Result<Option<OwnedFd>> {
     let process = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
         Ok(process) => process,
         Err(rustix::io::Errno::SRCH) => return Ok(None),
+        // So a kernel before Linux 6.15 says it of one whose end its parent took notice of in this moment.
+        Err(rustix::io::Errno::INVAL) if shim::start_ticks(started.pid).is_err() => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
     // Looked at once it is held: from then on the number is not given to another.
