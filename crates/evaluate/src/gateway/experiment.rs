@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::edge::Edge;
 use super::options::{Options, Part, Runtime};
-use super::record::{Arm, Benchmark, DayTraffic, Done, FORMAT, GatewayRun, Job, Mode, Sample, Task};
+use super::record::{Arm, Benchmark, DayTraffic, Done, FORMAT, GatewayRun, Job, Measured, Mode, Sample, Task};
 use super::site::Site;
 use super::{EXPERIMENT, activation, burst, cost, day, footprint, throughput, work};
 use crate::arms::{self, Helper};
@@ -165,9 +165,9 @@ fn takes(job: Job, options: &Options) -> Duration {
 
 fn cost_takes(benchmark: Benchmark, options: &Options) -> Duration {
     let whole = match benchmark {
-        Benchmark::Cpu => Duration::from_millis(u64::from(options.events) * 3 / 2),
+        Benchmark::Cpu => 3 * Duration::from_millis(u64::from(options.events) * 3 / 2),
         Benchmark::Memory => Duration::from_secs(3),
-        Benchmark::Disk => Duration::from_secs(6),
+        Benchmark::Disk => Duration::from_secs(8),
         Benchmark::Udp => 2 * Duration::from_secs(u64::from(options.udp_s)),
     };
     whole / options.cost_divisor + Duration::from_secs(1)
@@ -261,8 +261,8 @@ impl Bench<'_> {
                 });
                 done += 1;
                 interrupt::check()?;
-                let is_done = self.run.done.iter().any(|one| one.block == block && one.job == job);
-                if !is_done && self.attempt(job, block, progress)? {
+                let together = self.together(&jobs, job, block);
+                if !together.is_empty() && self.attempt(&together, block, progress)? {
                     keep(&self.run)?;
                 }
             }
@@ -270,28 +270,51 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// What is to be done now: a job that is not done yet, with those of its task where arms take turns; nothing where it is, or
+    /// has failed once.
+    fn together(&self, jobs: &[Job], job: Job, block: u32) -> Vec<Job> {
+        let is_done = |job: Job| self.run.done.iter().any(|one| one.block == block && one.job == job);
+        let is_one = |one: Job| match job.task {
+            Task::Cost(..) => one.task == job.task,
+            _ => one == job,
+        };
+        let all = jobs.iter().copied().filter(|one| is_one(*one));
+        all.filter(|one| !self.left_out.contains(one) && !is_done(*one))
+            .collect()
+    }
+
     /// Whether there is something new to keep.
     ///
     /// # Errors
-    /// The run was told to end; what the job has seen until then is none of its samples.
-    fn attempt(&mut self, job: Job, block: u32, progress: &mut dyn Progress) -> Result<bool, String> {
-        if self.left_out.contains(&job) {
-            return Ok(false);
-        }
+    /// The run was told to end; what the jobs have seen until then is none of their samples.
+    fn attempt(&mut self, jobs: &[Job], block: u32, progress: &mut dyn Progress) -> Result<bool, String> {
         let started_s = self.started.elapsed().as_secs_f64();
-        let performed = self.perform(job);
+        let performed = match jobs {
+            [
+                Job {
+                    task: Task::Cost(benchmark, count),
+                    ..
+                },
+                ..,
+            ] => self.compare(jobs, (*benchmark, *count), block),
+            [job, ..] => match self.perform(*job) {
+                Ok(samples) => Ok(vec![(*job, samples)]),
+                Err(reason) => Err((*job, reason)),
+            },
+            [] => Ok(Vec::new()),
+        };
         interrupt::check()?;
         match performed {
-            Ok(samples) => {
-                self.run.done.push(Done {
+            Ok(all) => {
+                self.run.done.extend(all.into_iter().map(|(job, samples)| Done {
                     block,
                     job,
                     started_s,
                     samples,
-                });
+                }));
                 Ok(true)
             }
-            Err(reason) => {
+            Err((job, reason)) => {
                 let said = format!("{}: left out from here on: {reason}", name(job));
                 progress.say(&said);
                 self.run.skipped.push(without_paths(&said));
@@ -301,6 +324,17 @@ impl Bench<'_> {
                 Ok(false)
             }
         }
+    }
+
+    /// A benchmark program by several arms, in turn.
+    fn compare(&mut self, jobs: &[Job], (benchmark, count): (Benchmark, u32), block: u32) -> Measured {
+        if let Some(by_edge) = jobs.iter().find(|job| !job.arm.is_native())
+            && self.edge.is_none()
+        {
+            self.edge = Some(start_edge(self.site).map_err(|reason| (*by_edge, reason))?);
+        }
+        let how = (self.options, &mut order(self.run.seed, block));
+        cost::measure(self.edge.as_ref(), self.site, jobs, (benchmark, count), how)
     }
 
     fn perform(&mut self, job: Job) -> Result<Vec<Sample>, String> {
@@ -313,10 +347,7 @@ impl Bench<'_> {
                 return day::measure(site, arm, options, traffic);
             }
             (Task::Apply, Arm::DockerRun | Arm::DockerRunAgain) => return footprint::docker_run(site, options.applies),
-            (Task::Cost(benchmark, count), Arm::Native | Arm::NativeAgain) => {
-                return cost::measure(None, site, (job.arm, benchmark, count), options);
-            }
-            (_, Arm::Process | Arm::Oci | Arm::Docker | Arm::OciRoot | Arm::DockerRoot) => {}
+            (_, Arm::Process | Arm::Oci | Arm::Docker) => {}
             (Task::Activation(Mode::Paused), arm) => return activation::bare_paused(site, arm, options.activations),
             _ => return activation::bare(site, job.arm, options.activations),
         }
@@ -330,7 +361,7 @@ impl Bench<'_> {
             Task::Burst => burst::measure(edge, site, runtime, options.burst),
             Task::Work => work::measure(edge, site, options),
             Task::Apply => footprint::apply(edge, site, runtime, options.applies),
-            Task::Cost(benchmark, count) => cost::measure(Some(edge), site, (job.arm, benchmark, count), options),
+            Task::Cost(..) => Err("its arms take turns".to_owned()),
             Task::Running | Task::Sleeping | Task::Day => Err("it takes an edge of its own".to_owned()),
         }
     }
@@ -373,11 +404,15 @@ pub(super) fn task_name(task: Task) -> String {
 /// Tasks in random order, and within each the arms, so that what is compared stays close in time. The same of a seed and
 /// block, wherever a run began.
 fn shuffled(jobs: &[Job], seed: u64, block: u32) -> Vec<Job> {
+    let mut jobs = jobs.to_vec();
+    shuffle(&mut jobs, &mut order(seed, block));
+    jobs
+}
+
+fn order(seed: u64, block: u32) -> ChaCha8Rng {
     let mut order = ChaCha8Rng::seed_from_u64(seed);
     order.set_stream(u64::from(block));
-    let mut jobs = jobs.to_vec();
-    shuffle(&mut jobs, &mut order);
-    jobs
+    order
 }
 
 fn shuffle(jobs: &mut [Job], order: &mut impl Rng) {

@@ -87,6 +87,9 @@ pub struct Job {
     pub arm: Arm,
 }
 
+/// What jobs have given that are done together, or which of them has failed, and why.
+pub(super) type Measured = Result<Vec<(Job, Vec<Sample>)>, (Job, String)>;
+
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -336,6 +339,11 @@ impl Arm {
             Arm::AlwaysOnAgain => "always on, again",
             Arm::OnDemand => "on demand",
         }
+    }
+
+    /// Whether it takes no edge.
+    pub(super) fn is_native(self) -> bool {
+        matches!(self, Arm::Native | Arm::NativeAgain)
     }
 
     /// What has to be there for it.

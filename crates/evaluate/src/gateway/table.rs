@@ -160,8 +160,9 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
         Part::Day => of_day(run),
         Part::Cost => {
             format!(
-                "Cost: each instance has {} MiB and {} of a core, natively too; mbw: the median of processes \
-                 one after the other, since each has its own luck with where its arrays lie; fio: the median of files, in 1 MB blocks, of {} × the memory (the \
+                "Cost: each instance has {} MiB and {} of a core, natively too; all arms are there at once, and have turns of a \
+                 program in random order, so that a machine that drifts does so for all; a value for each turn. fio: in 1 MB \
+                 blocks, {} × the memory (the \
                  paper's 6 GB on boards of 1 GB, scaled; 1/{} of it here), on a volume, synced at its end, and once more in the \
                  container's own root file system, where the paper's may have been; that of oci is an overlay mounted \
                  `volatile`, of which the kernel leaves out the sync: its writes end in memory; iperf3: 90 Mbit/s of UDP, \

@@ -27,16 +27,16 @@ pub(super) struct Native {
 struct Groups(Vec<PathBuf>);
 
 impl Native {
-    /// Starts a script within the limits.
-    pub(super) fn start(site: &Site, script: &str, directory: &Path, number: u32) -> Result<Native, String> {
-        let groups = groups(&format!("selvedge-evaluate-{}-{number}", std::process::id()))?;
+    /// Starts a script within the limits, in groups of a name of its own.
+    pub(super) fn start(site: &Site, script: &str, directory: &Path, name: &str) -> Result<Native, String> {
+        let groups = groups(&format!("selvedge-evaluate-{}-{name}", std::process::id()))?;
         let joined: String = groups
             .0
             .iter()
             .map(|group| format!("echo $$ > {}/cgroup.procs\n", group.display()))
             .collect();
         let words = ["sh", "-c", &format!("{joined}{script}")].map(str::to_owned);
-        let log = directory.join(format!("log-{number}"));
+        let log = directory.join(format!("log-{name}"));
         fs::create_dir_all(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let server = ServerProcess::start(&site.edge_helper(), None, &site.busybox, &words, &log)?;
         Ok(Native {

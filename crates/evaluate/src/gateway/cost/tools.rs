@@ -13,7 +13,6 @@ use crate::gateway::options::{Options, Runtime};
 use crate::gateway::record::{Benchmark, Figure, Sample};
 use crate::gateway::site::{Site, found as program};
 use crate::interrupt::pause;
-use crate::stats::median;
 
 /// The image that has them.
 pub(in crate::gateway) const IMAGE: &str = "tools:1";
@@ -21,10 +20,6 @@ pub(in crate::gateway) const IMAGE: &str = "tools:1";
 const PROGRAMS: [&str; 4] = ["sysbench", "mbw", "fio", "iperf3"];
 /// Of two arrays, so that twice as much has to fit into the limit.
 const ARRAY_MIB: u32 = 16;
-/// Where its arrays lie makes more of a process's rate than anything that is measured: so many, one after the other, have a median.
-const MEMORY_PROCESSES: u32 = 20;
-/// Files written and read, one after the other, likewise.
-const FILES: u32 = 3;
 /// The paper's rate.
 const UDP_BITS_PER_S: &str = "90M";
 const FIRST_PORT: u16 = 5_201;
@@ -66,7 +61,19 @@ fn copy(path: &Path, folder: &Path) -> Result<(), String> {
     copied.map(drop).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What an instance does in `directory`: says that it is there, waits for the others, runs the program; fio's file is in `files`.
+/// How often each arm has its turn. Where the arrays of mbw lie makes more of a process's rate than anything that is measured,
+/// and what a disk does meanwhile of a file's.
+pub(super) fn rounds(benchmark: Benchmark) -> u32 {
+    match benchmark {
+        Benchmark::Cpu => 3,
+        Benchmark::Memory => 20,
+        Benchmark::Disk => 4,
+        Benchmark::Udp => 1,
+    }
+}
+
+/// What an instance does in `directory`: says that it is there, and runs the program each time that it is told to; fio's file
+/// is in `files`.
 pub(super) fn script(
     benchmark: Benchmark,
     number: u32,
@@ -86,26 +93,19 @@ pub(super) fn script(
             "sysbench cpu --cpu-max-prime=20000 --threads=1 --time=0 --events={} run",
             options.events / options.cost_divisor
         ),
-        Benchmark::Memory => {
-            let mbw = format!("mbw -q -n {} {ARRAY_MIB}", (5 / options.cost_divisor).max(1));
-            again(&mbw, MEMORY_PROCESSES)
-        }
-        Benchmark::Disk => again(&format!("{} && {} && rm {file}", fio("write"), fio("read")), FILES),
+        Benchmark::Memory => format!("mbw -q -n {} {ARRAY_MIB}", (5 / options.cost_divisor).max(1)),
+        Benchmark::Disk => format!("{{ {} && {} && rm {file}; }}", fio("write"), fio("read")),
         Benchmark::Udp => {
             let [first, second] = ports(number);
             format!("{{ iperf3 -s -1 -p {first}; iperf3 -s -1 -p {second}; }}")
         }
     };
     format!(
-        "cd {}\necho > ready-{number}\nwhile [ ! -e go ]; do sleep 0.01; done\n{command} > new-{number} 2> err-{number}\nrm -f \
-         {file}\nmv new-{number} out-{number}\necho > end-{number}\nexec sleep 100000\n",
-        directory.display()
+        "cd {}\necho > ready-{number}\nround=0\nwhile [ $round -lt {} ]; do\nread -r go < go-{number}\n{command} >> out-{number} \
+         2> err-{number}\nrm -f {file}\necho > end-$round-{number}\nround=$((round + 1))\ndone\nexec sleep 100000\n",
+        directory.display(),
+        rounds(benchmark)
     )
-}
-
-/// A command so many times, unless it fails.
-fn again(command: &str, times: u32) -> String {
-    format!("(left={times}; while [ $left -gt 0 ]; do {command} || exit 1; left=$((left - 1)); done)")
 }
 
 fn ports(number: u32) -> [u16; 2] {
@@ -148,24 +148,21 @@ pub(super) fn manifest(site: &Site, (name, runtime): (&str, Runtime), script: &s
     )
 }
 
-/// What the programs have said, instance by instance.
+/// What the programs have said, instance by instance: a value of each turn.
 pub(super) fn found(benchmark: Benchmark, said: &[String]) -> Result<Vec<Sample>, String> {
-    let each = |figure, times: u32, of: &dyn Fn(&str) -> Vec<f64>| {
+    let each = |figure, of: &dyn Fn(&str) -> Vec<f64>| {
+        let all: Vec<Vec<f64>> = said.iter().map(|text| of(text)).collect();
         // Of less, something has failed.
-        let all = |text: &String| Some(of(text)).filter(|values| values.len() == times as usize);
-        let values = said
-            .iter()
-            .map(|text| Some(median(&all(text)?)))
-            .collect::<Option<Vec<_>>>();
-        let values = values.ok_or_else(|| format!("{benchmark:?} said: {}", said.join(" | ").trim()));
-        values.map(|values| Sample { figure, values })
+        if all.iter().any(|values| values.len() != rounds(benchmark) as usize) {
+            return Err(format!("{benchmark:?} said: {}", said.join(" | ").trim()));
+        }
+        let values = all.into_iter().flatten().map(Some).collect();
+        Ok(Sample { figure, values })
     };
-    let memory = |figure, method| each(figure, MEMORY_PROCESSES, &|text| mbw_bytes_per_s(text, method));
-    let disk = |figure, way| each(figure, FILES, &|text| fio_bytes_per_s(text, way));
+    let memory = |figure, method| each(figure, &|text| mbw_bytes_per_s(text, method));
+    let disk = |figure, way| each(figure, &|text| fio_bytes_per_s(text, way));
     match benchmark {
-        Benchmark::Cpu => Ok(vec![each(Figure::CpuS, 1, &|text| {
-            sysbench_s(text).into_iter().collect()
-        })?]),
+        Benchmark::Cpu => Ok(vec![each(Figure::CpuS, &sysbench_s)?]),
         Benchmark::Memory => Ok(vec![
             memory(Figure::MemcpyBytesPerS, "MEMCPY")?,
             memory(Figure::DumbBytesPerS, "DUMB")?,
@@ -179,10 +176,12 @@ pub(super) fn found(benchmark: Benchmark, said: &[String]) -> Result<Vec<Sample>
     }
 }
 
-/// `total time:                          2.0012s`.
-fn sysbench_s(text: &str) -> Option<f64> {
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("total time:"))?;
-    line.trim().strip_suffix('s')?.parse().ok()
+/// Of lines such as `total time:                          2.0012s`.
+fn sysbench_s(text: &str) -> Vec<f64> {
+    let times = text.lines().filter_map(|line| line.trim().strip_prefix("total time:"));
+    times
+        .filter_map(|time| time.trim().strip_suffix('s')?.parse().ok())
+        .collect()
 }
 
 /// Of lines that begin with `AVG` and have `Method: MEMCPY` and, at their end, `Copy: 7808.881 MiB/s`.
@@ -296,7 +295,7 @@ mod tests {
     fn what_the_programs_print_is_read_as_they_mean_it() {
         assert_eq!(
             sysbench_s("General statistics:\n    total time:                          2.0012s\n"),
-            Some(2.0012)
+            [2.0012]
         );
         let mbw = "Long uses 8 bytes.\nAVG\tMethod: MEMCPY\tElapsed: 0.002\tMiB: 16.0\tCopy: 8000.0 MiB/s\nAVG\tMethod: \
                    DUMB\tElapsed: 0.004\tMiB: 16.0\tCopy: 4000.0 MiB/s\n";
@@ -309,10 +308,10 @@ mod tests {
                      {"jobs":[{"write":{"bw_bytes":0},"read":{"bw_bytes":300}}]}"#;
         assert_eq!(fio_bytes_per_s(fio, "write"), [200.0]);
         assert_eq!(fio_bytes_per_s(fio, "read"), [300.0]);
-        let [written, _] = &found(Benchmark::Disk, &[[fio; FILES as usize].concat()]).unwrap()[..] else {
+        let [written, _] = &found(Benchmark::Disk, &[fio.repeat(4)]).unwrap()[..] else {
             panic!("two figures");
         };
-        assert_eq!(written.values, [Some(200.0)]);
+        assert_eq!(written.values, [Some(200.0); 4]);
         assert!(found(Benchmark::Cpu, &["nothing".to_owned()]).is_err());
     }
 
