@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-# As Debian has it, a Docker Engine has systemd make its control groups. With that it cannot keep what a tenant may take.
+# As Debian has it, an engine has systemd make its control groups; with that it cannot keep what a tenant may take.
 SUITES = {
     "test_applications.py": "systemd",
     "test_app_tenants.py": "cgroupfs",

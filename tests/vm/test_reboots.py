@@ -81,7 +81,7 @@ def all_answer(gateway: Gateway) -> bool:
 
 
 def processes(gateway: Gateway) -> list[dict]:
-    """Of the two that do not sleep their first process since the machine was started, by the edge's files; both live."""
+    """First processes, by the edge's files, of the two that do not sleep: of this boot, and alive."""
     files = " ".join(f"/var/lib/selvedge/edge/containers/*+{name}+*/started.json" for name in ("program", "site"))
     texts = gateway.run(f"for file in {files}; do cat $file; echo; done").split("\n")
     # What ran before the restart is kept with its log.
