@@ -33,7 +33,7 @@ pub enum Command {
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
     /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about two hours and
-    /// a quarter
+    /// a half
     Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
     Replay(replay::Replay),
