@@ -427,15 +427,11 @@ impl Keeper<'_> {
     /// Where it cannot be, it runs on, and only nobody is sent there. Nothing where it has ended.
     async fn pause(&self, name: &str) {
         let paused = self.runtime.pause(name, true).await;
-        if let Ok(false) = paused {
-            return;
-        }
-        if paused.is_ok() {
-            let until = match *self.is_held.borrow() {
-                true => "while a snapshot is taken",
-                false => "until somebody asks it",
-            };
-            self.tell(What::Paused, until);
+        match (&paused, *self.is_held.borrow()) {
+            (Ok(false), _) => return,
+            (Ok(true), true) => self.tell(What::Paused, "while a snapshot is taken"),
+            (Ok(true), false) => self.tell(What::Paused, "until somebody asks it"),
+            (Err(_), _) => {}
         }
         self.board.note(|doing| {
             doing.is_paused = paused.is_ok();
