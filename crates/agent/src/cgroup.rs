@@ -418,8 +418,10 @@ impl Cgroup {
                 let message = format!("the processes of {} do not stand still in {patience:?}", self.name);
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
-            // The kernel tells nobody of it in version 1.
+            // The kernel tells nobody of it in version 1, and may leave out who waits for a child of `vfork` until it is
+            // asked again.
             poll(&mut [], Some(&FREEZE_POLL))?;
+            self.set_frozen(true)?;
         }
         Ok(())
     }
@@ -713,6 +715,35 @@ mod tests {
         group.freeze_within(Duration::from_secs(60)).unwrap();
         assert!(group.is_frozen().unwrap());
         kernel.join().unwrap();
+    }
+
+    #[test]
+    fn the_time_of_programs_that_start_others_all_the_time_stands_still() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: a control group takes root");
+            return;
+        }
+        let hierarchy = Hierarchy::of_host().expect("control groups are mounted at /sys/fs/cgroup");
+        let group = hierarchy.group(&format!("starts-others-{}", std::process::id()));
+        group.create(&Limits::default()).unwrap();
+        let mut starts_others = std::process::Command::new("sh");
+        starts_others.args([
+            "-c",
+            "for file; do echo $$ > $file; done; while :; do /bin/true; done",
+            "sh",
+        ]);
+        let mut starts_others = starts_others.args(group.process_files()).spawn().unwrap();
+        let frozen: Vec<io::Result<()>> = (0..60)
+            .map(|_| {
+                poll(&mut [], Some(&FREEZE_POLL)).unwrap();
+                group.freeze(true)?;
+                group.freeze(false)
+            })
+            .collect();
+        group.kill().unwrap();
+        starts_others.wait().unwrap();
+        group.remove().unwrap();
+        frozen.into_iter().collect::<io::Result<()>>().unwrap();
     }
 
     #[test]
