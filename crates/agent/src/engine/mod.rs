@@ -1,25 +1,21 @@
 //! The runtime `docker`: containers of a Docker Engine, or of Podman, by its API. The engine holds their output and their
 //! end; that there is a container, and what it sees of the host's files, is in its directory, as of any other.
 
+mod answers;
 mod describe;
+mod exec;
 mod follow;
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bollard::auth::DockerCredentials;
-use bollard::container::LogOutput;
 use bollard::errors::Error as Refused;
-use bollard::exec::{StartExecOptions, StartExecResults};
-use bollard::models::{
-    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ExecConfig, SystemInfoCgroupDriverEnum,
-};
+use bollard::models::{ContainerInspectResponse, SystemInfoCgroupDriverEnum};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions, InspectContainerOptionsBuilder,
     InspectNetworkOptions, KillContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
@@ -27,23 +23,20 @@ use bollard::query_parameters::{
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::{StreamExt, TryStreamExt};
-use rustix::process::Signal;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 
+use self::answers::{add_line, check_never_root, has_memory_limit, is_absent, is_unreachable, state};
+pub(crate) use self::exec::command_in;
 pub use self::follow::Followed;
 use crate::cgroup::Usage;
 use crate::image::name;
 use crate::image::registry::Login;
-use crate::instance::{Ended, How, InEngine, Instance, Started};
+use crate::instance::{Ended, InEngine, Instance, Started};
 use crate::local::volumes::Volumes;
-use crate::local::{Local, bundle, end_of, signal};
+use crate::local::{Local, bundle, end_of};
 use crate::network::{Bridge, Network};
-use crate::runtime::{Done, Error, Launch, Pod, PullPolicy, SEPARATOR, State};
-use crate::shim::{boot_id, is_zombie, start_ticks, unix_now_ms};
+use crate::runtime::{Error, Launch, Pod, PullPolicy, SEPARATOR, State};
 use crate::supervise::Key;
-use crate::tools;
 use crate::tree::remove_tree;
 
 /// Where an engine is asked, the first that is there; `DOCKER_HOST` says another.
@@ -63,14 +56,8 @@ const NO_BRIDGE: &str = "the engine makes a network only as its first container 
 /// Why the limits of a tenant are not kept.
 const NO_DRIVER: &str = "its tenant has a quota app_cpu_millis or app_memory_bytes, and this Docker Engine has systemd make its \
     control groups; start it with --exec-opt native.cgroupdriver=cgroupfs, or write runtimeClassName: oci";
-/// What is kept of what a command says.
-const WORDS_BYTES: usize = 1_000;
 /// However many lines are asked for, no more bytes are given.
 const LOG_BYTES_MAX: usize = 4 << 20;
-/// What a shell adds to the number of a signal.
-const OF_SIGNAL: i64 = 128;
-/// The largest number of a signal.
-const SIGNAL_MAX: i64 = 64;
 
 /// Containers of a Docker Engine.
 #[derive(Clone, Debug)]
@@ -509,65 +496,6 @@ impl Engine {
         .await
     }
 
-    pub(crate) async fn exec(&self, name: &str, command: Vec<String>) -> Result<Done, Error> {
-        let State::Running(_) = self.state(name).await? else {
-            return Err(Error::NotRunning(name.to_owned()));
-        };
-        let docker = self.docker().await?;
-        let refused = |error: Refused| self.refused(&error);
-        let asked = ExecConfig {
-            cmd: Some(command),
-            attach_stdout: Some(true),
-            attach_stderr: Some(true),
-            ..ExecConfig::default()
-        };
-        let made = docker.create_exec(&self.name(name), asked).await;
-        let id = made.map_err(refused)?.id;
-        let began = docker
-            .start_exec(&id, None::<StartExecOptions>)
-            .await
-            .map_err(refused)?;
-        let StartExecResults::Attached { mut output, .. } = began else {
-            return Err(Error::Engine("Docker does not give what a command says".to_owned()));
-        };
-        let _ending = self.process_of(&docker, &id).await?.map(Ending);
-        let mut complaint = Vec::new();
-        while let Some(said) = output.next().await {
-            if let LogOutput::StdErr { message } = said.map_err(refused)? {
-                let room = WORDS_BYTES - complaint.len();
-                complaint.extend_from_slice(&message[..message.len().min(room)]);
-            }
-        }
-        let code = docker
-            .inspect_exec(&id)
-            .await
-            .map_err(refused)?
-            .exit_code
-            .unwrap_or_default();
-        let words = String::from_utf8_lossy(&complaint).trim().to_owned();
-        Ok(Done {
-            is_good: code == 0,
-            words: match words.is_empty() {
-                true => format!("exit status: {code}"),
-                false => format!("exit status: {code}: {words}"),
-            },
-        })
-    }
-
-    /// The process of a command; `None`: it has ended.
-    async fn process_of(&self, docker: &Docker, exec: &str) -> Result<Option<Started>, Error> {
-        let until = Instant::now() + END_PATIENCE;
-        while Instant::now() < until {
-            let found = docker.inspect_exec(exec).await.map_err(|error| self.refused(&error))?;
-            match found.pid {
-                Some(pid) if pid > 0 => return Ok(process_now(pid).ok()),
-                _ if found.exit_code.is_some() => return Ok(None),
-                _ => sleep(END_POLL).await,
-            }
-        }
-        Err(Error::Engine("Docker does not begin a command".to_owned()))
-    }
-
     pub(crate) async fn usage(&self, name: &str) -> Result<Option<Usage>, Error> {
         let docker = self.docker().await?;
         let options = StatsOptionsBuilder::new().stream(false).one_shot(true).build();
@@ -647,239 +575,8 @@ fn absent(socket: &Path, error: &Refused) -> Error {
     ))
 }
 
-/// What runs another command in a container, with the standard streams of whoever runs it.
-///
-/// # Errors
-/// The program that asks the engine is not here.
-pub(crate) fn command_in(container: &InEngine, command: &[String], is_terminal: bool) -> io::Result<Command> {
-    let program = ["docker", "podman"].iter().find_map(|name| tools::find(name));
-    let program = program.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            "neither the program docker nor podman is here; install docker-cli",
-        )
-    })?;
-    let mut exec = Command::new(program);
-    exec.env("DOCKER_HOST", format!("{SCHEME}{}", container.socket.display()));
-    exec.args(["exec", "--interactive"]);
-    if is_terminal {
-        exec.arg("--tty");
-    }
-    exec.arg(&container.name).args(command);
-    Ok(exec)
-}
-
-fn has_memory_limit(found: &ContainerInspectResponse) -> bool {
-    let config = found.host_config.as_ref();
-    config.and_then(|config| config.memory).is_some_and(|bytes| bytes > 0)
-}
-
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     tokio::task::spawn_blocking(work)
         .await
         .expect("work on a container does not panic")
-}
-
-fn is_absent(error: &Refused) -> bool {
-    matches!(error, Refused::DockerResponseServerError { status_code: 404, .. })
-}
-
-/// Whether a registry could not be asked, which the engine says in words alone.
-fn is_unreachable(error: &Error) -> bool {
-    let words = error.to_string();
-    [
-        "dial tcp",
-        "no such host",
-        "timeout",
-        "connection refused",
-        "unexpected EOF",
-    ]
-    .iter()
-    .any(|part| words.contains(part))
-}
-
-/// Of the user that an image says.
-fn check_never_root(user: &str) -> Result<(), String> {
-    let name = user.split(':').next().unwrap_or_default();
-    match name.parse() {
-        Ok(0_u32) => Err("runAsNonRoot is true, and its image says root; write securityContext.runAsUser".to_owned()),
-        Ok(_) => Ok(()),
-        Err(_) => Err(format!(
-            "runAsNonRoot is true, and its image says the user {name:?}, who may be root; write \
-             securityContext.runAsUser"
-        )),
-    }
-}
-
-/// Of a container that the engine may have forgotten, or never begun; `None`: it has just ended, and the engine is to say
-/// how.
-fn state(found: ContainerState) -> io::Result<Option<State>> {
-    if found.running == Some(true) {
-        return Ok(match process_now(found.pid.unwrap_or_default()) {
-            Ok(process) => Some(State::Running(Started {
-                at_ms: found.started_at.as_deref().and_then(unix_ms).unwrap_or_default(),
-                ..process
-            })),
-            Err(_) => None,
-        });
-    }
-    let code = found.exit_code.unwrap_or_default();
-    let reason = found.error.filter(|reason| !reason.is_empty());
-    let how = match (found.status, reason) {
-        (Some(ContainerStateStatusEnum::CREATED), Some(reason)) => How::NotStarted { reason },
-        (None | Some(ContainerStateStatusEnum::CREATED | ContainerStateStatusEnum::EMPTY), _) => How::Unseen,
-        _ if code > OF_SIGNAL && code <= OF_SIGNAL + SIGNAL_MAX => How::Killed {
-            signal: i32::try_from(code - OF_SIGNAL).unwrap_or_default(),
-        },
-        _ => How::Exited {
-            code: i32::try_from(code).unwrap_or(i32::MAX),
-        },
-    };
-    let at_ms = found.finished_at.as_deref().and_then(unix_ms);
-    Ok(Some(State::Ended(Ended {
-        how,
-        is_out_of_memory: found.oom_killed == Some(true),
-        is_by_tenant: false,
-        at_ms: at_ms.unwrap_or_else(unix_now_ms),
-        boot_id: match is_of_this_boot(at_ms)? {
-            true => boot_id()?,
-            false => String::new(),
-        },
-    })))
-}
-
-/// What never was is of this one.
-fn is_of_this_boot(at_ms: Option<i64>) -> io::Result<bool> {
-    let uptime = fs::read_to_string("/proc/uptime")?;
-    let up_s: f64 = uptime
-        .split(' ')
-        .next()
-        .and_then(|up_s| up_s.parse().ok())
-        .unwrap_or(f64::MAX);
-    Ok(at_ms.is_none_or(|at_ms| (unix_now_ms() - at_ms) as f64 <= up_s * 1_000.0))
-}
-
-/// ms since 1970 UTC; `None` of what never was, which the engine writes as the year 1.
-fn unix_ms(text: &str) -> Option<i64> {
-    let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    i64::try_from(at.unix_timestamp_nanos() / 1_000_000)
-        .ok()
-        .filter(|at_ms| *at_ms > 0)
-}
-
-/// The process that has this number now. One that has ended, and that the engine has not asked about yet, is none.
-fn process_now(pid: i64) -> io::Result<Started> {
-    let pid = i32::try_from(pid).map_err(io::Error::other)?;
-    if is_zombie(pid)? {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    Ok(Started {
-        pid,
-        pid_start_ticks: start_ticks(pid)?,
-        boot_id: boot_id()?,
-        at_ms: unix_now_ms(),
-        address: None,
-    })
-}
-
-/// As a log of ours has it: time, stream, whether it is a whole line, text.
-fn add_line(kept: &mut Vec<u8>, line: &LogOutput) {
-    let (stream, message) = match line {
-        LogOutput::StdErr { message } => ("stderr", message),
-        LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => {
-            ("stdout", message)
-        }
-    };
-    let at = message.iter().position(|byte| *byte == b' ').unwrap_or(message.len());
-    let (time, text) = message.split_at(at);
-    let text = text.strip_prefix(b" ").unwrap_or(text);
-    let (text, kind) = match text.strip_suffix(b"\n") {
-        Some(whole) => (whole, "F"),
-        None => (text, "P"),
-    };
-    kept.extend_from_slice(time);
-    kept.extend_from_slice(format!(" {stream} {kind} ").as_bytes());
-    kept.extend_from_slice(text);
-    kept.push(b'\n');
-}
-
-/// Ends a command in a container once nobody waits for it: the engine goes on with it.
-struct Ending(Started);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = signal(&self.0, Signal::KILL);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rustix::process::{WaitId, WaitIdOptions};
-
-    use super::*;
-
-    #[test]
-    fn an_image_that_may_run_as_root_is_refused_where_root_is_not_wanted() {
-        for user in ["", "0", "root", "0:0", "web"] {
-            assert!(check_never_root(user).is_err(), "{user}");
-        }
-        for user in ["1000", "1000:1000"] {
-            assert_eq!(check_never_root(user), Ok(()));
-        }
-    }
-
-    #[test]
-    fn an_end_is_named_by_what_the_engine_says() {
-        let end = |found: ContainerState| match state(found).unwrap() {
-            Some(State::Ended(ended)) => ended,
-            state => panic!("{state:?}"),
-        };
-        let exited = |code: i64| ContainerState {
-            status: Some(ContainerStateStatusEnum::EXITED),
-            exit_code: Some(code),
-            finished_at: Some("2020-01-01T00:00:00Z".to_owned()),
-            ..ContainerState::default()
-        };
-        assert_eq!(end(exited(3)).how, How::Exited { code: 3 });
-        assert_eq!(end(exited(137)).how, How::Killed { signal: 9 });
-        assert_ne!(end(exited(0)).boot_id, boot_id().unwrap(), "the host was off since");
-        assert_eq!(end(ContainerState::default()).how, How::Unseen);
-    }
-
-    #[test]
-    fn a_process_that_has_ended_does_not_run_though_nobody_has_asked_how_it_ended() {
-        let mut child = Command::new("true").spawn().unwrap();
-        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        rustix::process::waitid(WaitId::Pid(pid), ended).unwrap();
-        let running = ContainerState {
-            running: Some(true),
-            pid: Some(child.id().into()),
-            ..ContainerState::default()
-        };
-        assert_eq!(state(running).unwrap(), None);
-        child.wait().unwrap();
-    }
-
-    #[test]
-    fn output_is_kept_as_a_log_of_ours_has_it() {
-        let mut kept = Vec::new();
-        let message = |text: &str| text.to_owned().into();
-        add_line(
-            &mut kept,
-            &LogOutput::StdOut {
-                message: message("T1 good morning\n"),
-            },
-        );
-        add_line(
-            &mut kept,
-            &LogOutput::StdErr {
-                message: message("T2 half"),
-            },
-        );
-        assert_eq!(
-            String::from_utf8(kept).unwrap(),
-            "T1 stdout F good morning\nT2 stderr P half\n"
-        );
-    }
 }

@@ -4,6 +4,7 @@ mod application;
 mod backoff;
 mod container;
 mod events;
+mod following;
 mod gate;
 mod hold;
 mod kept_logs;
