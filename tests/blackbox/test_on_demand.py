@@ -147,6 +147,43 @@ def test_it_does_not_sleep_under_a_connection_that_the_kernel_leads(own, script)
     assert not led_past(port)
 
 
+def called(port: int) -> tuple[str, int]:
+    """Whom a program of the host is connected to that calls a port of its own."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as call:
+        return call.getpeername()
+
+
+def container(edge: Selvedge, name: str) -> tuple[str, int]:
+    """Where the one container of an application listens."""
+    return deployment(edge, name)["containers"][0]["address"], 8080
+
+
+def test_while_it_is_awake_a_call_of_the_host_is_one_to_the_container_itself(own):
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port, idle="3s"))
+    wait_until(lambda: sleeps(own, "site"))
+    assert ask("127.0.0.1", port) == "it is site-0"
+    wait_until(lambda: called(port) == container(own, "site"))
+    assert ask("127.0.0.1", port) == "it is site-0"
+    wait_until(lambda: sleeps(own, "site"))
+    assert called(port) == ("127.0.0.1", port)
+    assert ask("127.0.0.1", port) == "it is site-0"
+    assert starts(own) == 2
+
+
+def test_who_calls_its_own_address_keeps_it_awake_and_its_probes_do_not(own):
+    port = PORTS.take()
+    probe = ", readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}"
+    apply(own, sleeper("site", SERVES, port, more=probe))
+    wait_until(lambda: sleeps(own, "site"))
+    assert ask("127.0.0.1", port) == "it is site-0"
+    with socket.create_connection(container(own, "site"), timeout=10):
+        time.sleep(4)
+        assert not deployment(own, "site")["sleeps"]
+    wait_until(lambda: sleeps(own, "site"), patience_s=20)
+    assert starts(own) == 1
+
+
 def test_bytes_that_come_before_it_is_ready_are_not_lost(own):
     port = PORTS.take()
     apply(own, sleeper("echo", "sleep 1; exec nc -l -p 8080 -e cat", port))

@@ -15,6 +15,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(7_200);
 /// `nf_conntrack_tcp_timeout_unacknowledged` and `_max_retrans`): it is open for all that is known.
 const UNACKNOWLEDGED_S: u64 = 300;
 
+/// What the agent's own questions to containers are marked with (`SO_MARK`), which nobody's use are.
+pub(crate) const PROBE_MARK: u32 = 0x5e1e_d9e0;
+
 /// To whom connections are led.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Led {
@@ -31,10 +34,10 @@ impl Led {
         self.pods.is_empty() && self.programs.is_empty()
     }
 
-    /// Whether who `asked` there and is answered from there was led to one of them, and did not ask it itself.
+    /// Whether who `asked` there is answered by one of them. A container may be asked itself, as it is where a call is led as it
+    /// is made; a program of the host is not, by anybody who was led.
     fn has(&self, asked: SocketAddrV4, answers: SocketAddrV4) -> bool {
-        let is_pod = asked.ip() != answers.ip() && self.pods.contains(answers.ip());
-        is_pod || asked != answers && self.programs.contains(&answers)
+        self.pods.contains(answers.ip()) || asked != answers && self.programs.contains(&answers)
     }
 }
 
@@ -105,7 +108,11 @@ fn of_line(line: &str, led: &Led, timeouts: &Timeouts) -> Option<Use> {
         let value = |key: &str| words.iter().filter_map(|word| word.strip_prefix(key)).nth(which);
         Some(SocketAddrV4::new(value(ip)?.parse().ok()?, value(port)?.parse().ok()?))
     };
-    if !led.has(address(["dst=", "dport="], 0)?, address(["src=", "sport="], 1)?) {
+    let is_probe = words
+        .iter()
+        .filter_map(|word| word.strip_prefix("mark="))
+        .any(|mark| mark.parse() == Ok(PROBE_MARK));
+    if is_probe || !led.has(address(["dst=", "dport="], 0)?, address(["src=", "sport="], 1)?) {
         return None;
     }
     let left_s: u64 = left_s.parse().ok()?;
@@ -170,8 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_the_container_itself_and_who_is_led_elsewhere_do_not_count() {
-        assert_eq!(use_of(&[line(431_990, "ESTABLISHED", POD, POD)]), Use::None);
+    fn who_asks_the_container_itself_counts_and_not_the_agent_nor_who_is_led_elsewhere() {
+        let itself = line(431_990, "ESTABLISHED", POD, POD);
+        assert_eq!(use_of(std::slice::from_ref(&itself)), Use::Open);
+        let by_agent = itself.replace("mark=0", &format!("mark={PROBE_MARK}"));
+        assert_eq!(use_of(&[by_agent]), Use::None);
         assert_eq!(
             use_of(&[line(431_990, "ESTABLISHED", "10.112.8.1", "10.112.0.3")]),
             Use::None

@@ -1,6 +1,7 @@
 //! Networks of containers: each pod has an address of the edge's, and reaches those of its tenant (decision 28).
 
 pub(crate) mod attach;
+mod calls;
 pub mod connections;
 mod host;
 mod netlink;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::attach::Attachment;
 use self::attach::{LINK_PREFIX, link_of, set, settle};
+use self::calls::Calls;
 pub use self::host::HostRules;
 use self::netlink::{Known, LOOPBACK, Netlink, Way};
 use self::range::Range;
@@ -65,6 +67,8 @@ pub(crate) struct Bridge {
 #[derive(Debug)]
 struct State {
     plan: Plan,
+    /// That are led as they are made, beside the rules.
+    calls: Calls,
     /// The next address that is tried.
     next: u32,
     /// What the kernel says of the rules that it has of this plan, once it was asked.
@@ -292,8 +296,11 @@ impl Network {
         let (services, prefix_len) = range.services();
         netlink.add_route(services, prefix_len, &Way::Here)?;
         self.rules(&plan)?;
+        let mut calls = Calls::default();
+        calls.lead(calls::of_redirects(&plan.redirects));
         Ok(State {
             plan,
+            calls,
             next: rand::random(),
             listed: None,
         })
@@ -333,7 +340,10 @@ impl Network {
 
     /// Has the kernel keep to another plan, too, and keeps it.
     fn change(&self, state: &mut State, with: Plan) -> io::Result<()> {
+        let led = calls::of_redirects(&with.redirects);
+        state.calls.keep(&led);
         self.rules(&with)?;
+        state.calls.lead(led);
         state.listed = None;
         // So it is, kept or not.
         state.plan.redirects.clone_from(&with.redirects);
