@@ -7,6 +7,7 @@ import json
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -169,6 +170,18 @@ def test_while_it_is_awake_a_call_of_the_host_is_one_to_the_container_itself(own
     assert called(port) == ("127.0.0.1", port)
     assert ask("127.0.0.1", port) == "it is site-0"
     assert starts(own) == 2
+
+
+def test_a_call_in_another_network_means_that_network(own):
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port, idle="60s"))
+    assert ask("127.0.0.1", port) == "it is site-0"
+    wait_until(lambda: called(port) == container(own, "site"))
+    calls = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+    call = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, "-c", calls]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    # Led to the container, it would say that the network is unreachable.
+    assert "Connection refused" in done.stderr, done.stderr
 
 
 def test_who_calls_its_own_address_keeps_it_awake_and_its_probes_do_not(own):

@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::net::{AddressFamily, SocketType, socket};
 
 use super::Redirect;
+use super::range::Range;
 
 /// Doors whose calls are led so; those beyond are led by rules alone.
 const DOORS_MAX: u32 = 4_096;
@@ -40,8 +41,9 @@ enum Kernel {
     },
 }
 
-/// Those of `redirects` that lead to one container: among several, rules take turns.
-pub(super) fn of_redirects(redirects: &[Redirect]) -> Led {
+/// Those of `redirects` that lead to one container of a `range`: among several, rules take turns, and what they lead to a door of
+/// the edge's own they may lead on.
+pub(super) fn of_redirects(range: Range, redirects: &[Redirect]) -> Led {
     let (all, one): (Vec<_>, Vec<_>) = redirects.iter().partition(|redirect| redirect.at.ip().is_unspecified());
     // Of all its addresses, a host calls itself at this one; those to others are led by rules.
     let of_all = all
@@ -50,7 +52,10 @@ pub(super) fn of_redirects(redirects: &[Redirect]) -> Led {
     let of_one = one.into_iter().map(|redirect| (redirect.at, &redirect.to));
     of_all
         .chain(of_one)
-        .filter_map(|(door, to)| <[SocketAddrV4; 1]>::try_from(&to[..]).ok().map(|[to]| (door, to)))
+        .filter_map(|(door, to)| match to[..] {
+            [to] if range.is_of_pods(*to.ip()) => Some((door, to)),
+            _ => None,
+        })
         .collect()
 }
 
@@ -341,3 +346,41 @@ const JUMP_IF_NOT: u8 = 0x55;
 const JUMP_IF_OTHER: u8 = 0x5d;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redirect(at: &str, to: &[&str]) -> Redirect {
+        Redirect {
+            at: at.parse().unwrap(),
+            tenant: None,
+            to: to.iter().map(|to| to.parse().unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn who_leads_to_one_container_does_so_and_a_door_at_one_address_goes_before_that_at_all() {
+        let range = Range::any(0);
+        let led = of_redirects(
+            range,
+            &[
+                redirect("127.0.0.1:80", &["10.112.0.2:8080"]),
+                redirect("0.0.0.0:80", &["10.112.0.3:8080"]),
+                redirect("0.0.0.0:81", &["10.112.0.4:8080"]),
+                redirect("10.112.8.1:80", &["10.112.0.5:8080", "10.112.0.6:8080"]),
+                redirect("10.112.8.2:80", &["10.112.8.2:46000"]),
+                redirect("10.112.8.3:80", &["10.112.4.2:8080"]),
+            ],
+        );
+        let led: Vec<String> = led.iter().map(|(door, to)| format!("{door} {to}")).collect();
+        assert_eq!(
+            led,
+            [
+                "10.112.8.3:80 10.112.4.2:8080",
+                "127.0.0.1:80 10.112.0.2:8080",
+                "127.0.0.1:81 10.112.0.4:8080"
+            ]
+        );
+    }
+}

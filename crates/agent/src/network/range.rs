@@ -59,6 +59,10 @@ impl Range {
         format!("{}/{HALF_LEN}", self.0)
     }
 
+    pub(super) fn is_of_pods(self, address: Ipv4Addr) -> bool {
+        u32::from(address).wrapping_sub(u32::from(self.0)) < size(HALF_LEN)
+    }
+
     /// Those of services.
     pub(super) fn services(self) -> (Ipv4Addr, u8) {
         (self.at(size(HALF_LEN)), HALF_LEN)
