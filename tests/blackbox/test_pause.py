@@ -121,6 +121,36 @@ def test_one_that_is_paused_is_ended_when_it_is_deleted(own, tmp_path, runtime):
     wait_until(lambda: not containers(own))
 
 
+def test_one_that_somebody_has_docker_pause_answers_the_next_request(own, engine, tmp_path):
+    apply(own, counter("docker", tmp_path, PORTS.take()).replace("idle-timeout: 1s", "idle-timeout: 3s"))
+    wait_until(lambda: is_paused(own))
+    wait_until(lambda: count(own, 80) > 0)
+    engine.docker("pause", *engine.said("ps", "--quiet"))
+    wait_until(lambda: is_paused(own))
+    wait_until(lambda: count(own, 80) > 0)
+    assert starts(own) == 1
+
+
+@pytest.mark.parametrize("end", ["stop", "kill", "rm --force"])
+def test_one_that_is_paused_and_that_docker_is_told_to_end_ends_and_is_there_again(own, engine, tmp_path, end):
+    apply(own, counter("docker", tmp_path, PORTS.take()))
+    wait_until(lambda: is_paused(own))
+    before = engine.said("ps", "--quiet")
+    engine.docker(*end.split(), *before)
+    wait_until(lambda: is_paused(own) and not set(engine.said("ps", "--quiet")) & set(before))
+    wait_until(lambda: count(own, 80) > 0)
+
+
+def test_an_engine_of_docker_that_begins_anew_with_one_that_is_paused_has_it_answer(own, engine, tmp_path):
+    apply(own, counter("docker", tmp_path, PORTS.take()))
+    wait_until(lambda: is_paused(own))
+    engine.stop()
+    engine.start()
+    wait_until(lambda: count(own, 80) > 0, patience_s=60)
+    wait_until(lambda: is_paused(own))
+    wait_until(lambda: count(own, 80) > 0)
+
+
 def test_a_new_version_takes_the_place_of_one_that_is_paused(own):
     port = PORTS.take()
     ports = f", ports: [{{containerPort: 8080, hostPort: {port}}}]"

@@ -10,6 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
+use crate::freezer::Freezer;
+
 /// All groups of this program's are below one of this name.
 const PARENT: &str = "selvedge";
 /// A period of processor time; a container that has used its share waits for the next.
@@ -18,13 +20,6 @@ const CPU_PERIOD_US: u64 = 100_000;
 const CPU_QUOTA_LEAST_US: u64 = 1_000;
 /// Until the kernel has ended what was killed.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
-/// Until the time of all processes of a group stands still: one that waits for a disk may take long.
-const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
-/// Between two looks at that.
-const FREEZE_POLL: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 1_000_000,
-};
 /// How often a sum is worked out again that others change meanwhile.
 const SUM_TRIES: u32 = 10;
 /// What is limited or measured here, as version 1 names it.
@@ -121,6 +116,25 @@ impl Hierarchy {
                 known.split_whitespace().any(|known| known == controller)
             }
         }
+    }
+
+    fn freezer(&self, directory: PathBuf) -> Freezer {
+        match self {
+            Hierarchy::One(_) => Freezer::One(directory),
+            Hierarchy::Two(_) => Freezer::Two(directory),
+        }
+    }
+
+    /// That of the group that a process is in, or of one that this is in, which somebody else made and has `id` in its name.
+    /// `None`: it is in none, as where it is not a process of this machine.
+    pub(crate) fn freezer_of(&self, pid: i64, id: &str) -> Option<Freezer> {
+        let (mount, controller) = match self {
+            Hierarchy::One(mount) => (mount.join("freezer"), "freezer"),
+            Hierarchy::Two(mount) => (mount.clone(), ""),
+        };
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let directory = mount.join(group_in(&groups, controller, id)?);
+        directory.is_dir().then(|| self.freezer(directory))
     }
 
     /// What is asked of a controller that the kernel has not.
@@ -389,12 +403,13 @@ impl Cgroup {
         }
         // Frozen, they cannot make others faster than they are killed. It is not waited for: one that waits for a disk would
         // keep the others from their end.
-        self.set_frozen(true)?;
+        let freezer = self.freezer();
+        freezer.set(true)?;
         for process in processes {
             // It may have ended by itself.
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
-        self.set_frozen(false)
+        freezer.set(false)
     }
 
     /// Stops the time of its processes, or lets it go on. It stands still when this returns.
@@ -403,51 +418,11 @@ impl Cgroup {
     /// Of the file that could not be written; `TimedOut`: it does not stand still in two seconds, as where a process waits for
     /// a disk, and goes on.
     pub fn freeze(&self, is_frozen: bool) -> io::Result<()> {
-        match is_frozen {
-            true => self.freeze_within(FREEZE_PATIENCE),
-            false => self.set_frozen(false),
-        }
+        self.freezer().freeze(is_frozen)
     }
 
-    fn freeze_within(&self, patience: Duration) -> io::Result<()> {
-        let until = Instant::now() + patience;
-        self.set_frozen(true)?;
-        while !self.is_frozen()? {
-            if Instant::now() > until {
-                self.set_frozen(false)?;
-                let message = format!("the processes of {} do not stand still in {patience:?}", self.name);
-                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-            }
-            // The kernel tells nobody of it in version 1, and may leave out who waits for a child of `vfork` until it is
-            // asked again.
-            poll(&mut [], Some(&FREEZE_POLL))?;
-            self.set_frozen(true)?;
-        }
-        Ok(())
-    }
-
-    fn set_frozen(&self, is_frozen: bool) -> io::Result<()> {
-        match &self.hierarchy {
-            Hierarchy::One(_) => {
-                let state = if is_frozen { "FROZEN" } else { "THAWED" };
-                write(&self.file("freezer", "freezer.state"), state)
-            }
-            Hierarchy::Two(_) => write(
-                &self.file("freezer", "cgroup.freeze"),
-                if is_frozen { "1" } else { "0" },
-            ),
-        }
-    }
-
-    /// Whether the time of all its processes stands still by now.
-    ///
-    /// # Errors
-    /// Of the file that could not be read.
-    pub fn is_frozen(&self) -> io::Result<bool> {
-        match &self.hierarchy {
-            Hierarchy::One(_) => Ok(read(&self.file("freezer", "freezer.state"))?.trim() == "FROZEN"),
-            Hierarchy::Two(_) => Ok(value_of(&read(&self.file("freezer", "cgroup.events"))?, "frozen") == 1),
-        }
+    fn freezer(&self) -> Freezer {
+        self.hierarchy.freezer(self.directory("freezer"))
     }
 
     /// What it has taken.
@@ -582,12 +557,26 @@ fn promised(file: &Path) -> io::Result<u64> {
     }
 }
 
+/// The path of the group with `id` in its name, from where the groups are mounted, by what the kernel says of a process
+/// (`cgroups(7)`, `/proc/PID/cgroup`).
+fn group_in<'a>(groups: &'a str, controller: &str, id: &str) -> Option<&'a str> {
+    let mut lines = groups.lines().map(|line| line.splitn(3, ':').skip(1));
+    let path = lines.find_map(|mut line| {
+        let mut controllers = line.next()?.split(',');
+        controllers.any(|one| one == controller).then(|| line.next())?
+    })?;
+    let path = path.strip_prefix('/')?;
+    let from = path.find(id).filter(|_| !id.is_empty() && !path.contains(".."))?;
+    let end = path[from..].find('/').map_or(path.len(), |length| from + length);
+    Some(&path[..end])
+}
+
 fn is_gone(error: &io::Error) -> bool {
     rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::NODEV)
 }
 
 /// The number behind a name, in lines of both; 0 where it is not there.
-fn value_of(text: &str, name: &str) -> u64 {
+pub(crate) fn value_of(text: &str, name: &str) -> u64 {
     let values = text.lines().filter_map(|line| line.split_once(' '));
     let mut found = values.filter(|(key, _)| *key == name);
     found
@@ -596,11 +585,11 @@ fn value_of(text: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-fn read(file: &Path) -> io::Result<String> {
+pub(crate) fn read(file: &Path) -> io::Result<String> {
     fs::read_to_string(file).map_err(naming(file))
 }
 
-fn write(file: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write(file: &Path, text: &str) -> io::Result<()> {
     fs::write(file, text).map_err(naming(file))
 }
 
@@ -693,57 +682,16 @@ mod tests {
     }
 
     #[test]
-    fn a_freeze_returns_once_time_stands_still_and_is_taken_back_where_it_does_not() {
-        let (_mount, hierarchy) = two(ALL);
-        let group = hierarchy.group("one");
-        group.create(&Limits::default()).unwrap();
-        let events = group.file("freezer", "cgroup.events");
-        let asked = group.file("freezer", "cgroup.freeze");
-        fs::write(&events, "populated 1\nfrozen 0\n").unwrap();
-        let refused = group.freeze_within(Duration::from_millis(20)).unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
-        assert!(refused.to_string().contains("of one do not stand still"), "{refused}");
-        assert_eq!(fs::read_to_string(&asked).unwrap(), "0");
-        let kernel = std::thread::spawn(move || {
-            while fs::read_to_string(&asked).unwrap() != "1" {
-                poll(&mut [], Some(&FREEZE_POLL)).unwrap();
-            }
-            let new = events.with_extension("new");
-            fs::write(&new, "populated 1\nfrozen 1\n").unwrap();
-            fs::rename(new, events).unwrap();
-        });
-        group.freeze_within(Duration::from_secs(60)).unwrap();
-        assert!(group.is_frozen().unwrap());
-        kernel.join().unwrap();
-    }
-
-    #[test]
-    fn the_time_of_programs_that_start_others_all_the_time_stands_still() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: a control group takes root");
-            return;
+    fn the_group_of_a_container_is_found_by_its_id_and_no_other_is() {
+        let one = "12:freezer:/docker/abc\n3:cpu,cpuacct:/docker/xyz\n0::/\n";
+        assert_eq!(group_in(one, "freezer", "abc"), Some("docker/abc"));
+        assert_eq!(group_in(one, "freezer", "xyz"), None);
+        let two = "0::/system.slice/docker-abc.scope/init.scope\n";
+        assert_eq!(group_in(two, "", "abc"), Some("system.slice/docker-abc.scope"));
+        for unknown in ["", "0::/\n", "0::/../../docker-abc.scope\n", "0::/user.slice\n", "0\n"] {
+            assert_eq!(group_in(unknown, "", "abc"), None, "{unknown}");
         }
-        let hierarchy = Hierarchy::of_host().expect("control groups are mounted at /sys/fs/cgroup");
-        let group = hierarchy.group(&format!("starts-others-{}", std::process::id()));
-        group.create(&Limits::default()).unwrap();
-        let mut starts_others = std::process::Command::new("sh");
-        starts_others.args([
-            "-c",
-            "for file; do echo $$ > $file; done; while :; do /bin/true; done",
-            "sh",
-        ]);
-        let mut starts_others = starts_others.args(group.process_files()).spawn().unwrap();
-        let frozen: Vec<io::Result<()>> = (0..60)
-            .map(|_| {
-                poll(&mut [], Some(&FREEZE_POLL)).unwrap();
-                group.freeze(true)?;
-                group.freeze(false)
-            })
-            .collect();
-        group.kill().unwrap();
-        starts_others.wait().unwrap();
-        group.remove().unwrap();
-        frozen.into_iter().collect::<io::Result<()>>().unwrap();
+        assert_eq!(group_in(two, "", ""), None, "all paths have nothing in them");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 pub mod cgroup;
 pub mod disk;
 pub mod engine;
+mod freezer;
 pub mod image;
 pub mod instance;
 pub mod local;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bollard::models::{
-    ContainerCreateBody, DeviceMapping, EndpointIpamConfig, EndpointSettings, HostConfig, HostConfigLogConfig, Ipam,
-    IpamConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, NetworkCreateRequest,
-    NetworkInspect, NetworkingConfig, RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, DeviceMapping, EndpointIpamConfig, EndpointSettings, HealthConfig, HostConfig,
+    HostConfigLogConfig, Ipam, IpamConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType,
+    NetworkCreateRequest, NetworkInspect, NetworkingConfig, RestartPolicy, RestartPolicyNameEnum,
 };
 use oci_spec::runtime::Capability;
 
@@ -84,6 +84,11 @@ pub(super) fn of(
         working_dir: launch.working_dir.as_deref().map(in_words),
         user: user(launch)?,
         hostname: bundle::hostname(launch),
+        // Its probes are the manifest's, as with any other runtime; the image's would go on while its time stands still.
+        healthcheck: Some(HealthConfig {
+            test: Some(vec!["NONE".to_owned()]),
+            ..HealthConfig::default()
+        }),
         labels: Some(HashMap::from([(LABEL.to_owned(), name.to_owned())])),
         host_config: Some(HostConfig {
             cgroup_parent: group.map(in_words),
