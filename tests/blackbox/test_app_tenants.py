@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
@@ -235,15 +236,16 @@ def busy_cores(edge: Selvedge, during_s: float = 3) -> float:
 
 
 def group_of(edge: Selvedge) -> str:
-    """The name of the tenant's control group."""
+    """The tenant's control group, from where those are mounted: the edge's own, or a slice of systemd's."""
+    of_tenant = re.compile(r"selvedge/[^/\n]*-acme|selvedge\.slice/[^/\n]*_2dacme\.slice")
     paths = (Path(f"/proc/{pid}/cgroup").read_text() for pid in Host(edge).pids())
-    (name,) = {word for text in paths for word in text.split("/") if word.endswith("-acme")}
+    (name,) = {name for text in paths for name in of_tenant.findall(text)}
     return name
 
 
 def may_us(edge: Selvedge) -> int:
     """What the kernel gives the tenant of each 100 ms of the processor."""
-    group = f"selvedge/{group_of(edge)}"
+    group = group_of(edge)
     of_first = Path("/sys/fs/cgroup/cpu") / group / "cpu.cfs_quota_us"
     file = of_first if of_first.exists() else Path("/sys/fs/cgroup") / group / "cpu.max"
     return int(file.read_text().split()[0])
@@ -259,6 +261,26 @@ def test_an_application_may_be_limited_to_more_than_its_tenant(own):
     apply(own, pod("busy", BUSY, ", resources: {limits: {cpu: 1500m}}", tenant="acme"))
     runs(own, "busy", "--tenant", "acme")
     assert busy_cores(own) < 0.45
+
+
+@pytest.mark.parametrize("own", ["docker"], indirect=True)
+def test_what_docker_runs_of_a_tenant_and_what_else_runs_take_no_more_than_its_quota_together(own, engine):
+    own.run("tenant", "set", "acme", "--app-cpu-millis", "400")
+    apply(own, pod("busy", BUSY, tenant="acme"))
+    runs(own, "busy", "--tenant", "acme")
+    apply(own, pod("beside", BUSY, tenant="acme").replace("hostNetwork: false", "runtimeClassName: oci"))
+    if engine.said("info", "--format", "{{.CgroupDriver}}") == ["systemd"]:
+        # Nobody counts what systemd keeps together with what it does not.
+        said = lambda: own.run("get", "deployments", "--tenant", "acme").stdout  # noqa: E731
+        wait_until(lambda: "write the same runtimeClassName for all of them" in said(), patience_s=30)
+        assert len(Host(own).pids()) == 1
+        own.run("tenant", "set", "acme", "--app-cpu-millis", "none")
+    runs(own, "beside", "--tenant", "acme")
+    refused = own.run("tenant", "set", "acme", "--app-cpu-millis", "400", check=False)
+    if engine.said("info", "--format", "{{.CgroupDriver}}") == ["systemd"]:
+        assert "write the same runtimeClassName for all of them" in refused.stderr
+    else:
+        assert busy_cores(own) < 0.55
 
 
 def test_a_tenant_without_memory_left_ends_its_own_and_is_named(own):
@@ -325,7 +347,7 @@ def test_of_a_tenants_group_nothing_is_left_once_nothing_of_it_runs(own):
     apply(own, pod("one", "exec sleep 1000", tenant="acme"))
     runs(own, "one", "--tenant", "acme")
     name = group_of(own)
-    groups = lambda: [one for of in ("", "*/") for one in Path("/sys/fs/cgroup").glob(f"{of}selvedge/{name}")]  # noqa: E731
+    groups = lambda: [one for of in ("", "*/") for one in Path("/sys/fs/cgroup").glob(f"{of}{name}")]  # noqa: E731
     assert groups()
     own.run("delete", "deployment", "one", "--tenant", "acme")
     wait_until(lambda: not groups(), patience_s=30)

@@ -104,6 +104,13 @@ def test_containers_of_a_tenant_reach_each_other_and_the_host_reaches_them(own):
     assert fetch(own, "site", "127.0.0.1", "--replica", "1") == "it is site-1"
 
 
+def test_a_container_in_the_hosts_network_is_called_as_the_host_is(own):
+    of_host = f"hostNetwork: true\n      runtimeClassName: {own.runtime}"
+    apply(own, pod("site", "exec sleep 1000").replace("hostNetwork: false", of_host))
+    runs(own, "site")
+    assert within(own, "site", "hostname").stdout.strip() == socket.gethostname()
+
+
 def test_containers_of_another_tenant_are_not_reached(own):
     own.run("tenant", "add", "acme")
     apply(own, pod("site", SERVES))

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-# As Debian has it, an engine has systemd make its control groups; with that it cannot keep what a tenant may take.
+# As Debian has it, an engine has systemd make its control groups.
 SUITES = {
     "test_applications.py": "systemd",
-    "test_app_tenants.py": "cgroupfs",
+    "test_app_tenants.py": "systemd",
     "test_bad_applications.py": "systemd",
     "test_networks.py": "systemd",
     "test_on_demand.py": "systemd",

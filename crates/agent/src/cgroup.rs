@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::Add;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use crate::freezer::Freezer;
 
 /// All groups of this program's are below one of this name.
 const PARENT: &str = "selvedge";
+/// Those that systemd makes for it are below this one of that, which is there by its name (systemd.slice(5)).
+const SLICES: &str = "selvedge.slice";
 /// A period of processor time; a container that has used its share waits for the next.
 const CPU_PERIOD_US: u64 = 100_000;
 /// The kernel takes no less.
@@ -83,11 +86,33 @@ pub struct Usage {
     pub written_bytes: u64,
 }
 
+impl Add for Usage {
+    type Output = Usage;
+
+    fn add(self, other: Usage) -> Usage {
+        Usage {
+            cpu_us: self.cpu_us + other.cpu_us,
+            memory_bytes: self.memory_bytes + other.memory_bytes,
+            pids: self.pids + other.pids,
+            oom_kills: self.oom_kills + other.oom_kills,
+            read_bytes: self.read_bytes + other.read_bytes,
+            written_bytes: self.written_bytes + other.written_bytes,
+        }
+    }
+}
+
 /// A group of processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     hierarchy: Hierarchy,
+    /// The one at the root of the tree that it is below.
+    #[serde(skip, default = "parent")]
+    top: &'static str,
     name: String,
+}
+
+fn parent() -> &'static str {
+    PARENT
 }
 
 impl Hierarchy {
@@ -163,8 +188,21 @@ impl Hierarchy {
     pub fn group(&self, name: &str) -> Cgroup {
         Cgroup {
             hierarchy: self.clone(),
+            top: PARENT,
             name: name.to_owned(),
         }
+    }
+
+    /// That of a slice of systemd's, `selvedge-….slice`, whether it is there or not; `None` with version 1, in which systemd has
+    /// groups in some of the trees alone.
+    pub(crate) fn slice(&self, name: &str) -> Option<Cgroup> {
+        let Hierarchy::Two(_) = self else {
+            return None;
+        };
+        Some(Cgroup {
+            top: SLICES,
+            ..self.group(name)
+        })
     }
 }
 
@@ -265,6 +303,11 @@ impl Cgroup {
         Ok(())
     }
 
+    /// Whether there are groups in it.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.below("pids").is_ok_and(|below| !below.is_empty())
+    }
+
     /// Directories of the groups in it.
     fn below(&self, controller: &str) -> io::Result<Vec<PathBuf>> {
         let directory = self.directory(controller);
@@ -276,7 +319,10 @@ impl Cgroup {
     /// The group that it is in; `None`: that of all.
     fn parent(&self) -> Option<Cgroup> {
         let (name, _) = self.name.rsplit_once('/')?;
-        Some(self.hierarchy.group(name))
+        Some(Cgroup {
+            name: name.to_owned(),
+            ..self.clone()
+        })
     }
 
     /// Whether the group that it is in ran out of its memory, and it never out of its own.
@@ -338,14 +384,14 @@ impl Cgroup {
         let Hierarchy::Two(mount) = &self.hierarchy else {
             return Ok(());
         };
-        let (own, top) = (self.directory(""), mount.join(PARENT));
+        let (own, top) = (self.directory(""), mount.join(self.top));
         let mut groups = own.ancestors().take_while(|group| group.starts_with(&top));
         groups.try_for_each(promise_sum)
     }
 
     /// As a program has it that runs containers: from where the control groups are mounted.
     pub(crate) fn path_for_runner(&self) -> PathBuf {
-        Path::new("/").join(PARENT).join(&self.name)
+        Path::new("/").join(self.top).join(&self.name)
     }
 
     /// The files that a process writes `0` to to become one of the group.
@@ -469,7 +515,7 @@ impl Cgroup {
         let directories = match &self.hierarchy {
             Hierarchy::One(mount) => {
                 let trees = fs::read_dir(mount).map_err(naming(mount))?.filter_map(Result::ok);
-                trees.map(|tree| tree.path().join(PARENT).join(&self.name)).collect()
+                trees.map(|tree| tree.path().join(self.top).join(&self.name)).collect()
             }
             Hierarchy::Two(_) => self.directories(),
         };
@@ -494,8 +540,8 @@ impl Cgroup {
 
     fn directory(&self, controller: &str) -> PathBuf {
         match &self.hierarchy {
-            Hierarchy::One(mount) => mount.join(controller).join(PARENT).join(&self.name),
-            Hierarchy::Two(mount) => mount.join(PARENT).join(&self.name),
+            Hierarchy::One(mount) => mount.join(controller).join(self.top).join(&self.name),
+            Hierarchy::Two(mount) => mount.join(self.top).join(&self.name),
         }
     }
 

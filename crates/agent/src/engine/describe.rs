@@ -72,7 +72,7 @@ pub(super) fn of(
     launch: &Launch,
     binds: &[Bind],
     network: Option<(&str, &Attachment)>,
-    group: Option<&Path>,
+    group: Option<&str>,
 ) -> Result<ContainerCreateBody, String> {
     let words = |words: &[String]| (!words.is_empty()).then(|| words.to_vec());
     let env = launch.env.iter().map(|(name, value)| format!("{name}={value}"));
@@ -91,7 +91,7 @@ pub(super) fn of(
         }),
         labels: Some(HashMap::from([(LABEL.to_owned(), name.to_owned())])),
         host_config: Some(HostConfig {
-            cgroup_parent: group.map(in_words),
+            cgroup_parent: group.map(str::to_owned),
             network_mode: Some(network.map_or("host", |(known, _)| known).to_owned()),
             ..host_config(launch, binds)?
         }),

@@ -9,7 +9,6 @@ mod follow;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ use crate::image::name;
 use crate::image::registry::Login;
 use crate::instance::{Ended, InEngine, Instance, Started};
 use crate::local::volumes::Volumes;
-use crate::local::{Local, bundle, end_of};
+use crate::local::{Driver, Local, bundle, end_of};
 use crate::network::{Bridge, Network};
 use crate::runtime::{Error, Launch, Pod, PullPolicy, SEPARATOR, State};
 use crate::supervise::Key;
@@ -53,9 +52,6 @@ const AWAY_POLL: Duration = Duration::from_millis(500);
 /// Nothing runs behind one that was not given its tenant's rules before.
 const NO_BRIDGE: &str = "the engine makes a network only as its first container starts, as Podman does; write hostNetwork: \
     true, or runtimeClassName: oci";
-/// Why the limits of a tenant are not kept.
-const NO_DRIVER: &str = "its tenant has a quota app_cpu_millis or app_memory_bytes, and this Docker Engine has systemd make its \
-    control groups; start it with --exec-opt native.cgroupdriver=cgroupfs, or write runtimeClassName: oci";
 /// However many lines are asked for, no more bytes are given.
 const LOG_BYTES_MAX: usize = 4 << 20;
 
@@ -71,9 +67,9 @@ pub(crate) struct Engine {
     /// Put before the names of containers: they are those of the engine, and so of other agents with it.
     prefix: String,
     connected: Arc<Mutex<Option<Docker>>>,
-    /// What [`Engine::takes_groups`] has heard, until the engine refuses something: it may be another by then, which refuses
-    /// groups that it does not take.
-    took_groups: Arc<AtomicBool>,
+    /// What [`Engine::driver`] has heard, until the engine refuses something: it may be another by then, which refuses groups
+    /// that it does not take.
+    known_driver: Arc<Mutex<Option<Driver>>>,
     /// Knows what tenants may take, and the groups that keep them to it.
     local: Local,
 }
@@ -104,7 +100,7 @@ impl Engine {
             socket: socket.to_owned(),
             prefix: format!("selvedge-{prefix}"),
             connected: Arc::default(),
-            took_groups: Arc::default(),
+            known_driver: Arc::default(),
             local,
         }
     }
@@ -122,7 +118,7 @@ impl Engine {
 
     /// What the engine says; where it says nothing, it is asked for its version again.
     fn refused(&self, error: &Refused) -> Error {
-        self.took_groups.store(false, Ordering::Relaxed);
+        *self.known_driver.lock().unwrap_or_else(PoisonError::into_inner) = None;
         match error {
             Refused::DockerResponseServerError { message, .. } => Error::Engine(format!("Docker: {message}")),
             error => {
@@ -216,7 +212,7 @@ impl Engine {
         };
         let network = bridge.as_ref().map(|bridge| bridge.attachment.clone());
         let network_known = self.network_name(&launch.pod);
-        let takes_groups = self.takes_groups(&docker, &launch.pod.tenant).await?;
+        let driver = self.driver(&docker).await?;
         let (carries, carrying) = (self.local.clone(), launch.pod.tenant.clone());
         let described = {
             let (volumes, socket, known) = (self.volumes.clone(), self.socket.clone(), known.clone());
@@ -237,11 +233,7 @@ impl Engine {
                 let known_network = network.as_ref().map(|network| (network_known.as_str(), network));
                 let tenant = &launch.pod.tenant;
                 // Once it is said that something of the tenant is there, its group is not removed.
-                let group = if takes_groups {
-                    local.groups.for_engine(tenant)?
-                } else {
-                    None
-                };
+                let group = local.groups.for_engine(tenant, driver)?;
                 let launch = Launch {
                     limits: local.groups.within_tenant(tenant, &launch.limits),
                     ..launch
@@ -288,20 +280,21 @@ impl Engine {
         started
     }
 
-    /// Whether its containers can be in the group of their tenant: those of an engine that has systemd make them are in
-    /// slices of that.
-    async fn takes_groups(&self, docker: &Docker, tenant: &str) -> Result<bool, Error> {
+    /// Who makes the control groups of its containers.
+    async fn driver(&self, docker: &Docker) -> Result<Driver, Error> {
+        let known = || self.known_driver.lock().unwrap_or_else(PoisonError::into_inner);
         // To say it, an engine counts all that it has: that takes 7 to 14 ms of a start.
-        if self.took_groups.load(Ordering::Relaxed) {
-            return Ok(true);
+        if let Some(driver) = *known() {
+            return Ok(driver);
         }
         let about = docker.info().await.map_err(|error| self.refused(&error))?;
-        let takes_groups = about.cgroup_driver == Some(SystemInfoCgroupDriverEnum::CGROUPFS);
-        self.took_groups.store(takes_groups, Ordering::Relaxed);
-        match !takes_groups && self.local.groups.has_limits(tenant) {
-            true => Err(Error::NoLimits(NO_DRIVER.to_owned())),
-            false => Ok(takes_groups),
-        }
+        let driver = match about.cgroup_driver {
+            Some(SystemInfoCgroupDriverEnum::CGROUPFS) => Driver::Engine,
+            Some(SystemInfoCgroupDriverEnum::SYSTEMD) => Driver::Systemd,
+            _ => Driver::Nobody,
+        };
+        *known() = Some(driver);
+        Ok(driver)
     }
 
     /// What the engine calls the network of a pod.

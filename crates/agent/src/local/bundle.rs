@@ -117,16 +117,13 @@ pub(super) fn of(
         .mounts(mounts(launch))
         .process(process.expect("nothing is missing"))
         .linux(linux.expect("nothing is missing"));
-    let config = match hostname(launch) {
-        Some(name) => config.hostname(name),
-        None => config,
-    };
-    let config = config.build();
+    let mut config = config.build().expect("nothing is missing");
+    config.set_hostname(hostname(launch));
     Ok(Bundle {
         runner,
         layers,
         binds: Vec::new(),
-        config: config.expect("nothing is missing"),
+        config,
         identity: Identity {
             of_image: built.user().clone().unwrap_or_default(),
             uid: launch.uid,

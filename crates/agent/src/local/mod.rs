@@ -5,6 +5,7 @@ mod groups;
 mod program;
 pub(crate) mod runner;
 mod seccomp;
+mod slices;
 pub mod volumes;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -25,9 +26,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::bundle::UPPER;
+pub(crate) use self::groups::Driver;
 use self::groups::{Groups, NO_GROUPS};
 use self::volumes::Volumes;
-use crate::cgroup::{Cgroup, Limits, Usage};
+use crate::cgroup::{Limits, Usage};
 use crate::disk::taken_below;
 use crate::engine::{self, Engine};
 use crate::image::registry::{self, Registries};
@@ -678,8 +680,7 @@ impl Runtime for Local {
 
     fn usage_of(&self, tenant: &str) -> Answer<'_, Option<Usage>> {
         self.blocking(tenant, |local, tenant| {
-            let group = local.groups.of_tenant(tenant).filter(Cgroup::is_there);
-            Ok(group.map(|group| group.usage()).transpose()?)
+            Ok(local.groups.usage_of(tenant)?)
         })
     }
 

@@ -136,9 +136,10 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
         Part::Activation => format!(
             "Activation: {} first requests of each kind a block, one after the other; a static web server (busybox httpd) of \
              one image. Of the edge from the request, of docker and runc from the start of their command, to the end of the \
-             answer; runc on the host's network. A container of Docker goes on by docker unpause, in which the engine runs `runc \
-             resume`: what one that is paused by an edge cannot do without. The paper describes this activation and gives no time of it. Throughput: closed \
-             loop of two clients, a connection for each answer, a thousand of each client at most at a time. Burst: all connect, then all ask.",
+             answer; runc on the host's network. Docker lets go on by `runc resume`, the edge by \
+             the control group's freezer. The paper describes this activation and gives no time of it. Throughput: closed loop of \
+             two clients, a connection for each answer, a thousand of each client at most at a time. Burst: all connect, then \
+             all ask.",
             run.options.activations
         ),
         Part::Footprint => format!(
