@@ -141,8 +141,10 @@ def forget_network(edge: Selvedge) -> None:
     kept = edge.data / "containers.network"
     if kept.exists():
         base = ipaddress.IPv4Address(json.loads(kept.read_text())["range"])
+        table = f"inet selvedge-{int(base):08x}"
         for words in (
-            ["nft", "delete", "table", "inet", f"selvedge-{int(base):08x}"],
+            # One that was stopped as it began has none yet.
+            ["nft", f"add table {table}; delete table {table}"],
             ["ip", "route", "del", "local", f"{base + 2048}/21", "dev", "lo", "table", "local"],
             ["ip", "addr", "del", f"{base + 1}/32", "dev", "lo"],
             # Last: whoever finds the range free takes it at once.
