@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-# As Debian has it, an engine has systemd make its control groups.
-SUITES = {
-    "test_applications.py": "systemd",
-    "test_app_tenants.py": "systemd",
-    "test_bad_applications.py": "systemd",
-    "test_networks.py": "systemd",
-    "test_on_demand.py": "systemd",
-    "test_pause.py": "systemd",
-    "test_snapshots.py": "systemd",
-    "test_volumes.py": "systemd",
-}
+SUITES = [
+    "test_applications.py",
+    "test_app_tenants.py",
+    "test_bad_applications.py",
+    "test_networks.py",
+    "test_on_demand.py",
+    "test_pause.py",
+    "test_snapshots.py",
+    "test_volumes.py",
+]
 
 
 def test_only_version_2_is_there(gateway):
@@ -24,10 +21,8 @@ def test_only_version_2_is_there(gateway):
     assert gateway.run("ls -d /sys/fs/cgroup/memory", check=False) == ""
 
 
-@pytest.mark.parametrize(("suite", "driver"), SUITES.items())
-def test_a_suite_of_applications_passes(gateway, suite, driver):
-    gateway.run("mkdir -p /etc/docker")
-    gateway.write("/etc/docker/daemon.json", json.dumps({"exec-opts": [f"native.cgroupdriver={driver}"]}))
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_suite_of_applications_passes(gateway, suite):
     environment = "SELVEDGE=/selvedge/selvedge PYTHONPATH=/selvedge/packages PYTHONDONTWRITEBYTECODE=1 SLOWNESS=10"
     run = f"cd /tmp && {environment} python3 -m pytest /selvedge/blackbox/{suite} -q -x --timeout=1200"
     said = gateway.run(f"{run} 2>&1 | tail -60; exit 0", timeout_s=3500)
