@@ -63,7 +63,7 @@ install_system() {
     apt_for mosquitto_pub mosquitto-clients curl curl wget wget openssl openssl
     apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
     apt_for ip iproute2 unshare util-linux setpriv util-linux pgrep procps
-    apt_for docker docker-cli runc runc busybox busybox-static nft nftables
+    apt_for docker docker-cli runc runc busybox busybox-static nft nftables podman podman
     install_without_service redis-server redis-server redis-server
     apt_for sysbench sysbench mbw mbw fio fio iperf3 iperf3
     install_postgresql

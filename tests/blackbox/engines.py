@@ -1,9 +1,11 @@
-"""A real Docker Engine of the tests' own, beside any that the machine has."""
+"""A real Docker Engine of the tests' own, or a real Podman, beside any that the machine has."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from sites import wait_until
@@ -25,8 +27,12 @@ class Engine:
     def start(self) -> None:
         command = [*self.within, "dockerd", "--host", f"unix://{self.socket}", "--data-root", str(self.place / "data")]
         command += ["--exec-root", str(self.place / "exec"), "--pidfile", str(self.place / "pid")]
+        self.run([*command, *self.network])
+
+    def run(self, command: list[str], environment: dict[str, str] | None = None) -> None:
+        """Runs what answers at the socket, until it does."""
         with (self.place / "log").open("a") as log:
-            self.process = subprocess.Popen([*command, *self.network], stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
         wait_until(lambda: self.docker("version", check=False).returncode == 0, patience_s=60)
 
     def stop(self) -> None:
@@ -81,3 +87,39 @@ class Engine:
         for name in PROGRAMS:
             (programs / name).symlink_to("busybox")
         self.take_in(programs.parent)
+
+
+# With the runner that is here, and no more files than a process may have here; as Podman comes it takes a million.
+PODMAN_CONFIGURED = """\
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+"""
+
+
+class Podman(Engine):
+    """A Podman that answers as a Docker Engine does."""
+
+    state: str | None = None
+
+    def start(self) -> None:
+        configured = self.place / "containers.conf"
+        configured.write_text(PODMAN_CONFIGURED)
+        # Podman takes no long name for it.
+        self.state = self.state or tempfile.mkdtemp(prefix="podman-")
+        command = ["podman", "--root", str(self.place / "data"), "--runroot", f"{self.state}/run"]
+        command += ["--network-config-dir", str(self.place / "networks"), "--tmpdir", f"{self.state}/tmp"]
+        command += ["system", "service", "--time=0", f"unix://{self.socket}"]
+        self.run(command, {"CONTAINERS_CONF": str(configured)})
+
+    def networks(self) -> list[str]:
+        return []
+
+    def forget(self) -> None:
+        self.clear()
+        self.stop()
+        subprocess.run(f"umount {self.place}/data/overlay", shell=True, capture_output=True)
+        shutil.rmtree(self.state)

@@ -150,16 +150,32 @@ impl Hierarchy {
         }
     }
 
-    /// That of the group that a process is in, or of one that this is in, which somebody else made and has `id` in its name.
-    /// `None`: it is in none, as where it is not a process of this machine.
+    /// That of a group that somebody else made, as of [`Hierarchy::directory_of`].
     pub(crate) fn freezer_of(&self, pid: i64, id: &str) -> Option<Freezer> {
-        let (mount, controller) = match self {
-            Hierarchy::One(mount) => (mount.join("freezer"), "freezer"),
+        let directory = self.directory_of("freezer", pid, id)?;
+        Some(self.freezer(directory))
+    }
+
+    /// What counts how many of a group's processes were killed because there was no memory left; the group as of
+    /// [`Hierarchy::directory_of`].
+    pub(crate) fn oom_kills_of(&self, pid: i64, id: &str) -> Option<OomKills> {
+        let directory = self.directory_of("memory", pid, id)?;
+        Some(OomKills(directory.join(match self {
+            Hierarchy::One(_) => "memory.oom_control",
+            Hierarchy::Two(_) => "memory.events",
+        })))
+    }
+
+    /// That of the group that a process is in, or of one that this is in, which has `id` in its name. `None`: it is in none, as
+    /// where it is not a process of this machine.
+    fn directory_of(&self, controller: &str, pid: i64, id: &str) -> Option<PathBuf> {
+        let (tree, controller) = match self {
+            Hierarchy::One(mount) => (mount.join(controller), controller),
             Hierarchy::Two(mount) => (mount.clone(), ""),
         };
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let directory = mount.join(group_in(&groups, controller, id)?);
-        directory.is_dir().then(|| self.freezer(directory))
+        let directory = tree.join(group_in(&groups, controller, id)?);
+        directory.is_dir().then_some(directory)
     }
 
     /// What is asked of a controller that the kernel has not.
@@ -203,6 +219,17 @@ impl Hierarchy {
             top: SLICES,
             ..self.group(name)
         })
+    }
+}
+
+/// The file of a group that counts them.
+#[derive(Clone, Debug)]
+pub(crate) struct OomKills(PathBuf);
+
+impl OomKills {
+    /// How many there were; 0 where the group has gone.
+    pub(crate) fn count(&self) -> u64 {
+        read(&self.0).map_or(0, |text| value_of(&text, "oom_kill"))
     }
 }
 

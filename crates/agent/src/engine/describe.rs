@@ -1,6 +1,7 @@
 //! A container as the API of a Docker Engine has it.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use bollard::models::{
@@ -12,7 +13,7 @@ use oci_spec::runtime::Capability;
 
 use crate::instance::Bind;
 use crate::local::bundle;
-use crate::network::{Attachment, Bridge};
+use crate::network::Bridge;
 use crate::runtime::{Launch, Volume};
 
 /// Of a core, as Docker has it.
@@ -62,8 +63,8 @@ pub(super) fn is_of(found: &NetworkInspect, bridge: &Bridge) -> bool {
     (link, subnet) == (Some(&bridge.link), Some(&bridge.subnet))
 }
 
-/// The container `name` of a launch, which sees these files of the host, and is in its network, as the engine calls it, and in
-/// a control group.
+/// The container `name` of a launch, which sees these files of the host, is in the network that the engine calls so, at an
+/// address of that, and in a control group.
 ///
 /// # Errors
 /// What of it cannot be, in words.
@@ -71,7 +72,8 @@ pub(super) fn of(
     name: &str,
     launch: &Launch,
     binds: &[Bind],
-    network: Option<(&str, &Attachment)>,
+    network: &str,
+    address: Option<Ipv4Addr>,
     group: Option<&str>,
 ) -> Result<ContainerCreateBody, String> {
     let words = |words: &[String]| (!words.is_empty()).then(|| words.to_vec());
@@ -92,18 +94,18 @@ pub(super) fn of(
         labels: Some(HashMap::from([(LABEL.to_owned(), name.to_owned())])),
         host_config: Some(HostConfig {
             cgroup_parent: group.map(str::to_owned),
-            network_mode: Some(network.map_or("host", |(known, _)| known).to_owned()),
+            network_mode: Some(network.to_owned()),
             ..host_config(launch, binds)?
         }),
-        networking_config: network.map(|(known, attachment)| at(known, attachment)),
+        networking_config: address.map(|address| at(network, address)),
         ..ContainerCreateBody::default()
     })
 }
 
-fn at(network: &str, attachment: &Attachment) -> NetworkingConfig {
+fn at(network: &str, address: Ipv4Addr) -> NetworkingConfig {
     let endpoint = EndpointSettings {
         ipam_config: Some(EndpointIpamConfig {
-            ipv4_address: Some(attachment.address.to_string()),
+            ipv4_address: Some(address.to_string()),
             ..EndpointIpamConfig::default()
         }),
         ..EndpointSettings::default()

@@ -7,8 +7,11 @@ mod exec;
 mod follow;
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,10 +33,10 @@ pub use self::follow::Followed;
 use crate::cgroup::{Hierarchy, Usage};
 use crate::image::name;
 use crate::image::registry::Login;
-use crate::instance::{Ended, InEngine, Instance, Started};
+use crate::instance::{Ended, How, InEngine, Instance, Started};
 use crate::local::volumes::Volumes;
 use crate::local::{Driver, Local, bundle, end_of};
-use crate::network::{Bridge, Network};
+use crate::network::{Attachment, Bridge, Network, attach};
 use crate::runtime::{Error, Launch, Pod, PullPolicy, SEPARATOR, State};
 use crate::supervise::Key;
 use crate::tree::remove_tree;
@@ -43,6 +46,8 @@ const SOCKETS: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 const SCHEME: &str = "unix://";
 /// Until the engine answers.
 const PATIENCE_S: u64 = 60;
+/// What the kernel ends a process by that it has no memory for.
+const KILLED: i32 = 9;
 /// From the end of a container's process until the engine says so.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at that.
@@ -50,8 +55,10 @@ const END_POLL: Duration = Duration::from_millis(5);
 /// Between two attempts to reach an engine that is away.
 const AWAY_POLL: Duration = Duration::from_millis(500);
 /// Nothing runs behind one that was not given its tenant's rules before.
-const NO_BRIDGE: &str = "the engine makes a network only as its first container starts, as Podman does; write hostNetwork: \
-    true, or runtimeClassName: oci";
+const NO_BRIDGE: &str = "the engine made its network without a bridge of the name that it was asked for; write hostNetwork: true, \
+    or runtimeClassName: oci";
+/// By which Podman calls itself.
+const PODMAN: &str = "Podman Engine";
 /// However many lines are asked for, no more bytes are given.
 const LOG_BYTES_MAX: usize = 4 << 20;
 
@@ -67,11 +74,36 @@ pub(crate) struct Engine {
     /// Put before the names of containers: they are those of the engine, and so of other agents with it.
     prefix: String,
     connected: Arc<Mutex<Option<Docker>>>,
-    /// What [`Engine::driver`] has heard, until the engine refuses something: it may be another by then, which refuses groups
-    /// that it does not take.
-    known_driver: Arc<Mutex<Option<Driver>>>,
+    /// What [`Engine::about`] has heard, until the engine refuses something: it may be another by then, which refuses groups that
+    /// it does not take.
+    known: Arc<Mutex<Option<About>>>,
     /// Knows what tenants may take, and the groups that keep them to it.
     local: Local,
+}
+
+/// How an engine is.
+#[derive(Clone, Copy, Debug)]
+struct About {
+    driver: Driver,
+    /// It runs a container in a namespace that is given to it, and makes bridges only as something starts behind them.
+    is_podman: bool,
+}
+
+/// What a container has of the network.
+enum Own {
+    /// Its engine makes the link.
+    Bridge(Bridge),
+    /// The agent has made all of it.
+    Space(Attachment, File),
+}
+
+impl Own {
+    fn attachment(&self) -> &Attachment {
+        match self {
+            Own::Bridge(bridge) => &bridge.attachment,
+            Own::Space(attachment, _) => attachment,
+        }
+    }
 }
 
 /// Where the engine of this machine is asked.
@@ -100,7 +132,7 @@ impl Engine {
             socket: socket.to_owned(),
             prefix: format!("selvedge-{prefix}"),
             connected: Arc::default(),
-            known_driver: Arc::default(),
+            known: Arc::default(),
             local,
         }
     }
@@ -118,7 +150,7 @@ impl Engine {
 
     /// What the engine says; where it says nothing, it is asked for its version again.
     fn refused(&self, error: &Refused) -> Error {
-        *self.known_driver.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
         match error {
             Refused::DockerResponseServerError { message, .. } => Error::Engine(format!("Docker: {message}")),
             error => {
@@ -139,7 +171,7 @@ impl Engine {
 
     pub(crate) async fn prepare(&self, launch: &Launch) -> Result<(), Error> {
         let docker = self.docker().await?;
-        if launch.has_own_network {
+        if launch.has_own_network && !self.about(&docker).await?.is_podman {
             self.network_of(&docker, &launch.pod).await?;
         }
         let image = &launch.image;
@@ -206,13 +238,18 @@ impl Engine {
         if instance.directory().exists() {
             return Err(Error::Exists(name.to_owned()));
         }
-        let bridge = match launch.has_own_network {
-            true => Some(self.network_of(&docker, &launch.pod).await?),
-            false => None,
+        let About { driver, is_podman } = self.about(&docker).await?;
+        let own = match (launch.has_own_network, is_podman) {
+            (false, _) => None,
+            (true, false) => Some(Own::Bridge(self.network_of(&docker, &launch.pod).await?)),
+            (true, true) => Some(self.space_of(&launch.pod).await?),
         };
-        let network = bridge.as_ref().map(|bridge| bridge.attachment.clone());
-        let network_known = self.network_name(&launch.pod);
-        let driver = self.driver(&docker).await?;
+        let network = own.as_ref().map(|own| own.attachment().clone());
+        let (mode, address) = match &own {
+            None => ("host".to_owned(), None),
+            Some(Own::Bridge(bridge)) => (self.network_name(&launch.pod), Some(bridge.attachment.address)),
+            Some(Own::Space(_, space)) => (format!("ns:/proc/{}/fd/{}", process::id(), space.as_raw_fd()), None),
+        };
         let (carries, carrying) = (self.local.clone(), launch.pod.tenant.clone());
         let described = {
             let (volumes, socket, known) = (self.volumes.clone(), self.socket.clone(), known.clone());
@@ -230,7 +267,6 @@ impl Engine {
                 if let Some(network) = &network {
                     binds.extend(bundle::names(&launch, network, instance.directory())?);
                 }
-                let known_network = network.as_ref().map(|network| (network_known.as_str(), network));
                 let tenant = &launch.pod.tenant;
                 // Once it is said that something of the tenant is there, its group is not removed.
                 let group = local.groups.for_engine(tenant, driver)?;
@@ -238,8 +274,12 @@ impl Engine {
                     limits: local.groups.within_tenant(tenant, &launch.limits),
                     ..launch
                 };
-                let body = describe::of(&name, &launch, &binds, known_network, group.as_deref());
-                let body = body.map_err(Error::Engine)?;
+                let body = describe::of(&name, &launch, &binds, &mode, address, group.as_deref());
+                let mut body = body.map_err(Error::Engine)?;
+                if is_podman {
+                    // It takes what says that there is none for a command.
+                    body.healthcheck = None;
+                }
                 instance.set_in_engine(&InEngine {
                     socket,
                     name: known,
@@ -256,8 +296,11 @@ impl Engine {
             created.map_err(|error| self.refused(&error))?;
             let started = docker.start_container(&known, None::<StartContainerOptions>).await;
             match started.map_err(|error| self.refused(&error)) {
-                // Its program cannot be run: that is kept.
-                Err(Error::Engine(_)) if matches!(self.state(name).await?, State::Ended(_)) => return Ok(()),
+                // Its program cannot be run: that is kept, where the engine keeps why.
+                Err(Error::Engine(_)) if matches!(self.state(name).await?, State::Ended(ended) if ended.how != How::Unseen) =>
+                {
+                    return Ok(());
+                }
                 started => started?,
             }
             // What it is promised the engine wrote for it alone.
@@ -266,9 +309,9 @@ impl Engine {
                 Ok(())
             })
             .await?;
-            match bridge {
-                Some(bridge) => blocking(move || bridge.turn_back().map_err(Error::NoNetwork)).await,
-                None => Ok(()),
+            match own {
+                Some(Own::Bridge(bridge)) => blocking(move || bridge.turn_back().map_err(Error::NoNetwork)).await,
+                Some(Own::Space(..)) | None => Ok(()),
             }
         };
         let started = started.await;
@@ -280,21 +323,37 @@ impl Engine {
         started
     }
 
-    /// Who makes the control groups of its containers.
-    async fn driver(&self, docker: &Docker) -> Result<Driver, Error> {
-        let known = || self.known_driver.lock().unwrap_or_else(PoisonError::into_inner);
+    async fn about(&self, docker: &Docker) -> Result<About, Error> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         // To say it, an engine counts all that it has: that takes 7 to 14 ms of a start.
-        if let Some(driver) = *known() {
-            return Ok(driver);
+        if let Some(about) = *known() {
+            return Ok(about);
         }
-        let about = docker.info().await.map_err(|error| self.refused(&error))?;
-        let driver = match about.cgroup_driver {
+        let version = docker.version().await.map_err(|error| self.refused(&error))?;
+        let mut components = version.components.iter().flatten();
+        let info = docker.info().await.map_err(|error| self.refused(&error))?;
+        let driver = match info.cgroup_driver {
             Some(SystemInfoCgroupDriverEnum::CGROUPFS) => Driver::Engine,
             Some(SystemInfoCgroupDriverEnum::SYSTEMD) => Driver::Systemd,
             _ => Driver::Nobody,
         };
-        *known() = Some(driver);
-        Ok(driver)
+        let about = About {
+            driver,
+            is_podman: components.any(|component| component.name == PODMAN),
+        };
+        *known() = Some(about);
+        Ok(about)
+    }
+
+    /// A network namespace for a pod, in which nothing runs yet. It is there for as long as it is open, or something runs in it.
+    async fn space_of(&self, pod: &Pod) -> Result<Own, Error> {
+        let (network, tenant) = (self.network.clone(), pod.tenant.clone());
+        let made = move || {
+            let attachment = network.attach(&tenant)?;
+            let space = attach::space(&attachment)?;
+            Ok(Own::Space(attachment, space))
+        };
+        blocking(move || made().map_err(Error::NoNetwork)).await
     }
 
     /// What the engine calls the network of a pod.
@@ -383,8 +442,7 @@ impl Engine {
             let has_own_limit = found.as_ref().is_some_and(has_memory_limit);
             match state(found.and_then(|found| found.state).unwrap_or_default())? {
                 Some(State::Ended(ended)) if ended.is_out_of_memory && !has_own_limit => {
-                    let tenant = Key::of_container(name).map(|key| key.tenant);
-                    let is_by_tenant = tenant.is_some_and(|tenant| self.local.groups.is_tenant_short(&tenant));
+                    let is_by_tenant = self.is_tenant_short(name);
                     return Ok(State::Ended(Ended { is_by_tenant, ..ended }));
                 }
                 Some(State::Running(started)) => {
@@ -405,16 +463,33 @@ impl Engine {
         }
     }
 
+    fn is_tenant_short(&self, name: &str) -> bool {
+        Key::of_container(name).is_some_and(|key| self.local.groups.is_tenant_short(&key.tenant))
+    }
+
     /// It runs on where the engine is away, and is seen to.
     pub(crate) async fn wait(&self, name: &str) -> Result<State, Error> {
         let State::Running(started) = self.state(name).await? else {
             return self.state(name).await;
         };
+        let found = self.inspect(name).await?.unwrap_or_default();
+        let has_own_limit = has_memory_limit(&found);
+        let oom_kills = Hierarchy::of_host()
+            .and_then(|host| host.oom_kills_of(started.pid.into(), found.id.as_deref().unwrap_or_default()));
         end_of(&started).await?;
+        // Before its group goes: not every engine says it, as Podman does not with control groups of version 1.
+        let is_out_of_memory = oom_kills.is_some_and(|kills| kills.count() > 0);
         let until = Instant::now() + END_PATIENCE;
         loop {
             match self.state(name).await {
                 Err(_) if Instant::now() < until => sleep(AWAY_POLL).await,
+                Ok(State::Ended(ended)) if is_out_of_memory && ended.how == (How::Killed { signal: KILLED }) => {
+                    return Ok(State::Ended(Ended {
+                        is_out_of_memory,
+                        is_by_tenant: !has_own_limit && self.is_tenant_short(name),
+                        ..ended
+                    }));
+                }
                 state => return state,
             }
         }
@@ -478,6 +553,8 @@ impl Engine {
                 status_code: 404 | 409, ..
             })
             | Ok(()) => Ok(()),
+            // Podman has no number of its own for that.
+            Err(_) if !matches!(self.state(name).await?, State::Running(_)) => Ok(()),
             Err(error) => Err(self.refused(&error)),
         }
     }

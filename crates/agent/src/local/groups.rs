@@ -108,7 +108,8 @@ impl Groups {
     /// That of a new container; `None`: there can be none, and none is asked for.
     pub(super) fn make(&self, name: &str, limits: &Limits) -> Result<Option<Cgroup>, Error> {
         let tenants = self.tenants();
-        let of_tenant = Key::of_container(name).and_then(|key| Some((key.tenant.clone(), tenants.get(&key.tenant)?.limits)));
+        let of_tenant =
+            Key::of_container(name).and_then(|key| Some((key.tenant.clone(), tenants.get(&key.tenant)?.limits)));
         let is_limited = *limits != Limits::default() || of_tenant.as_ref().is_some_and(|(_, of)| is_asked(of));
         let Some(group) = self.of(name) else {
             return match is_limited {
@@ -166,7 +167,8 @@ impl Groups {
 
     /// Whether all containers of a tenant together had no memory left at some time.
     pub(crate) fn is_tenant_short(&self, tenant: &str) -> bool {
-        self.all_of_tenant(tenant).any(|group| group.was_full().unwrap_or(false))
+        self.all_of_tenant(tenant)
+            .any(|group| group.was_full().unwrap_or(false))
     }
 
     /// A container may take no more than its tenant.

@@ -679,9 +679,7 @@ impl Runtime for Local {
     }
 
     fn usage_of(&self, tenant: &str) -> Answer<'_, Option<Usage>> {
-        self.blocking(tenant, |local, tenant| {
-            Ok(local.groups.usage_of(tenant)?)
-        })
+        self.blocking(tenant, |local, tenant| Ok(local.groups.usage_of(tenant)?))
     }
 
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>> {

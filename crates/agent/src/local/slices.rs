@@ -68,7 +68,10 @@ fn properties(limits: &Limits) -> [String; 4] {
     [
         // It is not limited where nothing is said.
         format!("CPUQuota={}", limits.cpu_millis.map(percent).unwrap_or_default()),
-        format!("MemoryMax={}", or_infinite(limits.memory_bytes.map(|bytes| bytes.to_string()))),
+        format!(
+            "MemoryMax={}",
+            or_infinite(limits.memory_bytes.map(|bytes| bytes.to_string()))
+        ),
         format!("MemorySwapMax={}", or_infinite(swap)),
         format!("TasksMax={}", or_infinite(limits.pids.map(|pids| pids.to_string()))),
     ]
@@ -76,12 +79,20 @@ fn properties(limits: &Limits) -> [String; 4] {
 
 fn systemctl(words: &[&str]) -> io::Result<()> {
     let program = tools::find("systemctl").ok_or_else(|| io::Error::other("there is no systemctl"))?;
-    let done = Command::new(program).args(words).stdin(Stdio::null()).output()?;
+    let done = Command::new(program)
+        .arg("--no-ask-password")
+        .args(words)
+        .stdin(Stdio::null())
+        .output()?;
     if done.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&done.stderr);
-    Err(io::Error::other(format!("systemctl {}: {}", words.join(" "), said.trim())))
+    Err(io::Error::other(format!(
+        "systemctl {}: {}",
+        words.join(" "),
+        said.trim()
+    )))
 }
 
 #[cfg(test)]
@@ -106,11 +117,21 @@ mod tests {
         };
         assert_eq!(
             properties(&limits),
-            ["CPUQuota=130.5%", "MemoryMax=1048576", "MemorySwapMax=0", "TasksMax=100"]
+            [
+                "CPUQuota=130.5%",
+                "MemoryMax=1048576",
+                "MemorySwapMax=0",
+                "TasksMax=100"
+            ]
         );
         assert_eq!(
             properties(&Limits::default()),
-            ["CPUQuota=", "MemoryMax=infinity", "MemorySwapMax=infinity", "TasksMax=infinity"]
+            [
+                "CPUQuota=",
+                "MemoryMax=infinity",
+                "MemorySwapMax=infinity",
+                "TasksMax=infinity"
+            ]
         );
     }
 }

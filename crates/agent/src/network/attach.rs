@@ -1,9 +1,10 @@
-//! Gives a container its network; called by its shim, which stays in it.
+//! Gives a container its network; called by its shim, which stays in it, or for an engine that takes one that is there.
 
 use std::fs::{self, File};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
+use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use super::netlink::{self, End, LOOPBACK, Mac, Netlink, Way};
 
 /// What a container's link is called in it.
 const INSIDE: &str = "eth0";
+const OF_THREAD: &str = "/proc/thread-self/ns/net";
 /// No group in particular.
 const NO_GROUP: u32 = 0;
 
@@ -42,19 +44,28 @@ fn mac(end: u8, address: Ipv4Addr) -> Mac {
     [0x02, end, a, b, c, d]
 }
 
-/// Has this process, which has one thread, be in the container's network from now on: in `given`, which is new, or in one
-/// of its own.
+/// A network namespace that is a container's, in which nothing runs. It is there for as long as it is open, or somebody is in it.
+pub(crate) fn space(attachment: &Attachment) -> io::Result<File> {
+    let made = || {
+        enter(attachment, None)?;
+        File::open(OF_THREAD)
+    };
+    // The thread that is in it ends.
+    thread::scope(|scope| scope.spawn(made).join().expect("it does not panic"))
+}
+
+/// Has this thread be in the container's network from now on: in `given`, which is new, or in one of its own.
 pub(crate) fn enter(attachment: &Attachment, given: Option<&File>) -> io::Result<()> {
     if let Some(pid) = attachment.shared_with {
         return enter_space(&File::open(format!("/proc/{pid}/ns/net"))?);
     }
-    let of_host = File::open("/proc/self/ns/net")?;
+    let of_host = File::open(OF_THREAD)?;
     match given {
         Some(given) => enter_space(given)?,
-        // SAFETY: descriptors stay as they are, and there is no other thread.
+        // SAFETY: descriptors stay as they are, and other threads where they are.
         None => unsafe { unshare_unsafe(UnshareFlags::NEWNET)? },
     }
-    let own = File::open("/proc/self/ns/net")?;
+    let own = File::open(OF_THREAD)?;
     enter_space(&of_host)?;
     outside(attachment, &own)?;
     enter_space(&own)?;
