@@ -60,10 +60,11 @@ install_system() {
     install_without_service tinyproxy tinyproxy tinyproxy
     install_without_service docker-registry docker-registry docker-registry
     install_without_service dockerd docker.io docker.service docker.socket
+    install_without_service podman podman podman.service podman.socket podman-restart.service podman-auto-update.timer
     apt_for mosquitto_pub mosquitto-clients curl curl wget wget openssl openssl
     apt_for strace strace valgrind valgrind faketime faketime mkfs.ext4 e2fsprogs
     apt_for ip iproute2 unshare util-linux setpriv util-linux pgrep procps
-    apt_for docker docker-cli runc runc busybox busybox-static nft nftables podman podman
+    apt_for docker docker-cli runc runc busybox busybox-static nft nftables
     install_without_service redis-server redis-server redis-server
     apt_for sysbench sysbench mbw mbw fio fio iperf3 iperf3
     install_postgresql
