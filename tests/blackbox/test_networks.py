@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -191,11 +192,11 @@ def services(edge: Selvedge) -> dict[str, str]:
 
 
 def ask(address: str, port: int) -> str:
-    """What the host is answered; nothing where it is not."""
+    """What the host is answered; nothing where it is not, or not to the end."""
     try:
         with urllib.request.urlopen(f"http://{address}:{port}", timeout=5 * SLOWNESS) as answer:
             return answer.read().decode().strip()
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return ""
 
 

@@ -45,21 +45,23 @@ pub(super) fn read(mut stream: &TcpStream) -> io::Result<usize> {
             break;
         }
         all += count;
-        if head.len() < STATUS_BYTES {
-            head.extend_from_slice(&buffer[..count.min(STATUS_BYTES)]);
-        }
+        head.extend_from_slice(&buffer[..count.min(HEAD_BYTES - head.len())]);
     }
     if is_good(&head) {
         return Ok(all);
     }
-    let said = String::from_utf8_lossy(&head)
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .to_owned();
-    Err(io::Error::new(io::ErrorKind::InvalidData, format!("answered: {said}")))
+    let said = String::from_utf8_lossy(&head);
+    let why = said.split("\r\n\r\n").nth(1).unwrap_or_default();
+    let status = said.lines().next().unwrap_or_default();
+    let message = format!("answered: {status} {}", why.trim());
+    Err(io::Error::new(
+        io::ErrorKind::InvalidData,
+        message.trim_end().to_owned(),
+    ))
 }
 
+/// Of an answer that is kept, to say what it was.
+const HEAD_BYTES: usize = 1 << 10;
 /// As far as the number of a status line.
 const STATUS_BYTES: usize = 12;
 
