@@ -194,7 +194,7 @@ def services(edge: Selvedge) -> dict[str, str]:
 def ask(address: str, port: int) -> str:
     """What the host is answered; nothing where it is not, or not to the end."""
     try:
-        with urllib.request.urlopen(f"http://{address}:{port}", timeout=5 * SLOWNESS) as answer:
+        with urllib.request.urlopen(f"http://{address}:{port}", timeout=10 * SLOWNESS) as answer:
             return answer.read().decode().strip()
     except (OSError, http.client.HTTPException):
         return ""
