@@ -222,7 +222,7 @@ impl Hierarchy {
     }
 }
 
-/// The file of a group that counts them.
+/// What of a group counts the processes that were killed because there was no memory left.
 #[derive(Clone, Debug)]
 pub(crate) struct OomKills(PathBuf);
 
