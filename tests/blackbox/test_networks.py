@@ -196,7 +196,9 @@ def ask(address: str, port: int) -> str:
     try:
         with urllib.request.urlopen(f"http://{address}:{port}", timeout=10 * SLOWNESS) as answer:
             return answer.read().decode().strip()
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException) as error:
+        words = error.read().decode() if isinstance(error, urllib.error.HTTPError) else ""
+        print(f"http://{address}:{port}: {error!r} {words}")  # Shown where the test fails.
         return ""
 
 

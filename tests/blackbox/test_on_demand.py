@@ -107,6 +107,17 @@ def test_who_is_told_that_it_sleeps_may_call_it_at_a_port_that_another_had_just_
         assert api.ask("DELETE", f"/v1/tenants/default/manifests/Deployment/{name}")[0] < 300
 
 
+def test_who_is_told_that_it_is_applied_may_call_it_at_once(own):
+    api = Api(own)
+    for name in ("one", "two", "three", "four", "five"):
+        port = PORTS.take()
+        manifest = sleeper(name, SERVES, port, idle="60s") + "---\n" + service(f"of-{name}", name)
+        assert api.ask("POST", "/v1/apply", {"file": "site.yaml", "text": manifest})[0] == 200
+        with socket.create_connection(("127.0.0.1", port), timeout=20):
+            address = services(own)[f"of-{name}"]
+        assert ask(address, 80) == f"it is {name}-0"
+
+
 def test_it_does_not_sleep_under_a_request(own):
     port = PORTS.take()
     slow = "mkdir -p /www/cgi-bin; printf '#!/bin/sh\\nsleep 4; echo; echo done\\n' > /www/cgi-bin/slow; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +112,34 @@ def test_a_killed_edge_finds_it_paused_and_has_it_answer(own, tmp_path, runtime)
     wait_until(lambda: count(own, port) > 0)
     wait_until(lambda: is_paused(own))
     assert containers(own) == begun
+
+
+def freezer_of(pid: int) -> Path:
+    """The file by which the time of a process is stopped (cgroups(7)), in either version."""
+    groups = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    for _, controllers, group in groups:
+        if controllers == "freezer":
+            return Path(f"/sys/fs/cgroup/freezer{group}/freezer.state")
+    return Path(f"/sys/fs/cgroup{groups[0][2]}/cgroup.freeze")
+
+
+@pytest.mark.parametrize("runtime", ["process", "oci", "docker"])
+def test_one_whose_time_cannot_be_stopped_runs_on_and_is_paused_once_it_can(own, tmp_path, runtime):
+    port = PORTS.take()
+    apply(own, counter(runtime, tmp_path, port).replace("idle-timeout: 1s", "idle-timeout: 3s"))
+    wait_until(lambda: count(own, port) > 0)
+    freezer = str(freezer_of(Host(own).pids()[0]))
+    subprocess.run(["mount", "--bind", freezer, freezer], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", freezer], check=True)
+        troubles = lambda: [one["trouble"] for one in deployment(own, "site")["containers"]]  # noqa: E731
+        wait_until(lambda: any("Read-only" in (trouble or "") for trouble in troubles()))
+        assert not is_paused(own)
+    finally:
+        subprocess.run(["umount", freezer], check=True)
+    wait_until(lambda: is_paused(own))
+    wait_until(lambda: count(own, port) > 0)
+    assert starts(own) == 1
 
 
 @pytest.mark.parametrize("runtime", ["process", "oci", "docker"])

@@ -32,11 +32,20 @@ pub(crate) async fn apply(State(desk): State<Arc<Desk>>, Json(request): Json<App
         is_dry_run: request.is_dry_run,
         takes_over: request.takes_over,
     };
-    let _turn = desk.applying.lock().await;
+    let turn = desk.applying.lock().await;
     let applied = apply_documents(&desk, documents, terms).await?;
-    if !request.is_dry_run {
-        for key in &keys {
-            desk.from_cloud.take_over(key).await?;
+    if request.is_dry_run {
+        return Ok(Json(applied));
+    }
+    for key in &keys {
+        desk.from_cloud.take_over(key).await?;
+    }
+    drop(turn);
+    // Who is told that it is applied may call it at once.
+    if let Some(mesh) = &desk.mesh {
+        let running = keys.iter().filter(|key| Workloads::KINDS.contains(&&*key.kind));
+        for tenant in running.map(|key| &*key.tenant).collect::<BTreeSet<&str>>() {
+            mesh.opened(tenant).await;
         }
     }
     Ok(Json(applied))

@@ -167,7 +167,10 @@ async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
             }
             Err(error) => {
                 if pause > BIND_PATIENCE {
-                    *held(&state) = State::Closed(listens.trouble(&error));
+                    let before = std::mem::replace(&mut *held(&state), State::Closed(listens.trouble(&error)));
+                    if matches!(before, State::Opening) {
+                        leads.changes.notify_one();
+                    }
                 }
                 sleep(pause).await;
                 pause = (pause * 2).min(BIND_LONGEST_PAUSE);

@@ -22,7 +22,7 @@ use agent::workload::sockets;
 use manifest::workload::{Deployments, Service};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::door::{Listens, Opened, Reached};
@@ -36,6 +36,8 @@ use self::table::{Door, Place};
 const RESUMPTION: Duration = Duration::from_secs(10);
 /// Until the kernel is asked again where it did not do what it was to, or goes on to lead somebody.
 const AGAIN: Duration = Duration::from_secs(2);
+/// For the doors of a tenant to be open, or it to be known why one is not.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a tenant has for requests to come in by.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +55,8 @@ type OfTenants = BTreeMap<String, Arc<Wanted>>;
 pub struct Mesh {
     wanted: watch::Sender<OfTenants>,
     doors: Arc<Mutex<Doors>>,
+    /// Told after each look at everything.
+    looks: watch::Receiver<()>,
     host: HostRules,
     _leading: AbortOnDropHandle<()>,
 }
@@ -63,6 +67,7 @@ impl Mesh {
     #[must_use]
     pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network, host: HostRules, sockets: Sockets) -> Self {
         let (wanted, wanting) = watch::channel(BTreeMap::new());
+        let (looked, looks) = watch::channel(());
         let doors = Arc::default();
         let before = Redirects {
             to_containers: of_containers(network.redirects()),
@@ -89,10 +94,12 @@ impl Mesh {
             sockets,
             begun: Arc::default(),
             done: watch::channel(0).0,
+            looked,
         };
         Mesh {
             wanted,
             doors,
+            looks,
             host,
             _leading: AbortOnDropHandle::new(tokio::spawn(leading.run(wanting))),
         }
@@ -133,8 +140,20 @@ impl Mesh {
         };
         let doors = held(&self.doors);
         let is_followed = of(&doors.followed).is_some_and(|followed| Arc::ptr_eq(&followed, &wanted));
-        let mut own = doors.opened.iter().filter(|(place, _)| place.tenant == tenant);
-        is_followed && !own.any(|(_, opened)| opened.is_opening())
+        is_followed && !doors.opening.contains(tenant)
+    }
+
+    /// Returns once requests to all that a tenant was wanted to have last come in where they are to, or it is known why they do
+    /// not: in five seconds, whatever happens.
+    pub async fn opened(&self, tenant: &str) {
+        let mut looks = self.looks.clone();
+        let is_open = || {
+            let (wanted, doors) = (self.wanted.borrow(), held(&self.doors));
+            let of = |all: &OfTenants| all.get(tenant).map(Arc::as_ptr);
+            of(&doors.followed) == of(&wanted) && !doors.opening.contains(tenant)
+        };
+        // Where nobody looks any more the edge is being stopped.
+        let _ = timeout(OPEN_PATIENCE, looks.wait_for(|()| is_open())).await;
     }
 
     /// Calls of the host are not led past doors any more, which end with whoever has them. What is led goes on.
@@ -234,6 +253,8 @@ struct Doors {
     opened: HashMap<Place, Opened>,
     /// What they were opened for.
     followed: OfTenants,
+    /// Tenants with one of which it was not known, when that was looked at last, whether it can be open.
+    opening: BTreeSet<String>,
     /// Of applications that run on demand.
     activities: HashMap<Key, Activity>,
     /// Of each tenant.
@@ -267,6 +288,7 @@ struct Leading {
     /// The number of the last look at everything that has begun, and of the last after which the kernel leads so.
     begun: Arc<AtomicU64>,
     done: watch::Sender<u64>,
+    looked: watch::Sender<()>,
 }
 
 impl Leading {
@@ -279,6 +301,7 @@ impl Leading {
             let following = move || {
                 let look_at = self.follow(&wanted);
                 held(&self.doors).followed = wanted;
+                self.looked.send_replace(());
                 (self, look_at)
             };
             let look_at;
@@ -324,6 +347,7 @@ impl Leading {
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
         let backends: BTreeSet<SocketAddrV4> = table.values().flat_map(|door| &door.backends).copied().collect();
         held(&self.reached).retain(|backend| backends.contains(backend));
+        let opening = self.opening(&table);
         let redirects = self.redirects(&table);
         let are_programs = table.values().any(|door| !door.programs.is_empty());
         self.open(table);
@@ -337,6 +361,7 @@ impl Leading {
             Some(since) => since.elapsed() >= AGAIN && self.clear_programs(),
             None => true,
         };
+        held(&self.doors).opening = opening;
         // Else somebody may still be led past a door whose application would sleep.
         if is_so && are_so {
             self.done.send_replace(number);
@@ -436,6 +461,17 @@ impl Leading {
         redirects.to_containers.sort_unstable();
         redirects.to_programs.sort_unstable();
         redirects
+    }
+
+    /// Tenants with doors that the kernel does not lead to yet.
+    fn opening(&self, table: &HashMap<Place, Door>) -> BTreeSet<String> {
+        let doors = held(&self.doors);
+        let is_opening = |place: &&Place| doors.opened.get(*place).is_none_or(Opened::is_opening);
+        table
+            .keys()
+            .filter(is_opening)
+            .map(|place| place.tenant.clone())
+            .collect()
     }
 
     fn follow_services(&self, wanted: &OfTenants) {

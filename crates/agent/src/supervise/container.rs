@@ -402,11 +402,18 @@ impl Keeper<'_> {
                 why = self.disks.is_to_go(name) => break (What::Evicted, why),
                 () = Orders::to_rest(&mut is_to_rest, &mut is_held) => {}
             }
-            self.pause(name).await;
-            tokio::select! {
-                ended = self.wait(name) => return ended,
-                why = self.disks.is_to_go(name) => break (What::Evicted, why),
-                () = Orders::to_go_on(&mut is_to_rest, &mut is_held) => {}
+            let mut backoff = Backoff::default();
+            let why = loop {
+                let again = (!self.pause(name).await).then(|| backoff.after(Duration::ZERO, rand::random()));
+                tokio::select! {
+                    ended = self.wait(name) => return ended,
+                    why = self.disks.is_to_go(name) => break Some((What::Evicted, why)),
+                    () = Orders::to_go_on(&mut is_to_rest, &mut is_held) => break None,
+                    () = sleep(again.unwrap_or_default()), if again.is_some() => {}
+                }
+            };
+            if let Some(why) = why {
+                break why;
             }
             self.runtime.pause(name, false).await?;
             self.board
@@ -424,11 +431,12 @@ impl Keeper<'_> {
         self.wait(name).await
     }
 
-    /// Where it cannot be, it runs on, and only nobody is sent there. Nothing where it has ended.
-    async fn pause(&self, name: &str) {
+    /// Where it cannot be, as one that waits for a disk, it runs on, and only nobody is sent there. Nothing where it has ended.
+    /// Whether there is nothing left to do.
+    async fn pause(&self, name: &str) -> bool {
         let paused = self.runtime.pause(name, true).await;
         match (&paused, *self.is_held.borrow()) {
-            (Ok(false), _) => return,
+            (Ok(false), _) => return true,
             (Ok(true), true) => self.tell(What::Paused, "while a snapshot is taken"),
             (Ok(true), false) => self.tell(What::Paused, "until somebody asks it"),
             (Err(_), _) => {}
@@ -437,6 +445,7 @@ impl Keeper<'_> {
             doing.is_paused = paused.is_ok();
             doing.trouble = paused.err().map(|error| cut(&error.to_string()));
         });
+        self.board.look().is_paused
     }
 
     /// Returns once it has more on disk than it may: what, and how much that is. Looking takes no more than a hundredth of the
