@@ -218,6 +218,12 @@ class Selvedge(Broker):
         """A `selvedge` command on this broker's data directory."""
         return selvedge(*words, "--data", str(self.data), check=check, cwd=self.directory)
 
+    def events(self) -> str:
+        """What has happened to its applications; nothing where it does not run."""
+        if self.process is None or self.process.poll() is not None or not (self.data / "containers").exists():
+            return ""
+        return "\n".join(self.run(*words, check=False).stdout for words in (["events"], ["get", "deployments"]))
+
 
 class Mosquitto(Broker):
     """Debian's Mosquitto with persistence on."""

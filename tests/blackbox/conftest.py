@@ -69,6 +69,8 @@ def pytest_runtest_makereport(item: pytest.Item):
         for broker in RUNNING:
             broker.is_evidence = True
             report.sections.append((f"log of {broker.directory.name}", broker.tail()))
+            if isinstance(broker, brokers.Selvedge):
+                report.sections.append((f"events of {broker.directory.name}", broker.events()))
 
 
 @pytest.fixture(scope="session", autouse=True)
