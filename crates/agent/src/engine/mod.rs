@@ -436,9 +436,14 @@ impl Engine {
     }
 
     pub(crate) async fn state(&self, name: &str) -> Result<State, Error> {
+        let found = self.inspect(name).await?;
+        self.state_of(name, found).await
+    }
+
+    /// That of one that was `found` so.
+    async fn state_of(&self, name: &str, mut found: Option<ContainerInspectResponse>) -> Result<State, Error> {
         let until = Instant::now() + END_PATIENCE;
         loop {
-            let found = self.inspect(name).await?;
             let has_own_limit = found.as_ref().is_some_and(has_memory_limit);
             match state(found.and_then(|found| found.state).unwrap_or_default())? {
                 Some(State::Ended(ended)) if ended.is_out_of_memory && !has_own_limit => {
@@ -460,6 +465,7 @@ impl Engine {
                 None if Instant::now() < until => sleep(END_POLL).await,
                 None => return Err(Error::Engine(format!("Docker does not say how {name} ended"))),
             }
+            found = self.inspect(name).await?;
         }
     }
 
@@ -469,13 +475,14 @@ impl Engine {
 
     /// It runs on where the engine is away, and is seen to.
     pub(crate) async fn wait(&self, name: &str) -> Result<State, Error> {
-        let State::Running(started) = self.state(name).await? else {
-            return self.state(name).await;
+        let found = self.inspect(name).await?;
+        let has_own_limit = found.as_ref().is_some_and(has_memory_limit);
+        let id = found.as_ref().and_then(|found| found.id.clone()).unwrap_or_default();
+        let started = match self.state_of(name, found).await? {
+            State::Running(started) => started,
+            state => return Ok(state),
         };
-        let found = self.inspect(name).await?.unwrap_or_default();
-        let has_own_limit = has_memory_limit(&found);
-        let oom_kills = Hierarchy::of_host()
-            .and_then(|host| host.oom_kills_of(started.pid.into(), found.id.as_deref().unwrap_or_default()));
+        let oom_kills = Hierarchy::of_host().and_then(|host| host.oom_kills_of(started.pid.into(), &id));
         end_of(&started).await?;
         // Before its group goes: not every engine says it, as Podman does not with control groups of version 1.
         let is_out_of_memory = oom_kills.is_some_and(|kills| kills.count() > 0);
