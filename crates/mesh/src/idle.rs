@@ -65,6 +65,7 @@ impl Activity {
         Led {
             pods: status.into_iter().filter_map(|one| one.doing.address).collect(),
             programs: held(&self.programs).clone(),
+            is_by_rules: false,
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Led {
     pub pods: BTreeSet<Ipv4Addr>,
     /// Where programs of the host listen.
     pub programs: BTreeSet<SocketAddrV4>,
+    /// Those alone count whose packets rules change.
+    pub is_by_rules: bool,
 }
 
 impl Led {
@@ -34,10 +36,10 @@ impl Led {
         self.pods.is_empty() && self.programs.is_empty()
     }
 
-    /// Whether who `asked` there is answered by one of them. A container may be asked itself, as it is where a call is led as it
-    /// is made; a program of the host is not, by anybody who was led.
+    /// Whether who `asked` there is answered by one of them, who may be asked itself, as it is where a call is led as it is made.
     fn has(&self, asked: SocketAddrV4, answers: SocketAddrV4) -> bool {
-        self.pods.contains(answers.ip()) || asked != answers && self.programs.contains(&answers)
+        let is_one = self.pods.contains(answers.ip()) || self.programs.contains(&answers);
+        is_one && (asked != answers || !self.is_by_rules)
     }
 }
 
@@ -115,6 +117,10 @@ fn of_line(line: &str, led: &Led, timeouts: &Timeouts) -> Option<Use> {
     if is_probe || !led.has(address(["dst=", "dport="], 0)?, address(["src=", "sport="], 1)?) {
         return None;
     }
+    // The kernel has begun to follow it as it ended: one that goes on is replied to, and one that begins is SYN_SENT till then.
+    if state == "ESTABLISHED" && words.contains(&"[UNREPLIED]") {
+        return None;
+    }
     let left_s: u64 = left_s.parse().ok()?;
     let ago = |of_s: u64| Duration::from_secs(of_s.saturating_sub(left_s));
     Some(match state {
@@ -150,11 +156,15 @@ mod tests {
     }
 
     fn use_of(lines: &[String]) -> Use {
-        let led = Led {
+        of_list(&lines.concat(), &led(), &TIMEOUTS)
+    }
+
+    fn led() -> Led {
+        Led {
             pods: BTreeSet::from([POD.parse().unwrap()]),
             programs: BTreeSet::from(["127.0.0.1:8080".parse().unwrap()]),
-        };
-        of_list(&lines.concat(), &led, &TIMEOUTS)
+            is_by_rules: false,
+        }
     }
 
     #[test]
@@ -177,6 +187,13 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_began_to_follow_as_it_ended_is_not_open() {
+        let late = line(293, "ESTABLISHED", POD, POD).replace(" sport=8080 dport", " [UNREPLIED] sport=8080 dport");
+        assert!(late.contains("[UNREPLIED]"));
+        assert_eq!(use_of(&[late]), Use::None);
+    }
+
+    #[test]
     fn who_asks_the_container_itself_counts_and_not_the_agent_nor_who_is_led_elsewhere() {
         let itself = line(431_990, "ESTABLISHED", POD, POD);
         assert_eq!(use_of(std::slice::from_ref(&itself)), Use::Open);
@@ -189,13 +206,21 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_the_host_is_known_by_its_port_and_who_asks_that_itself_does_not_count() {
-        let of = |asked, answers| use_of(&[with_ports(431_990, "ESTABLISHED", asked, answers)]);
+    fn a_program_of_the_host_is_known_by_its_port_and_who_asks_that_itself_is_not_led_by_rules() {
         let host = "127.0.0.1";
+        let itself = with_ports(431_990, "ESTABLISHED", (host, 8_080), (host, 8_080));
+        let of = |asked, answers| use_of(&[with_ports(431_990, "ESTABLISHED", asked, answers)]);
         assert_eq!(of((host, 80), (host, 8_080)), Use::Open);
         assert_eq!(of(("192.0.2.1", 8_080), (host, 8_080)), Use::Open);
-        assert_eq!(of((host, 8_080), (host, 8_080)), Use::None);
         assert_eq!(of((host, 80), (host, 8_081)), Use::None);
+        assert_eq!(use_of(std::slice::from_ref(&itself)), Use::Open);
+        let by_rules = Led {
+            is_by_rules: true,
+            ..led()
+        };
+        assert_eq!(of_list(&itself, &by_rules, &TIMEOUTS), Use::None);
+        let led_by_rules = with_ports(431_990, "ESTABLISHED", (host, 80), (host, 8_080));
+        assert_eq!(of_list(&led_by_rules, &by_rules, &TIMEOUTS), Use::Open);
     }
 
     #[test]

@@ -68,12 +68,18 @@ fn wait(edge: &Edge, is_so: impl Fn(&super::edge::Application) -> bool) -> Resul
         .try_for_each(|one| edge.wait(one.name(), &is_so).map(drop))
 }
 
-/// Asks each application, and finds where its container is counted.
+/// Asks each application, and finds where its container is counted. Nobody asks them whether they are ready: they are when they
+/// run, and may not listen yet.
 fn asked_once(edge: &Edge, site: &Site) -> Result<Vec<Group>, String> {
+    let began = Instant::now();
     let find = |one: &Application| {
         let name = one.name();
-        site.enter(|| one.ask())?
-            .map_err(|error| format!("{name}, its first request: {error}"))?;
+        while let Err(error) = site.enter(|| one.ask())? {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("{name}, its first request: {error}"));
+            }
+            pause(STEP);
+        }
         Processes::of(edge)
             .group_of(name)
             .ok_or_else(|| format!("{name} was asked and has no control group of a container"))
