@@ -223,7 +223,7 @@ def test_who_calls_a_program_itself_keeps_it_awake_and_its_probes_do_not(own):
     probe = f"}}], readinessProbe: {{tcpSocket: {{port: {inner}}}, periodSeconds: 1}}}}"
     apply(own, text.replace("}]}", probe, 1))
     rests(own, port)
-    assert not is_led(port)
+    becomes_led(port)
     with Call(inner) as call:
         time.sleep(4)  # Longer than it would stay awake: a claim that nothing happens.
         assert call.is_alive() and not deployment(own, "site")["sleeps"]
