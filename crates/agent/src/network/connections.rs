@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
+
+use socket2::SockRef;
 
 const LIST: &str = "/proc/net/nf_conntrack";
 const SETTINGS: &str = "/proc/sys/net/netfilter";
@@ -15,8 +18,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(7_200);
 /// `nf_conntrack_tcp_timeout_unacknowledged` and `_max_retrans`): it is open for all that is known.
 const UNACKNOWLEDGED_S: u64 = 300;
 
-/// What the agent's own questions to containers are marked with (`SO_MARK`), which nobody's use are.
-pub(crate) const PROBE_MARK: u32 = 0x5e1e_d9e0;
+/// `SO_MARK` of what is nobody's use.
+pub(super) const MARK: u32 = 0x5e1e_d9e0;
 
 /// To whom connections are led.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +55,12 @@ pub enum Use {
     Ended(Duration),
     /// None is known of.
     None,
+}
+
+/// Has a connection of this socket count for nobody's use: it is a question of the agent's own, or what a door passes on, which
+/// counts it itself. Nothing where the edge is not root: the kernel leads nobody then.
+pub fn leave_out(socket: &impl AsFd) {
+    let _ = SockRef::from(socket).set_mark(MARK);
 }
 
 /// Whether this kernel lists them, to whoever runs this.
@@ -110,11 +119,11 @@ fn of_line(line: &str, led: &Led, timeouts: &Timeouts) -> Option<Use> {
         let value = |key: &str| words.iter().filter_map(|word| word.strip_prefix(key)).nth(which);
         Some(SocketAddrV4::new(value(ip)?.parse().ok()?, value(port)?.parse().ok()?))
     };
-    let is_probe = words
+    let is_left_out = words
         .iter()
         .filter_map(|word| word.strip_prefix("mark="))
-        .any(|mark| mark.parse() == Ok(PROBE_MARK));
-    if is_probe || !led.has(address(["dst=", "dport="], 0)?, address(["src=", "sport="], 1)?) {
+        .any(|mark| mark.parse() == Ok(MARK));
+    if is_left_out || !led.has(address(["dst=", "dport="], 0)?, address(["src=", "sport="], 1)?) {
         return None;
     }
     // The kernel has begun to follow it as it ended: one that goes on is replied to, and one that begins is SYN_SENT till then.
@@ -197,7 +206,7 @@ mod tests {
     fn who_asks_the_container_itself_counts_and_not_the_agent_nor_who_is_led_elsewhere() {
         let itself = line(431_990, "ESTABLISHED", POD, POD);
         assert_eq!(use_of(std::slice::from_ref(&itself)), Use::Open);
-        let by_agent = itself.replace("mark=0", &format!("mark={PROBE_MARK}"));
+        let by_agent = itself.replace("mark=0", &format!("mark={MARK}"));
         assert_eq!(use_of(&[by_agent]), Use::None);
         assert_eq!(
             use_of(&[line(431_990, "ESTABLISHED", "10.112.8.1", "10.112.0.3")]),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Redirect;
 use super::calls::{self, Calls};
-use super::connections::{self, Led, PROBE_MARK, Use};
+use super::connections::{self, Led, MARK, Use};
 use super::range::Range;
 use super::rules::{self, leads, lines};
 
@@ -257,7 +257,7 @@ delete table {name}
 table {name} {{
 chain output {{
 type nat hook output priority {PRIORITY}; policy accept;
-meta mark {PROBE_MARK} ct mark set meta mark
+meta mark {MARK} ct mark set meta mark
 {led}}}
 chain following {{
 type filter hook output priority filter; policy accept;
