@@ -186,7 +186,6 @@ impl Watch<'_> {
 async fn connect(to: SocketAddrV4) -> Result<TcpStream, String> {
     let connect = async {
         let socket = TcpSocket::new_v4()?;
-        // Who may not mark it has no networks whose use is counted.
         connections::leave_out(&socket);
         socket.connect(to.into()).await
     };

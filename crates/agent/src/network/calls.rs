@@ -1,6 +1,7 @@
 //! Calls of programs of the host that are led past doors as they are made: a program of the kernel's (eBPF) gives `connect(2)`
-//! the address of the container, or the program, in place of the door's (decision 47). What is under way is then a connection like any other,
-//! and none of its packets is changed; what calls otherwise, and all calls where the kernel runs no such program, the rules lead.
+//! the address of the container, or of the program, in place of the door's (decision 47). What is under way is then a connection
+//! like any other, and none of its packets is changed; what calls otherwise, and all calls where the kernel runs no such program,
+//! the rules lead.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -40,8 +41,8 @@ enum Kernel {
     },
 }
 
-/// Those of `redirects` that lead to one that `answers`: among several, rules take turns, and what they lead to a door of
-/// the edge's own they may lead on.
+/// Those of `redirects` that lead to one who `answers`, by his address: among several, rules take turns, and what they lead to a
+/// door of the edge's own they may lead on.
 pub(super) fn of_redirects(redirects: &[Redirect], answers: impl Fn(Ipv4Addr) -> bool) -> Led {
     let (all, one): (Vec<_>, Vec<_>) = redirects.iter().partition(|redirect| redirect.at.ip().is_unspecified());
     // Of all its addresses, a host calls itself at this one; those to others are led by rules.
