@@ -14,11 +14,12 @@ use hyper::body::Bytes;
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
-use crate::network::connections;
+use crate::network::connections::PROBE_MARK;
 use crate::runtime::Runtime;
 
 /// What a container is asked.
@@ -186,7 +187,8 @@ impl Watch<'_> {
 async fn connect(to: SocketAddrV4) -> Result<TcpStream, String> {
     let connect = async {
         let socket = TcpSocket::new_v4()?;
-        connections::leave_out(&socket);
+        // Who may not mark it has no networks whose use is counted.
+        let _ = SockRef::from(&socket).set_mark(PROBE_MARK);
         socket.connect(to.into()).await
     };
     connect.await.map_err(|error| format!("port {}: {error}", to.port()))

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::network::connections;
 use agent::sockets::{self, At, Sockets};
 use rustix::net::{AddressFamily, SocketFlags};
 use tokio::io::unix::AsyncFd;
@@ -459,7 +458,7 @@ async fn connect<'a>(
         let mut connected = None;
         for step in 0..backends.len() {
             let backend = backends[(first + step) % backends.len()];
-            match timeout(ATTEMPT, call(backend)).await {
+            match timeout(ATTEMPT, TcpStream::connect(backend)).await {
                 Ok(Ok(stream)) => {
                     if beginnings.are_few() && held(reached).insert(backend) {
                         changes.notify_one();
@@ -489,13 +488,6 @@ async fn connect<'a>(
         }
         wait(leading, &sleepers, began, patience).await?;
     }
-}
-
-/// A connection that the door counts, and nobody else.
-async fn call(backend: SocketAddrV4) -> io::Result<TcpStream> {
-    let socket = TcpSocket::new_v4()?;
-    connections::leave_out(&socket);
-    socket.connect(backend.into()).await
 }
 
 /// Says why to who speaks HTTP; others are cut off.

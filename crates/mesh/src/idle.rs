@@ -65,7 +65,6 @@ impl Activity {
         Led {
             pods: status.into_iter().filter_map(|one| one.doing.address).collect(),
             programs: held(&self.programs).clone(),
-            is_by_rules: false,
         }
     }
 

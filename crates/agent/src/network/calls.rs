@@ -1,7 +1,6 @@
 //! Calls of programs of the host that are led past doors as they are made: a program of the kernel's (eBPF) gives `connect(2)`
-//! the address of the container, or of the program, in place of the door's (decision 47). What is under way is then a connection
-//! like any other, and none of its packets is changed; what calls otherwise, and all calls where the kernel runs no such program,
-//! the rules lead.
+//! the address of the container in place of the door's (decision 47). What is under way is then a connection like any other,
+//! and none of its packets is changed; what calls otherwise, and all calls where the kernel runs no such program, the rules lead.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,6 +12,7 @@ use std::path::Path;
 use rustix::net::{AddressFamily, SocketType, socket};
 
 use super::Redirect;
+use super::range::Range;
 
 /// Doors whose calls are led so; those beyond are led by rules alone.
 const DOORS_MAX: u32 = 4_096;
@@ -41,9 +41,9 @@ enum Kernel {
     },
 }
 
-/// Those of `redirects` that lead to one who `answers`, by his address: among several, rules take turns, and what they lead to a
-/// door of the edge's own they may lead on.
-pub(super) fn of_redirects(redirects: &[Redirect], answers: impl Fn(Ipv4Addr) -> bool) -> Led {
+/// Those of `redirects` that lead to one container of a `range`: among several, rules take turns, and what they lead to a door of
+/// the edge's own they may lead on.
+pub(super) fn of_redirects(range: Range, redirects: &[Redirect]) -> Led {
     let (all, one): (Vec<_>, Vec<_>) = redirects.iter().partition(|redirect| redirect.at.ip().is_unspecified());
     // Of all its addresses, a host calls itself at this one; those to others are led by rules.
     let of_all = all
@@ -53,7 +53,7 @@ pub(super) fn of_redirects(redirects: &[Redirect], answers: impl Fn(Ipv4Addr) ->
     of_all
         .chain(of_one)
         .filter_map(|(door, to)| match to[..] {
-            [to] if answers(*to.ip()) => Some((door, to)),
+            [to] if range.is_of_pods(*to.ip()) => Some((door, to)),
             _ => None,
         })
         .collect()
@@ -349,7 +349,6 @@ const EXIT: u8 = 0x95;
 
 #[cfg(test)]
 mod tests {
-    use super::super::range::Range;
     use super::*;
 
     fn redirect(at: &str, to: &[&str]) -> Redirect {
@@ -363,15 +362,17 @@ mod tests {
     #[test]
     fn who_leads_to_one_container_does_so_and_a_door_at_one_address_goes_before_that_at_all() {
         let range = Range::any(0);
-        let redirects = [
-            redirect("127.0.0.1:80", &["10.112.0.2:8080"]),
-            redirect("0.0.0.0:80", &["10.112.0.3:8080"]),
-            redirect("0.0.0.0:81", &["10.112.0.4:8080"]),
-            redirect("10.112.8.1:80", &["10.112.0.5:8080", "10.112.0.6:8080"]),
-            redirect("10.112.8.2:80", &["10.112.8.2:46000"]),
-            redirect("10.112.8.3:80", &["10.112.4.2:8080"]),
-        ];
-        let led = of_redirects(&redirects, |ip| range.is_of_pods(ip));
+        let led = of_redirects(
+            range,
+            &[
+                redirect("127.0.0.1:80", &["10.112.0.2:8080"]),
+                redirect("0.0.0.0:80", &["10.112.0.3:8080"]),
+                redirect("0.0.0.0:81", &["10.112.0.4:8080"]),
+                redirect("10.112.8.1:80", &["10.112.0.5:8080", "10.112.0.6:8080"]),
+                redirect("10.112.8.2:80", &["10.112.8.2:46000"]),
+                redirect("10.112.8.3:80", &["10.112.4.2:8080"]),
+            ],
+        );
         let led: Vec<String> = led.iter().map(|(door, to)| format!("{door} {to}")).collect();
         assert_eq!(
             led,

@@ -4,11 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
-
-use socket2::SockRef;
 
 const LIST: &str = "/proc/net/nf_conntrack";
 const SETTINGS: &str = "/proc/sys/net/netfilter";
@@ -18,8 +15,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(7_200);
 /// `nf_conntrack_tcp_timeout_unacknowledged` and `_max_retrans`): it is open for all that is known.
 const UNACKNOWLEDGED_S: u64 = 300;
 
-/// `SO_MARK` of what is nobody's use.
-pub(super) const MARK: u32 = 0x5e1e_d9e0;
+/// What the agent's own questions to containers are marked with (`SO_MARK`), which nobody's use are.
+pub(crate) const PROBE_MARK: u32 = 0x5e1e_d9e0;
 
 /// To whom connections are led.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +25,6 @@ pub struct Led {
     pub pods: BTreeSet<Ipv4Addr>,
     /// Where programs of the host listen.
     pub programs: BTreeSet<SocketAddrV4>,
-    /// Those alone count whose packets rules change.
-    pub is_by_rules: bool,
 }
 
 impl Led {
@@ -39,10 +34,10 @@ impl Led {
         self.pods.is_empty() && self.programs.is_empty()
     }
 
-    /// Whether who `asked` there is answered by one of them, who may be asked itself, as it is where a call is led as it is made.
+    /// Whether who `asked` there is answered by one of them. A container may be asked itself, as it is where a call is led as it
+    /// is made; a program of the host is not, by anybody who was led.
     fn has(&self, asked: SocketAddrV4, answers: SocketAddrV4) -> bool {
-        let is_one = self.pods.contains(answers.ip()) || self.programs.contains(&answers);
-        is_one && (asked != answers || !self.is_by_rules)
+        self.pods.contains(answers.ip()) || asked != answers && self.programs.contains(&answers)
     }
 }
 
@@ -55,12 +50,6 @@ pub enum Use {
     Ended(Duration),
     /// None is known of.
     None,
-}
-
-/// Has a connection of this socket count for nobody's use: it is a question of the agent's own, or what a door passes on, which
-/// counts it itself. Nothing where the edge is not root: the kernel leads nobody then.
-pub fn leave_out(socket: &impl AsFd) {
-    let _ = SockRef::from(socket).set_mark(MARK);
 }
 
 /// Whether this kernel lists them, to whoever runs this.
@@ -119,15 +108,11 @@ fn of_line(line: &str, led: &Led, timeouts: &Timeouts) -> Option<Use> {
         let value = |key: &str| words.iter().filter_map(|word| word.strip_prefix(key)).nth(which);
         Some(SocketAddrV4::new(value(ip)?.parse().ok()?, value(port)?.parse().ok()?))
     };
-    let is_left_out = words
+    let is_probe = words
         .iter()
         .filter_map(|word| word.strip_prefix("mark="))
-        .any(|mark| mark.parse() == Ok(MARK));
-    if is_left_out || !led.has(address(["dst=", "dport="], 0)?, address(["src=", "sport="], 1)?) {
-        return None;
-    }
-    // The kernel has begun to follow it as it ended: one that goes on is replied to, and one that begins is SYN_SENT till then.
-    if state == "ESTABLISHED" && words.contains(&"[UNREPLIED]") {
+        .any(|mark| mark.parse() == Ok(PROBE_MARK));
+    if is_probe || !led.has(address(["dst=", "dport="], 0)?, address(["src=", "sport="], 1)?) {
         return None;
     }
     let left_s: u64 = left_s.parse().ok()?;
@@ -165,15 +150,11 @@ mod tests {
     }
 
     fn use_of(lines: &[String]) -> Use {
-        of_list(&lines.concat(), &led(), &TIMEOUTS)
-    }
-
-    fn led() -> Led {
-        Led {
+        let led = Led {
             pods: BTreeSet::from([POD.parse().unwrap()]),
             programs: BTreeSet::from(["127.0.0.1:8080".parse().unwrap()]),
-            is_by_rules: false,
-        }
+        };
+        of_list(&lines.concat(), &led, &TIMEOUTS)
     }
 
     #[test]
@@ -196,17 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_began_to_follow_as_it_ended_is_not_open() {
-        let late = line(293, "ESTABLISHED", POD, POD).replace(" sport=8080 dport", " [UNREPLIED] sport=8080 dport");
-        assert!(late.contains("[UNREPLIED]"));
-        assert_eq!(use_of(&[late]), Use::None);
-    }
-
-    #[test]
     fn who_asks_the_container_itself_counts_and_not_the_agent_nor_who_is_led_elsewhere() {
         let itself = line(431_990, "ESTABLISHED", POD, POD);
         assert_eq!(use_of(std::slice::from_ref(&itself)), Use::Open);
-        let by_agent = itself.replace("mark=0", &format!("mark={MARK}"));
+        let by_agent = itself.replace("mark=0", &format!("mark={PROBE_MARK}"));
         assert_eq!(use_of(&[by_agent]), Use::None);
         assert_eq!(
             use_of(&[line(431_990, "ESTABLISHED", "10.112.8.1", "10.112.0.3")]),
@@ -215,21 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_the_host_is_known_by_its_port_and_who_asks_that_itself_is_not_led_by_rules() {
-        let host = "127.0.0.1";
-        let itself = with_ports(431_990, "ESTABLISHED", (host, 8_080), (host, 8_080));
+    fn a_program_of_the_host_is_known_by_its_port_and_who_asks_that_itself_does_not_count() {
         let of = |asked, answers| use_of(&[with_ports(431_990, "ESTABLISHED", asked, answers)]);
+        let host = "127.0.0.1";
         assert_eq!(of((host, 80), (host, 8_080)), Use::Open);
         assert_eq!(of(("192.0.2.1", 8_080), (host, 8_080)), Use::Open);
+        assert_eq!(of((host, 8_080), (host, 8_080)), Use::None);
         assert_eq!(of((host, 80), (host, 8_081)), Use::None);
-        assert_eq!(use_of(std::slice::from_ref(&itself)), Use::Open);
-        let by_rules = Led {
-            is_by_rules: true,
-            ..led()
-        };
-        assert_eq!(of_list(&itself, &by_rules, &TIMEOUTS), Use::None);
-        let led_by_rules = with_ports(431_990, "ESTABLISHED", (host, 80), (host, 8_080));
-        assert_eq!(of_list(&led_by_rules, &by_rules, &TIMEOUTS), Use::Open);
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Calls of the host itself to programs of the host: the kernel leads them past doors as they are made, or by a table of their own
-//! (decisions 44, 47).
+//! Calls of the host itself to programs of the host: the kernel leads them past doors by a table of their own (decision 44).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,8 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::Redirect;
-use super::calls::{self, Calls};
-use super::connections::{self, Led, MARK, Use};
+use super::connections::{self, Led, Use};
 use super::range::Range;
 use super::rules::{self, leads, lines};
 
@@ -31,7 +29,6 @@ pub struct HostRules {
 #[derive(Debug, Default)]
 struct State {
     table: Option<Table>,
-    calls: Calls,
     /// The kernel may have others than those.
     is_unsure: bool,
     /// What the kernel says of the table, once it was asked.
@@ -78,7 +75,6 @@ impl HostRules {
         }
         rules::run(&table.script())?;
         state.is_unsure = false;
-        state.calls.lead(table.calls());
         Ok(())
     }
 
@@ -170,9 +166,7 @@ impl HostRules {
             self.keep(&table)?;
         }
         table.redirects = redirects;
-        state.calls.keep(&table.calls());
         rules::run(&table.script())?;
-        state.calls.lead(table.calls());
         (state.is_unsure, state.listed) = (false, None);
         // So it is, kept or not.
         state.table = Some(table.clone());
@@ -205,7 +199,6 @@ impl HostRules {
         };
         let led = Led {
             programs: table.led_to.clone(),
-            is_by_rules: true,
             ..Led::default()
         };
         if connections::led_to(&led)? == Use::Open {
@@ -233,11 +226,6 @@ impl HostRules {
 }
 
 impl Table {
-    /// Those of what it leads that are led as they are made.
-    fn calls(&self) -> calls::Led {
-        calls::of_redirects(&self.redirects, |ip| ip.is_loopback())
-    }
-
     fn name(&self) -> String {
         format!("ip selvedge-host-{:08x}", self.number)
     }
@@ -257,7 +245,6 @@ delete table {name}
 table {name} {{
 chain output {{
 type nat hook output priority {PRIORITY}; policy accept;
-meta mark {MARK} ct mark set meta mark
 {led}}}
 chain following {{
 type filter hook output priority filter; policy accept;

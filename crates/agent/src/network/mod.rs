@@ -297,7 +297,7 @@ impl Network {
         netlink.add_route(services, prefix_len, &Way::Here)?;
         self.rules(&plan)?;
         let mut calls = Calls::default();
-        calls.lead(calls::of_redirects(&plan.redirects, |ip| plan.range.is_of_pods(ip)));
+        calls.lead(calls::of_redirects(plan.range, &plan.redirects));
         Ok(State {
             plan,
             calls,
@@ -340,7 +340,7 @@ impl Network {
 
     /// Has the kernel keep to another plan, too, and keeps it.
     fn change(&self, state: &mut State, with: Plan) -> io::Result<()> {
-        let led = calls::of_redirects(&with.redirects, |ip| with.range.is_of_pods(ip));
+        let led = calls::of_redirects(with.range, &with.redirects);
         state.calls.keep(&led);
         self.rules(&with)?;
         state.calls.lead(led);

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, Stdio};
 
 use super::attach::LINK_PREFIX;
-use super::connections::MARK;
+use super::connections::PROBE_MARK;
 use super::range::Range;
 use super::{Redirect, TENANTS_MAX};
 use crate::tools;
@@ -111,7 +111,7 @@ type nat hook prerouting priority dstnat; policy accept;
 {led_to_doors}{led_in}}}
 chain output {{
 type nat hook output priority -100; policy accept;
-meta mark {MARK} ct mark set meta mark
+meta mark {PROBE_MARK} ct mark set meta mark
 {led_out}}}
 chain postrouting {{
 type nat hook postrouting priority srcnat; policy accept;
