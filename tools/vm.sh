@@ -11,7 +11,8 @@ at=target/vm
 release=bookworm
 # What a machine has whose user installed Selvedge, and what the black-box tests take.
 packages=(systemd-sysv linux-image-cloud-amd64 openssh-server procps iproute2 util-linux e2fsprogs curl wget openssl zstd python3
-    runc nftables busybox-static mosquitto mosquitto-clients nginx-light docker.io apparmor docker-registry)
+    runc nftables busybox-static mosquitto mosquitto-clients nginx-light docker.io podman netavark
+    apparmor docker-registry)
 # Debian's packages of servers start them, at ports that tests take.
 servers=(mosquitto.service nginx.service docker.service docker.socket containerd.service docker-registry.service)
 # What a machine does by itself that only takes time.

@@ -182,6 +182,8 @@ class Subscriber:
             self.seen.discard(got.packet_id)
             line.answer(Kind.PUBCOMP, got.packet_id)
             return
+        if got.kind == Kind.DISCONNECT:
+            raise Closed("the server ends it")
         qos, number = map(int, got.payload.split())
         if got.qos != 2 or got.packet_id not in self.seen:
             self.history.delivered[qos].append(number)

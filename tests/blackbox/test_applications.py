@@ -69,6 +69,7 @@ def test_an_application_runs_on_without_the_edge_and_is_not_started_twice(own, h
     starts = own.directory / "starts"
     apply(own, application("site", f"echo >> {starts}; {SLEEPS}"))
     runs(own, "site")
+    wait_until(starts.exists)
     before = host.pids()
     if end == "killed":
         own.kill()

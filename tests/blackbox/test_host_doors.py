@@ -337,13 +337,15 @@ def test_a_thousand_who_call_a_program_that_sleeps_are_taken_in_at_once_and_all_
 
 
 def test_a_service_leads_the_host_to_each_of_its_programs_in_turn(own):
-    text = ""
+    text, ports = "", []
     for name in ("one", "two"):
         # Both are what the service selects.
-        text += says(own, name)[0].replace(f"app: {name}", "app: site") + "---\n"
+        manifest, port = says(own, name)
+        text += manifest.replace(f"app: {name}", "app: site") + "---\n"
+        ports.append(port)
     apply(own, text + service("web", "site", target="web"))
-    for name in ("one", "two"):
-        runs(own, name)
+    for port in ports:
+        becomes_led(port)
 
     def peers() -> set[tuple[str, int]]:
         """Those whom the host is led to."""

@@ -67,7 +67,7 @@ class Server:
     def apply(self, probe: str, port: int, more: str = "") -> None:
         """Has it asked so."""
         asked = f"scheme: HTTPS, port: {port}" + (f", {more}" if more else "")
-        probe = f", {probe}: {{periodSeconds: 1, failureThreshold: 2, httpGet: {{{asked}}}}}"
+        probe = f", {probe}: {{periodSeconds: 1, failureThreshold: 4, httpGet: {{{asked}}}}}"
         script = f"exec /usr/sbin/nginx -c {self.edge.directory}/nginx.conf"
         apply(self.edge, application("site", script, probe))
 
