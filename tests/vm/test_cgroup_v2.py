@@ -8,9 +8,11 @@ SUITES = [
     "test_applications.py",
     "test_app_tenants.py",
     "test_bad_applications.py",
+    "test_host_doors.py",
     "test_networks.py",
     "test_on_demand.py",
     "test_pause.py",
+    "test_podman.py",
     "test_snapshots.py",
     "test_volumes.py",
 ]

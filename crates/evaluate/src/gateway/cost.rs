@@ -61,7 +61,7 @@ pub(super) fn measure(
     };
     let start = |job: &Job| Contender::start(&task, *job).map_err(|reason| (*job, reason));
     let mut contenders: Vec<Contender> = jobs.iter().map(start).collect::<Result<_, _>>()?;
-    for round in 0..tools::rounds(benchmark) {
+    for round in 0..tools::rounds(benchmark, options) {
         contenders.shuffle(order);
         for contender in &mut contenders {
             let taken = contender.take_turn(&task, round);
@@ -122,7 +122,7 @@ impl Contender {
         let said: Vec<String> = (0..task.instances)
             .map(|number| self.place.read("out", number))
             .collect::<Result<_, _>>()?;
-        let mut samples = tools::found(task.benchmark, &said)?;
+        let mut samples = tools::found(task.benchmark, &said, task.options)?;
         samples.extend(self.samples);
         if let Some(energy_j) = self.energy_j {
             samples.push(Sample {

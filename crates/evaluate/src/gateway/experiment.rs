@@ -166,8 +166,8 @@ fn takes(job: Job, options: &Options) -> Duration {
 fn cost_takes(benchmark: Benchmark, options: &Options) -> Duration {
     let whole = match benchmark {
         Benchmark::Cpu => 3 * Duration::from_millis(u64::from(options.events) * 3 / 2),
-        Benchmark::Memory => Duration::from_secs(3),
-        Benchmark::Disk => Duration::from_secs(8),
+        Benchmark::Memory => Duration::from_secs(6),
+        Benchmark::Disk => Duration::from_secs(14),
         Benchmark::Udp => 2 * Duration::from_secs(u64::from(options.udp_s)),
     };
     whole / options.cost_divisor + Duration::from_secs(1)

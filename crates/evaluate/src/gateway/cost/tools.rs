@@ -63,13 +63,14 @@ fn copy(path: &Path, folder: &Path) -> Result<(), String> {
 
 /// How often each arm has its turn. Where the arrays of mbw lie makes more of a process's rate than anything that is measured,
 /// and what a disk does meanwhile of a file's.
-pub(super) fn rounds(benchmark: Benchmark) -> u32 {
-    match benchmark {
-        Benchmark::Cpu => 3,
-        Benchmark::Memory => 20,
-        Benchmark::Disk => 4,
-        Benchmark::Udp => 1,
-    }
+pub(super) fn rounds(benchmark: Benchmark, options: &Options) -> u32 {
+    let (whole, least) = match benchmark {
+        Benchmark::Cpu => (3, 3),
+        Benchmark::Memory => (100, 20),
+        Benchmark::Disk => (8, 4),
+        Benchmark::Udp => (1, 1),
+    };
+    (whole / options.cost_divisor).max(least)
 }
 
 /// What an instance does in `directory`: says that it is there, and runs the program each time that it is told to; fio's file
@@ -104,7 +105,7 @@ pub(super) fn script(
         "cd {}\necho > ready-{number}\nround=0\nwhile [ $round -lt {} ]; do\nread -r go < go-{number}\n{command} >> out-{number} \
          2> err-{number}\nrm -f {file}\necho > end-$round-{number}\nround=$((round + 1))\ndone\nexec sleep 100000\n",
         directory.display(),
-        rounds(benchmark)
+        rounds(benchmark, options)
     )
 }
 
@@ -149,11 +150,14 @@ pub(super) fn manifest(site: &Site, (name, runtime): (&str, Runtime), script: &s
 }
 
 /// What the programs have said, instance by instance: a value of each turn.
-pub(super) fn found(benchmark: Benchmark, said: &[String]) -> Result<Vec<Sample>, String> {
+pub(super) fn found(benchmark: Benchmark, said: &[String], options: &Options) -> Result<Vec<Sample>, String> {
     let each = |figure, of: &dyn Fn(&str) -> Vec<f64>| {
         let all: Vec<Vec<f64>> = said.iter().map(|text| of(text)).collect();
         // Of less, something has failed.
-        if all.iter().any(|values| values.len() != rounds(benchmark) as usize) {
+        if all
+            .iter()
+            .any(|values| values.len() != rounds(benchmark, options) as usize)
+        {
             return Err(format!("{benchmark:?} said: {}", said.join(" | ").trim()));
         }
         let values = all.into_iter().flatten().map(Some).collect();
@@ -300,19 +304,20 @@ mod tests {
         let mbw = "Long uses 8 bytes.\nAVG\tMethod: MEMCPY\tElapsed: 0.002\tMiB: 16.0\tCopy: 8000.0 MiB/s\nAVG\tMethod: \
                    DUMB\tElapsed: 0.004\tMiB: 16.0\tCopy: 4000.0 MiB/s\n";
         assert_eq!(mbw_bytes_per_s(mbw, "DUMB"), [4000.0 * 1_048_576.0]);
+        let found = |benchmark, said: &str| found(benchmark, &[said.to_owned()], &Options::default());
         assert!(
-            found(Benchmark::Memory, &[mbw.to_owned()]).is_err(),
+            found(Benchmark::Memory, mbw).is_err(),
             "it ran less often than it should"
         );
         let fio = r#"{"jobs":[{"write":{"bw_bytes":200},"read":{"bw_bytes":0}}]}
                      {"jobs":[{"write":{"bw_bytes":0},"read":{"bw_bytes":300}}]}"#;
         assert_eq!(fio_bytes_per_s(fio, "write"), [200.0]);
         assert_eq!(fio_bytes_per_s(fio, "read"), [300.0]);
-        let [written, _] = &found(Benchmark::Disk, &[fio.repeat(4)]).unwrap()[..] else {
+        let [written, _] = &found(Benchmark::Disk, &fio.repeat(8)).unwrap()[..] else {
             panic!("two figures");
         };
-        assert_eq!(written.values, [Some(200.0); 4]);
-        assert!(found(Benchmark::Cpu, &["nothing".to_owned()]).is_err());
+        assert_eq!(written.values, [Some(200.0); 8]);
+        assert!(found(Benchmark::Cpu, "nothing").is_err());
     }
 
     #[test]
