@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -128,6 +129,21 @@ def ending(edge: Selvedge) -> Iterator[Selvedge]:
     forget_groups(edge)
 
 
+def writes_nothing(edge: Selvedge) -> bool:
+    """Whether the edge, its shims, and their children that have ended write nothing to a disk for ten seconds."""
+
+    def written() -> int:
+        total = 0
+        for pid in [edge.process.pid, *Host(edge).shims()]:
+            lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("write_bytes"))
+        return total
+
+    before = written()
+    time.sleep(10)
+    return written() == before
+
+
 def host_table(edge: Selvedge) -> str | None:
     """What the rules of calls of the host to programs of this edge are in, if there are any."""
     with contextlib.suppress(FileNotFoundError):
@@ -155,12 +171,27 @@ def forget_network(edge: Selvedge) -> None:
             subprocess.run(words, check=True)
 
 
+def tag_of(edge: Selvedge) -> str:
+    """What names of its own begin with, where all edges of the machine have theirs."""
+    salt = (edge.data / "containers.salt").read_bytes()
+    return hmac.new(salt, b"tag", "sha256").hexdigest()[:12]
+
+
+def of_runners(edge: Selvedge) -> list[Path]:
+    """What runners have in memory of its containers."""
+    return [place for memory in ("/run", "/dev/shm") for place in Path(memory).glob(f"selvedge-{tag_of(edge)}-*")]
+
+
 def forget_groups(edge: Selvedge) -> None:
-    """Its control groups, which stay while its applications could run on: those of all tests make each start slower."""
-    salt = edge.data / "containers.salt"
-    if not salt.exists():
+    """Its control groups, and what is in memory of it, which stay while its applications could run on.
+
+    Those of all tests make each start slower.
+    """
+    if not (edge.data / "containers.salt").exists():
         return
-    tag = hmac.new(salt.read_bytes(), b"tag", "sha256").hexdigest()[:12]
+    tag = tag_of(edge)
+    for place in (Path("/run/selvedge") / tag, *of_runners(edge)):
+        shutil.rmtree(place, ignore_errors=True)
     trees = [tree for of in ("", "*/") for tree in Path("/sys/fs/cgroup").glob(f"{of}selvedge/{tag}-*")]
     groups = [group for tree in trees for group, _, _ in os.walk(tree, topdown=False)]
     deadline = time.monotonic() + 5

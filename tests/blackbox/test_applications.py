@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from applications import SLEEPS, Host, application, apply, deployment, ending, runs
+from applications import SLEEPS, Host, application, apply, deployment, ending, runs, writes_nothing
 from brokers import PORTS
 from sites import Site, wait_until
 
@@ -310,18 +310,5 @@ def test_an_edge_whose_applications_do_as_they_should_writes_nothing_to_its_disk
     sleeper = application("sleeper", SLEEPS).replace("{name: sleeper}\nspec", f"{{name: sleeper, {annotation}}}\nspec")
     apply(own, sleeper)
     wait_until(lambda: deployment(own, "first")["ready"] == 3)
-
-    def written() -> int:
-        total = 0
-        for pid in [own.process.pid, *Host(own).shims()]:
-            lines = Path(f"/proc/{pid}/io").read_text().splitlines()
-            total += next(int(line.split()[1]) for line in lines if line.startswith("write_bytes"))
-        return total
-
-    def is_quiet() -> bool:
-        before = written()
-        time.sleep(10)
-        return written() == before
-
     # What the start left to be written may still come.
-    wait_until(is_quiet, patience_s=40)
+    wait_until(lambda: writes_nothing(own), patience_s=40)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from applications import Host, application, apply, deployment, ending, runs
+from applications import Host, application, apply, deployment, ending, of_runners, runs, writes_nothing
 from brokers import PORTS, Selvedge, selvedge
 from sites import wait_until
 
@@ -100,6 +100,17 @@ def answers(port: int) -> bool:
     """Whether somebody takes connections there."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_to_ask_a_container_by_commands_writes_nothing_to_the_disk(own):
+    probe = ", livenessProbe: {exec: {command: [/bin/test, -e, /bin/sh]}, periodSeconds: 1}"
+    apply(own, of_image("site", SLEEPS, probe))
+    runs(own, "site")
+    # What the start left to be written may still come.
+    wait_until(lambda: writes_nothing(own), patience_s=40)
+    assert len(of_runners(own)) == 1
+    own.run("delete", "deployment", "site")
+    wait_until(lambda: not of_runners(own))
 
 
 def test_a_container_runs_on_while_the_edge_is_killed_and_is_not_started_twice(own, host):

@@ -131,6 +131,7 @@ impl Local {
         let described = (|| {
             instance.make()?;
             if let What::Bundle(bundle) = &mut what {
+                runner::make_state_dir(instance.directory(), &format!("{}{name}", self.groups.prefix()))?;
                 bundle.binds = self.volumes.binds(launch, instance.directory())?;
                 if let Some(network) = &bundle.network {
                     let names = bundle::names(launch, network, instance.directory())?;
@@ -370,6 +371,7 @@ impl Local {
         for group in self.groups.all_of(name) {
             group.remove()?;
         }
+        runner::remove_state_dir(instance.directory())?;
         match remove_tree(instance.directory()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}

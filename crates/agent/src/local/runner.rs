@@ -1,7 +1,9 @@
 //! The program that runs bundles, by the command line that all of its kind have (`runc`, `crun`, `youki`).
 
 use std::env;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -15,6 +17,8 @@ use crate::tools;
 
 /// Those that are known to work, the better known first.
 const RUNNERS: [&str; 2] = ["runc", "crun"];
+/// Where machines have a file system in memory.
+const IN_MEMORY: [&str; 2] = ["/run", "/dev/shm"];
 /// The container of a bundle, in the directory of its own that its runner has.
 pub(crate) const CONTAINER: &str = "container";
 
@@ -36,6 +40,43 @@ pub(crate) fn state_dir(directory: &Path) -> PathBuf {
     directory.join("runner")
 }
 
+/// Makes it: in memory, where it is called `name` as nothing else of this machine. There `runc` does not wait for a disk until
+/// a process that it has started is written down, and a probe by a command writes to none. Where that cannot be had it is in
+/// `directory`, once the runner makes it.
+pub(super) fn make_state_dir(directory: &Path, name: &str) -> io::Result<()> {
+    let Some(memory) = IN_MEMORY.iter().find(|place| is_memory(place)) else {
+        return Ok(());
+    };
+    let (link, place) = (state_dir(directory), Path::new(memory).join(format!("selvedge-{name}")));
+    // First: whoever removes the container finds what there is.
+    symlink(&place, &link)?;
+    // What somebody who may write there has put in the way does not become the runner's.
+    let made = remove(&place).and_then(|()| DirBuilder::new().mode(0o700).create(&place));
+    match made {
+        Ok(()) => Ok(()),
+        Err(_) => fs::remove_file(link),
+    }
+}
+
+/// Removes it, unless it goes with `directory`.
+pub(super) fn remove_state_dir(directory: &Path) -> io::Result<()> {
+    match fs::read_link(state_dir(directory)) {
+        Ok(place) => remove(&place),
+        Err(_) => Ok(()),
+    }
+}
+
+fn is_memory(place: &str) -> bool {
+    rustix::fs::statfs(place).is_ok_and(|of| of.f_type == libc::TMPFS_MAGIC)
+}
+
+fn remove(place: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Runs another command in a container, with its environment, user and rights.
 pub(super) async fn exec(
     instance: &Instance,
@@ -43,9 +84,7 @@ pub(super) async fn exec(
     command: Vec<String>,
     cgroup: Option<&Cgroup>,
 ) -> Result<Done, Error> {
-    let pid_file = instance
-        .directory()
-        .join(format!("exec-{:08x}.pid", rand::random::<u32>()));
+    let pid_file = state_dir(instance.directory()).join(format!("exec-{:08x}.pid", rand::random::<u32>()));
     let _ending = Ending {
         pid_file: &pid_file,
         cgroup,

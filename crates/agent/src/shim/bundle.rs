@@ -76,7 +76,7 @@ pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) ->
         binds.collect(),
         sockets,
     )?;
-    let pid_file = directory.join("container.pid");
+    let pid_file = state_dir(directory).join("container.pid");
     let mut runner = Command::new(&bundle.runner);
     runner
         .args(["--log", "/dev/null", "--root"])
