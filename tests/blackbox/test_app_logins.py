@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from applications import Host, application, apply, ending, runs
+from applications import Host, application, apply, ending, runs, tag_of
 from brokers import Selvedge
 from credentials import Account, add
 from paho_client import Client, Refused
@@ -121,7 +121,7 @@ def test_a_container_sees_its_own_and_changes_nothing_of_it(over_all):
     for words in ((), ("--tenant", "acme")):
         runs(edge, "site", *words)
     if edge.runtime == "process":
-        files = [path for path in Path("/run/selvedge").glob("*/*/hub/token") if of_edge(edge, path)]
+        files = list(in_memory(edge).glob("*/hub/token"))
         assert len(files) == 2
         assert {path.stat().st_mode & 0o777 for path in files} == {0o400}
         return
@@ -136,9 +136,9 @@ def test_a_container_sees_its_own_and_changes_nothing_of_it(over_all):
     assert not within(edge, "site", "cat /proc/*/mountinfo").stdout.count("acme")
 
 
-def of_edge(edge: Selvedge, path: Path) -> bool:
-    """Whether that is of a container of this edge's."""
-    return (edge.data / "containers" / path.parent.parent.name).exists()
+def in_memory(edge: Selvedge) -> Path:
+    """Where the files of its containers are."""
+    return Path("/run/selvedge") / tag_of(edge)
 
 
 def test_a_program_of_another_user_cannot_read_it(own):
@@ -165,7 +165,7 @@ def test_with_its_application_its_login_ends_and_one_of_the_same_name_has_anothe
     client.ended.result(10)
     assert not is_let_in(edge, before)
     wait_until(lambda: not list(Host(edge).containers.iterdir()))
-    assert not [path for path in Path("/run/selvedge").glob("*/*") if of_edge(edge, path / "hub/token")]
+    wait_until(lambda: not list(in_memory(edge).iterdir()))
     apply(edge, site(edge))
     runs(edge, "site")
     assert not is_let_in(edge, before)
