@@ -204,9 +204,9 @@ def forget_groups(edge: Selvedge) -> None:
 
 
 def answers_while_it_falls_asleep(
-    ask: Callable[[], str], times: int = 30, pauses_s: tuple[float, ...] = (0.05, 0.07, 0.11)
+    ask: Callable[[], str], times: int = 40, pauses_s: tuple[float, ...] = (0.11, 0.2)
 ) -> set[str]:
-    """All that clients are answered, each of which asks again after about as long as it takes to sleep."""
+    """All that clients are answered, each of which asks again after a little longer than it takes to sleep."""
 
     def asks(pause_s: float) -> set[str]:
         answers = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -25,6 +26,8 @@ from test_on_demand import sent_again, sleeps, starts
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
 
 HERE = "127.0.0.1"
+# Calls to it are led by rules, where those to the other are led as they are made.
+BY_RULES = "127.0.0.9"
 # Says to each who calls where the call comes from, and holds it until the caller ends it.
 SERVER = """\
 import socketserver, sys
@@ -149,7 +152,7 @@ def test_calls_of_the_host_come_to_a_program_as_they_are_at_each_address_of_the_
     text, port = says(own, "site", activation, "60s")
     apply(own, text)
     becomes_led(port)
-    for address in (HERE, "127.0.0.9", own_address()):
+    for address in (HERE, BY_RULES, own_address()):
         with Call(port, address) as call:
             assert call.is_led() and call.is_alive(), address
     assert starts(own) == 1
@@ -196,6 +199,49 @@ def test_it_does_not_sleep_under_a_call_that_the_kernel_leads_and_sleeps_after_i
     assert not is_led(port)
 
 
+def test_calls_that_come_and_go_while_nobody_looks_keep_it_awake(own):
+    text, port = says(own, "site", "on-demand", "2s")
+    apply(own, text)
+    rests(own, port)
+    becomes_led(port)
+    for _ in range(12):
+        time.sleep(0.5)
+        assert is_led(port)
+    assert starts(own) == 1
+
+
+def test_while_it_is_awake_a_call_of_the_host_is_one_to_the_program_itself(own):
+    text, port = says(own, "site", "on-demand", "3s")
+    apply(own, text)
+    rests(own, port)
+    inner = int(re.search(r"containerPort: (\d+)", text)[1])
+    for _ in range(2):
+        becomes_led(port)
+
+        def called() -> tuple[str, int]:
+            """Whom the host is connected to."""
+            with Call(port) as call:
+                return call.stream.getpeername()
+
+        wait_until(lambda: called() == (HERE, inner))
+        rests(own, port)
+        assert called() == (HERE, port)
+
+
+def test_who_calls_a_program_itself_keeps_it_awake_and_its_probes_do_not(own):
+    text, port = says(own, "site", "on-demand")
+    inner = int(re.search(r"containerPort: (\d+)", text)[1])
+    probe = f"}}], readinessProbe: {{tcpSocket: {{port: {inner}}}, periodSeconds: 1}}}}"
+    apply(own, text.replace("}]}", probe, 1))
+    rests(own, port)
+    becomes_led(port)
+    with Call(inner) as call:
+        time.sleep(4)  # Longer than it would stay awake: a claim that nothing happens.
+        assert call.is_alive() and not deployment(own, "site")["sleeps"]
+    wait_until(lambda: sleeps(own, "site"), patience_s=20)
+    assert starts(own) == 1
+
+
 def test_an_edge_that_is_killed_leads_on_and_the_next_takes_its_table_over(own):
     text, port = says(own, "site", "on-demand", "60s")
     apply(own, text)
@@ -221,7 +267,7 @@ def test_an_edge_that_is_stopped_leads_nobody_and_leaves_a_table_only_while_a_ca
     text, port = says(own, "site")
     apply(own, text)
     becomes_led(port)
-    with Call(port) as held:
+    with Call(port, BY_RULES) as held:
         assert held.is_led()
         own.stop()
         assert f"tcp dport {port}" not in rules(own) != ""
@@ -256,8 +302,8 @@ def test_rules_that_another_program_drops_are_back_before_long(own):
     apply(own, text)
     becomes_led(port)
     machine.tried("nft", "delete", "table", "ip", host_table(own))
-    assert not is_led(port)
-    becomes_led(port)
+    assert not is_led(port, BY_RULES)
+    wait_until(lambda: is_led(port, BY_RULES))
 
 
 class Nft:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from applications import Host, apply, deployment, ending, runs
+import machine
+from applications import Host, apply, deployment, ending, runs, tag_of
 from brokers import PORTS, Selvedge
 from sites import wait_until
 from test_images import SLEEPS, build
@@ -112,3 +113,27 @@ def test_a_user_beyond_those_that_it_has_is_said(own):
     )
     apply(own, text)
     wait_until(lambda: "there are those below 65536" in own.run("get", "deployments").stdout)
+
+
+@pytest.fixture
+def without_owners(own) -> Iterator[Path]:
+    """Where the edge has logins, in a file system that does not show files as those of others: before Linux 6.3, any in memory."""
+    place = Path("/run/selvedge") / tag_of(own)
+    own.stop()
+    machine.tried("mount", "-t", "ramfs", "-o", "mode=0755", "none", str(place))
+    try:
+        own.start()
+        yield place
+    finally:
+        own.stop()
+        machine.tried("umount", "--lazy", str(place))
+
+
+def test_it_reads_what_it_logs_in_by_wherever_that_is_and_is_given_nothing_else_from_there(own, without_owners):
+    says = "busybox wc -c < $SELVEDGE_MQTT_TOKEN_FILE; " + SLEEPS
+    apply(own, with_users(pod("site", says).replace("image:", "securityContext: {runAsUser: 7}, image:")))
+    runs(own, "site")
+    (token,) = without_owners.glob("*/hub/token")
+    wait_until(lambda: said(own, "site") == [str(token.stat().st_size), "started"])
+    apply(own, with_users(pod("other", SLEEPS, FILES), f"hostPath: {{path: {without_owners}}}"))
+    wait_until(lambda: "which hostUsers: false needs" in own.run("get", "deployments").stdout)

@@ -99,6 +99,8 @@ pub struct Bind {
     pub target: PathBuf,
     /// Nothing can be changed there.
     pub is_read_only: bool,
+    /// Whoever is in the container may read all of it, whosever it is.
+    pub is_for_all: bool,
 }
 
 /// As whom a container runs, where its image may say it.

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use manifest::workload::HostPathType;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::runtime::{Error, Kind, Launch, Mount, Pod, Volume};
@@ -92,10 +91,7 @@ impl Logins {
         launch.env.extend(told);
         if !is_program {
             launch.mounts.push(Mount {
-                volume: Volume::Host {
-                    path: shared,
-                    kind: HostPathType::Directory,
-                },
+                volume: Volume::Login(shared),
                 path: PathBuf::from(SEEN),
                 sub_path: None,
                 is_read_only: true,

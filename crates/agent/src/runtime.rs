@@ -234,6 +234,8 @@ pub enum Volume {
     },
     /// These.
     Files(Vec<VolumeFile>),
+    /// What it logs in by, in this directory of the edge's, where anybody in the container may read it.
+    Login(PathBuf),
 }
 
 /// A file that a container is given.

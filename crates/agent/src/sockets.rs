@@ -188,6 +188,22 @@ pub fn are_used(sockets: &Sockets, at: &BTreeSet<At>) -> io::Result<bool> {
     Ok(!sockets.connections(at)?.is_empty())
 }
 
+/// Whether whoever listens at one of these ports, at whatever address of this machine, has a connection.
+///
+/// # Errors
+/// Of reading what the kernel lists.
+pub(crate) fn have_connections(ports: &BTreeSet<u16>) -> io::Result<bool> {
+    if ports.is_empty() {
+        return Ok(false);
+    }
+    // A server that listens by IPv6 may answer IPv4, too; there is no such list where the kernel has no IPv6.
+    let lists = [
+        fs::read_to_string("/proc/net/tcp")?,
+        fs::read_to_string("/proc/net/tcp6").unwrap_or_default(),
+    ];
+    Ok(lists.iter().any(|list| !of_ports(list, ports).is_empty()))
+}
+
 impl Sockets {
     /// Whether one of these processes has a connection to one of those.
     pub(crate) fn are_used_by(&self, at: &BTreeSet<At>, processes: &[i32]) -> io::Result<bool> {

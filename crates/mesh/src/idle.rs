@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::network::connections::{self, Led, Use};
+use agent::network::{HostRules, Network};
 use agent::sockets::{self, At, Sockets};
 use agent::supervise::{Key, Supervisor};
 use tokio::sync::{Notify, watch};
@@ -88,6 +89,14 @@ pub(crate) struct Idle {
     pub(crate) taken: BTreeSet<At>,
 }
 
+/// Who knows of connections that do not come to doors.
+#[derive(Clone)]
+pub(crate) struct Connections {
+    pub(crate) sockets: Sockets,
+    pub(crate) network: Network,
+    pub(crate) host: HostRules,
+}
+
 /// Looks at what the kernel is to lead past doors, each with a number from 1 on.
 #[derive(Clone)]
 pub(crate) struct Rules {
@@ -124,7 +133,7 @@ impl Watcher {
         supervisor: Arc<Mutex<Supervisor>>,
         key: Key,
         idle: Idle,
-        sockets: Sockets,
+        connections: Connections,
         changes: Arc<Notify>,
         rules: Rules,
     ) -> Self {
@@ -138,7 +147,7 @@ impl Watcher {
         let watching = Watching {
             activity: activity.clone(),
             idle: idle.clone(),
-            sockets,
+            connections,
             last_use: Instant::now(),
             lead_past,
             changes,
@@ -169,8 +178,8 @@ impl Watcher {
 struct Watching {
     activity: Activity,
     idle: Idle,
-    sockets: Sockets,
-    /// Of a socket that it has taken over, as far as it was seen.
+    connections: Connections,
+    /// As far as it was seen.
     last_use: Instant,
     lead_past: watch::Sender<bool>,
     changes: Arc<Notify>,
@@ -219,11 +228,22 @@ impl Watching {
         if led.is_empty() {
             return None;
         }
-        let led = tokio::task::spawn_blocking(move || connections::led_to(&led)).await;
+        let Connections { network, host, .. } = self.connections.clone();
+        let led = tokio::task::spawn_blocking(move || connections::to(&led, &network, &host)).await;
+        // One that is made and ends between two looks may be known from when it was made alone: they are not far apart.
+        let until_next = idle_timeout / 4;
         match led.expect("reading a list does not panic") {
-            Ok(Use::Open) => Some(idle_timeout / 4),
-            Ok(Use::Ended(ago)) => idle_timeout.checked_sub(ago).filter(|left| !left.is_zero()),
-            Ok(Use::None) => None,
+            Ok(Use::Open) => {
+                self.last_use = Instant::now();
+                Some(until_next)
+            }
+            Ok(Use::Ended(ago)) => {
+                let left = idle_timeout.checked_sub(ago.min(self.last_use.elapsed()))?;
+                Some(left.min(until_next)).filter(|left| !left.is_zero())
+            }
+            Ok(Use::None) => idle_timeout
+                .checked_sub(self.last_use.elapsed())
+                .filter(|left| !left.is_zero()),
             Err(error) => {
                 tracing::warn!(application = self.activity.key.application, %error, "it stays awake: nobody knows who is connected");
                 Some(idle_timeout)
@@ -233,7 +253,7 @@ impl Watching {
 
     /// Whether a connection to a socket that it has taken over is open.
     async fn is_taken_used(&self) -> bool {
-        let (sockets, taken) = (self.sockets.clone(), self.idle.taken.clone());
+        let (sockets, taken) = (self.connections.sockets.clone(), self.idle.taken.clone());
         let used = tokio::task::spawn_blocking(move || sockets::are_used(&sockets, &taken)).await;
         used.expect("reading a list does not panic").unwrap_or_else(|error| {
             tracing::warn!(application = self.activity.key.application, %error, "it stays awake: nobody knows who is connected");

@@ -27,7 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::door::{Listens, Opened, Reached};
 pub use self::idle::Request;
-use self::idle::{Activity, Idle, Rules, Watcher};
+use self::idle::{Activity, Connections, Idle, Rules, Watcher};
 use self::names::Names;
 pub use self::table::{Activation, SUBSCRIPTIONS, activation, selected, unsupported, unsupported_of_service};
 use self::table::{Door, Place};
@@ -520,7 +520,12 @@ impl Leading {
                     begun: Arc::clone(&self.begun),
                     done: self.done.subscribe(),
                 };
-                Watcher::new(supervisor, key.clone(), idle, self.sockets.clone(), changes, rules)
+                let connections = Connections {
+                    sockets: self.sockets.clone(),
+                    network: self.network.clone(),
+                    host: self.host.clone(),
+                };
+                Watcher::new(supervisor, key.clone(), idle, connections, changes, rules)
             });
         }
         let activities = self.watchers.iter();

@@ -176,6 +176,7 @@ pub(crate) fn names(launch: &Launch, network: &Attachment, directory: &Path) -> 
             sub_path: None,
             target: target.to_owned(),
             is_read_only: true,
+            is_for_all: true,
         });
     }
     Ok(binds)

@@ -52,6 +52,7 @@ impl Volumes {
                     let place = directory.join("files").join(number.to_string());
                     written(&place, files, launch.volumes_gid).map(|()| place)
                 }
+                Volume::Login(path) => Ok(path.clone()),
             };
             let source = source.map_err(|(path, error)| Error::Volume {
                 path,
@@ -68,6 +69,7 @@ impl Volumes {
                 sub_path: sub_path.clone(),
                 target: path.clone(),
                 is_read_only: *is_read_only,
+                is_for_all: matches!(mount.volume, Volume::Login(_)),
             });
         }
         Ok(binds)

@@ -1,4 +1,5 @@
-//! Connections that the kernel leads to containers and programs, as it lists them (`/proc/net/nf_conntrack`).
+//! Connections that the kernel leads to containers and programs: those by rules as it lists them (`/proc/net/nf_conntrack`), those
+//! to programs by their sockets, too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,6 +7,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::Duration;
+
+use super::{HostRules, Network};
+use crate::sockets;
 
 const LIST: &str = "/proc/net/nf_conntrack";
 const SETTINGS: &str = "/proc/sys/net/netfilter";
@@ -34,8 +38,13 @@ impl Led {
         self.pods.is_empty() && self.programs.is_empty()
     }
 
+    /// Whether it is one of them who is called there.
+    pub(super) fn has_one_at(&self, called: SocketAddrV4) -> bool {
+        self.pods.contains(called.ip()) || self.programs.contains(&called)
+    }
+
     /// Whether who `asked` there is answered by one of them. A container may be asked itself, as it is where a call is led as it
-    /// is made; a program of the host is not, by anybody who was led.
+    /// is made; whoever asks a program of the host so is known by the program's sockets.
     fn has(&self, asked: SocketAddrV4, answers: SocketAddrV4) -> bool {
         self.pods.contains(answers.ip()) || asked != answers && self.programs.contains(&answers)
     }
@@ -52,17 +61,42 @@ pub enum Use {
     None,
 }
 
+impl Use {
+    /// What is so of the connections of both.
+    fn or(self, other: Use) -> Use {
+        match (self, other) {
+            (Use::Open, _) | (_, Use::Open) => Use::Open,
+            (Use::Ended(one), Use::Ended(other)) => Use::Ended(one.min(other)),
+            (Use::Ended(ago), Use::None) | (Use::None, Use::Ended(ago)) => Use::Ended(ago),
+            (Use::None, Use::None) => Use::None,
+        }
+    }
+}
+
 /// Whether this kernel lists them, to whoever runs this.
 #[must_use]
 pub fn are_listed() -> bool {
     fs::File::open(LIST).is_ok()
 }
 
-/// What is so of connections that were led to these; none is known of where the kernel lists none.
+/// What is so of connections to these: of those that were led by rules, of those that this edge led as they were made, each of
+/// which is said to have ended as it began unless it is open, and of what else is connected to a program. None is known of where
+/// the kernel lists none.
 ///
 /// # Errors
-/// Of reading the list.
-pub fn led_to(led: &Led) -> io::Result<Use> {
+/// Of reading the kernel's lists.
+pub fn to(led: &Led, network: &Network, host: &HostRules) -> io::Result<Use> {
+    let ports = led.programs.iter().map(SocketAddrV4::port).collect();
+    if sockets::have_connections(&ports)? {
+        return Ok(Use::Open);
+    }
+    let calls = [network.last_call(led), host.last_call(led)];
+    let calls = calls.into_iter().flatten().map(Use::Ended);
+    Ok(calls.fold(led_to(led)?, Use::or))
+}
+
+/// What is so of connections that were led to these by rules; none is known of where the kernel lists none.
+pub(super) fn led_to(led: &Led) -> io::Result<Use> {
     let list = match fs::read_to_string(LIST) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Use::None),
         list => list?,
@@ -89,12 +123,7 @@ struct Timeouts {
 
 fn of_list(list: &str, led: &Led, timeouts: &Timeouts) -> Use {
     let uses = list.lines().filter_map(|line| of_line(line, led, timeouts));
-    uses.fold(Use::None, |known, one| match (known, one) {
-        (Use::Open, _) | (_, Use::Open) => Use::Open,
-        (Use::Ended(known), Use::Ended(one)) => Use::Ended(known.min(one)),
-        (Use::Ended(known), Use::None) => Use::Ended(known),
-        (Use::None, one) => one,
-    })
+    uses.fold(Use::None, Use::or)
 }
 
 /// Such as `ipv4 2 tcp 6 117 TIME_WAIT src=A dst=B sport=1 dport=2 src=C dst=A sport=3 dport=1 [ASSURED] …`, where who asks

@@ -1,4 +1,5 @@
-//! Calls of the host itself to programs of the host: the kernel leads them past doors by a table of their own (decision 44).
+//! Calls of the host itself to programs of the host: the kernel leads them past doors as they are made, or by a table of their own
+//! (decisions 44, 47).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,10 +7,12 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Redirect;
+use super::calls::{self, Calls};
 use super::connections::{self, Led, Use};
 use super::range::Range;
 use super::rules::{self, leads, lines};
@@ -29,6 +32,7 @@ pub struct HostRules {
 #[derive(Debug, Default)]
 struct State {
     table: Option<Table>,
+    calls: Calls,
     /// The kernel may have others than those.
     is_unsure: bool,
     /// What the kernel says of the table, once it was asked.
@@ -75,6 +79,7 @@ impl HostRules {
         }
         rules::run(&table.script())?;
         state.is_unsure = false;
+        state.calls.lead(table.calls());
         Ok(())
     }
 
@@ -104,6 +109,11 @@ impl HostRules {
             true => Ok(()),
             false => self.set(&mut state, redirects),
         }
+    }
+
+    /// How long ago the last call was made that was led as it was made to one of these by this edge; `None`: none is known of.
+    pub(super) fn last_call(&self, led: &Led) -> Option<Duration> {
+        self.state().calls.last(led)
     }
 
     /// Has the kernel lead no call, and removes the table once none that it led goes on; whether there is none any more.
@@ -166,7 +176,9 @@ impl HostRules {
             self.keep(&table)?;
         }
         table.redirects = redirects;
+        state.calls.keep(&table.calls());
         rules::run(&table.script())?;
+        state.calls.lead(table.calls());
         (state.is_unsure, state.listed) = (false, None);
         // So it is, kept or not.
         state.table = Some(table.clone());
@@ -226,6 +238,11 @@ impl HostRules {
 }
 
 impl Table {
+    /// Those of what it leads that are led as they are made.
+    fn calls(&self) -> calls::Led {
+        calls::of_redirects(&self.redirects, |ip| ip.is_loopback())
+    }
+
     fn name(&self) -> String {
         format!("ip selvedge-host-{:08x}", self.number)
     }

@@ -15,12 +15,14 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::attach::Attachment;
 use self::attach::{LINK_PREFIX, link_of, set, settle};
 use self::calls::Calls;
+use self::connections::Led;
 pub use self::host::HostRules;
 use self::netlink::{Known, LOOPBACK, Netlink, Way};
 use self::range::Range;
@@ -256,6 +258,12 @@ impl Network {
             .map_or_else(Vec::new, |state| state.plan.redirects.clone())
     }
 
+    /// How long ago the last call was made that was led as it was made to one of these by this edge; `None`: none is known of.
+    fn last_call(&self, led: &Led) -> Option<Duration> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.as_ref().and_then(|state| state.calls.last(led))
+    }
+
     fn there<'a>(&self, state: &'a mut Option<State>) -> io::Result<&'a mut State> {
         match state {
             Some(state) => Ok(state),
@@ -297,7 +305,7 @@ impl Network {
         netlink.add_route(services, prefix_len, &Way::Here)?;
         self.rules(&plan)?;
         let mut calls = Calls::default();
-        calls.lead(calls::of_redirects(plan.range, &plan.redirects));
+        calls.lead(calls::of_redirects(&plan.redirects, |ip| plan.range.is_of_pods(ip)));
         Ok(State {
             plan,
             calls,
@@ -340,7 +348,7 @@ impl Network {
 
     /// Has the kernel keep to another plan, too, and keeps it.
     fn change(&self, state: &mut State, with: Plan) -> io::Result<()> {
-        let led = calls::of_redirects(with.range, &with.redirects);
+        let led = calls::of_redirects(&with.redirects, |ip| with.range.is_of_pods(ip));
         state.calls.keep(&led);
         self.rules(&with)?;
         state.calls.lead(led);

@@ -59,7 +59,8 @@ pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) ->
     let sources = match &users {
         None => sources,
         Some(users) => {
-            let seen = sources.iter().map(|source| users.seen(source).map_err(naming(source)));
+            let wanted = sources.iter().zip(&bundle.binds);
+            let seen = wanted.map(|(source, wanted)| users.seen(source, wanted.is_for_all).map_err(naming(source)));
             let seen = seen.collect::<io::Result<Vec<_>>>()?;
             let (root, sources) = Users::place(&directory.join(ROOT), &seen)?;
             users.write(&mut config, &root)?;
@@ -149,7 +150,7 @@ fn put_together(directory: &Path, layers: &[PathBuf], users: Option<&Users>) -> 
         let link = format!("layers/{number}");
         match users {
             None => symlink(layer, &link)?,
-            Some(users) => Users::put(&users.seen(layer).map_err(naming(layer))?, Path::new(&link))?,
+            Some(users) => Users::put(&users.seen(layer, false).map_err(naming(layer))?, Path::new(&link))?,
         }
         below.insert(0, link);
     }

@@ -81,8 +81,9 @@ impl Users {
         })
     }
 
-    /// A mount of a file or directory, which is nowhere yet, in which each file is its user's.
-    pub(super) fn seen(&self, source: &Path) -> io::Result<OwnedFd> {
+    /// A mount of a file or directory, which is nowhere yet, in which each file is its user's. What is for all may be seen as
+    /// nobody's, where its file system does not show files as those of others: those in memory do since Linux 6.3.
+    pub(super) fn seen(&self, source: &Path, is_for_all: bool) -> io::Result<OwnedFd> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let seen = open_tree(CWD, source, flags)?;
         let attributes = libc::mount_attr {
@@ -102,11 +103,12 @@ impl Users {
                 size_of::<libc::mount_attr>(),
             )
         };
+        let error = io::Error::last_os_error();
         match done {
             0 => Ok(seen),
+            _ if is_for_all && error.raw_os_error() == Some(libc::EINVAL) => Ok(seen),
             _ => Err(io::Error::other(format!(
-                "its file system does not show files as those of other users ({}), which hostUsers: false needs",
-                io::Error::last_os_error()
+                "its file system does not show files as those of other users ({error}), which hostUsers: false needs"
             ))),
         }
     }
