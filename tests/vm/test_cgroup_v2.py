@@ -14,6 +14,7 @@ SUITES = [
     "test_pause.py",
     "test_podman.py",
     "test_snapshots.py",
+    "test_users.py",
     "test_volumes.py",
 ]
 
