@@ -149,27 +149,9 @@ fn run() -> io::Result<Kernel> {
         .find(|mount| mount.join("cgroup.controllers").exists());
     let mount = mounted.ok_or_else(|| io::Error::other("no control groups of version 2 are mounted"))?;
     let root = File::open(mount)?;
-    let map = make(
-        MAP_CREATE,
-        &MapCreate {
-            kind: MAP_TYPE_HASH,
-            key_bytes: size_of::<Address>() as u32,
-            value_bytes: size_of::<Address>() as u32,
-            entries_max: DOORS_MAX,
-            // An element that is replaced is not read half.
-            flags: MAP_NO_PREALLOC,
-        },
-    )?;
-    let last_calls = make(
-        MAP_CREATE,
-        &MapCreate {
-            kind: MAP_TYPE_LRU_HASH,
-            key_bytes: size_of::<Address>() as u32,
-            value_bytes: size_of::<u64>() as u32,
-            entries_max: DOORS_MAX,
-            flags: 0,
-        },
-    )?;
+    // An element that is replaced is not read half.
+    let map = map_of_addresses::<Address>(MAP_TYPE_HASH, MAP_NO_PREALLOC)?;
+    let last_calls = map_of_addresses::<u64>(MAP_TYPE_LRU_HASH, 0)?;
     let code = program(cookie()?, &map, &last_calls);
     let program = make(
         PROG_LOAD,
@@ -196,6 +178,18 @@ fn run() -> io::Result<Kernel> {
         last_calls,
         _link: link,
     })
+}
+
+/// A map of addresses, and what it has of each.
+fn map_of_addresses<T>(kind: u32, flags: u32) -> io::Result<OwnedFd> {
+    let described = MapCreate {
+        kind,
+        key_bytes: size_of::<Address>() as u32,
+        value_bytes: size_of::<T>() as u32,
+        entries_max: DOORS_MAX,
+        flags,
+    };
+    make(MAP_CREATE, &described)
 }
 
 /// The number of the name space of networks that this is in, of all that there were since the host was started.

@@ -143,12 +143,13 @@ pub(super) fn run(script: &str) -> io::Result<()> {
         .stderr(Stdio::piped())
         .spawn()?;
     let mut rules = running.stdin.take().expect("it is piped");
-    rules.write_all(script.as_bytes())?;
+    let sent = rules.write_all(script.as_bytes());
     drop(rules);
     let output = running.wait_with_output()?;
     if output.status.success() {
-        return Ok(());
+        return sent;
     }
+    // One that ends before it has read them says why.
     let words = String::from_utf8_lossy(&output.stderr);
     let why = words.lines().next().unwrap_or_default();
     let kind = match why.contains("File exists") {
