@@ -117,10 +117,10 @@ def test_a_user_beyond_those_that_it_has_is_said(own):
 
 @pytest.fixture
 def without_owners(own) -> Iterator[Path]:
-    """Where the edge has logins: one that does not show files as those of others, as any in memory before Linux 6.3."""
+    """Where the edge has logins: a `/run` as Debian 12 mounts it, in memory, before Linux 6.3."""
     place = Path("/run/selvedge") / tag_of(own)
     own.stop()
-    machine.tried("mount", "-t", "ramfs", "-o", "mode=0755", "none", str(place))
+    machine.tried("mount", "-t", "ramfs", "-o", "mode=0755,nosuid,nodev,noexec", "none", str(place))
     try:
         own.start()
         yield place

@@ -68,15 +68,15 @@ pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) ->
         }
     };
     let binds = bundle.binds.iter().zip(sources);
-    let binds = binds.map(|(wanted, source)| bind(&source, &wanted.target, wanted.is_read_only));
-    write_config(
-        directory,
-        config,
-        bundle.network.is_some(),
-        &ids,
-        binds.collect(),
-        sockets,
-    )?;
+    let binds = binds.map(|(wanted, source)| {
+        let mount = bind(&source, &wanted.target, wanted.is_read_only);
+        match users {
+            Some(_) => Users::limited(mount, &source).map_err(naming(&source)),
+            None => Ok(mount),
+        }
+    });
+    let binds = binds.collect::<io::Result<_>>()?;
+    write_config(directory, config, bundle.network.is_some(), &ids, binds, sockets)?;
     let pid_file = state_dir(directory).join("container.pid");
     let mut runner = Command::new(&bundle.runner);
     runner

@@ -10,8 +10,10 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use oci_spec::runtime::{LinuxIdMapping, LinuxIdMappingBuilder, LinuxNamespaceBuilder, LinuxNamespaceType, Spec};
-use rustix::fs::CWD;
+use oci_spec::runtime::{
+    LinuxIdMapping, LinuxIdMappingBuilder, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, Spec,
+};
+use rustix::fs::{CWD, StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -149,6 +151,16 @@ impl Users {
             place,
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
         )?)
+    }
+
+    /// Has a mount of what is at `source` allow no more than that does, which nobody among them may change (`mount_namespaces(7)`).
+    pub(super) fn limited(mut mount: Mount, source: &Path) -> io::Result<Mount> {
+        if statvfs(source)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+            let mut options = mount.options().clone().unwrap_or_default();
+            options.push("noexec".to_owned());
+            mount.set_options(Some(options));
+        }
+        Ok(mount)
     }
 
     /// Has a container be among them.
