@@ -121,12 +121,14 @@ def runs(edge: Selvedge, name: str, *words: str) -> None:
 
 @contextlib.contextmanager
 def ending(edge: Selvedge) -> Iterator[Selvedge]:
-    """An edge whose applications end with the test."""
-    yield edge
-    edge.stop()  # It would start them again.
-    Host(edge).kill_all()
-    forget_network(edge)
-    forget_groups(edge)
+    """An edge whose applications end with the test, which may have failed."""
+    try:
+        yield edge
+    finally:
+        edge.stop()  # It would start them again.
+        Host(edge).kill_all()
+        forget_network(edge)
+        forget_groups(edge)
 
 
 def writes_nothing(edge: Selvedge) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import signal
 import socket
@@ -48,35 +49,45 @@ class Settings:
     environment: dict[str, str] = field(default_factory=dict)
 
 
+def led_elsewhere() -> set[int]:
+    """Ports whose calls the kernel leads elsewhere, as it goes on to for an edge that was killed, of an earlier run too."""
+    with contextlib.suppress(OSError):
+        done = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=False)
+        return {int(port) for port in re.findall(r"tcp dport (\d+) dnat", done.stdout)}
+    return set()
+
+
 class Ports:
-    """Free TCP ports below the range that the kernel hands out, a block for each process that runs tests."""
+    """Free TCP ports below the range that the kernel hands out: blocks that no other process that runs tests has."""
 
     def __init__(self) -> None:
-        self.following = 0
+        self.claims: list[socket.socket] = []
+        self.left: list[int] = []
 
     def _claim(self) -> None:
-        """Takes the first block that no other process has claimed, by a name that ends with this process."""
-        self.claim = socket.socket(socket.AF_UNIX)
-        for block in range(16):
+        """Takes the first block that nobody has claimed, by a name that ends with this process."""
+        claim = socket.socket(socket.AF_UNIX)
+        for first in range(14_000, 30_000, 1_000):
             with contextlib.suppress(OSError):
-                self.claim.bind(f"\0selvedge-tests-{block}")
-                self.following = 14_000 + 1_000 * block
+                claim.bind(f"\0selvedge-tests-{first}")
+                self.claims.append(claim)
+                self.left = sorted(set(range(first, first + 1_000)) - led_elsewhere(), reverse=True)
                 return
-        raise RuntimeError("16 processes run tests here already")
+        raise RuntimeError("all ports for tests are claimed")
 
     def take(self) -> int:
-        """A port that nothing listens on."""
-        if not self.following:
-            self._claim()
+        """A port that nothing listens on, and that was not taken before."""
         while True:
-            self.following += 1
+            if not self.left:
+                self._claim()
+            port = self.left.pop()
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
-                    probe.bind(("127.0.0.1", self.following))
+                    probe.bind(("127.0.0.1", port))
                 except OSError:
                     continue
-                return self.following
+                return port
 
 
 PORTS = Ports()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 import time
 
 import wire
@@ -63,8 +64,12 @@ class Connection:
         header, length = self._header(deadline)
         self._fill(header + length, deadline)
         first, body = self.arrived[0], bytes(self.arrived[header : header + length])
+        try:
+            got = wire.decode(first, body, self.version)
+        except (LookupError, ValueError, struct.error) as error:
+            raise AssertionError(f"{self.stream.getpeername()} sent no packet: {bytes(self.arrived)!r}") from error
         del self.arrived[: header + length]
-        return wire.decode(first, body, self.version)
+        return got
 
     def expect(self, kind: Kind, timeout_s: float = PATIENCE_S) -> wire.Received:
         """The next packet, which must be of this kind."""
