@@ -50,7 +50,7 @@ class Settings:
 
 
 def led_elsewhere() -> set[int]:
-    """Ports whose calls the kernel leads elsewhere, as it goes on to for an edge that was killed, of an earlier run too."""
+    """Ports whose calls the kernel leads elsewhere: it does for an edge that was killed, also by an earlier run."""
     with contextlib.suppress(OSError):
         done = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=False)
         return {int(port) for port in re.findall(r"tcp dport (\d+) dnat", done.stdout)}

@@ -255,7 +255,6 @@ def test_an_edge_that_is_killed_leads_on_and_the_next_takes_its_table_over(own):
         becomes_led(port)
         assert held.is_alive()
         assert (Host(own).pids(), host_table(own)) == (pids, table)
-        # Once it is known who is ready, a call by the door comes first.
         wait_until(lambda: is_led(port) and rules(own).count(f"tcp dport {port} dnat") == 1)
     own.run("delete", "deployment", "site")
     wait_until(lambda: host_table(own) is None, patience_s=20)

@@ -277,6 +277,23 @@ def test_an_edge_that_is_killed_finds_it_awake_and_lets_it_sleep(own):
     wait_until(lambda: sleeps(own, "site"))
 
 
+def test_an_edge_that_is_killed_as_soon_as_it_finds_it_awake_leads_on(own):
+    """Nobody calls in between: nothing comes to the door of the second edge."""
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port, idle="60s") + "---\n" + service("web", "site"))
+    wait_until(lambda: ask("127.0.0.1", port) == "it is site-0")
+    wait_until(lambda: led_past(port) and leads_to_containers(services(own)["web"]))
+    address = services(own)["web"]
+    own.kill()
+    own.start()
+    wait_until(lambda: deployment(own, "site")["ready"] == 1)
+    time.sleep(2)  # It would lead calls to its door: a claim that nothing happens.
+    own.kill()
+    for where in (("127.0.0.1", port), (address, 80)):
+        assert ask(*where) == "it is site-0"
+    own.start()
+
+
 @pytest.mark.parametrize("activation", ["always", "on-demand"])
 def test_requests_are_answered_while_the_edge_is_killed_and_while_it_starts(own, activation):
     port = PORTS.take()

@@ -237,13 +237,15 @@ impl Watching {
                 self.last_use = Instant::now();
                 Some(until_next)
             }
-            Ok(Use::Ended(ago)) => {
-                let left = idle_timeout.checked_sub(ago.min(self.last_use.elapsed()))?;
+            Ok(ended) => {
+                let since_last = self.last_use.elapsed();
+                let unused_for = match ended {
+                    Use::Ended(ago) => ago.min(since_last),
+                    _ => since_last,
+                };
+                let left = idle_timeout.checked_sub(unused_for)?;
                 Some(left.min(until_next)).filter(|left| !left.is_zero())
             }
-            Ok(Use::None) => idle_timeout
-                .checked_sub(self.last_use.elapsed())
-                .filter(|left| !left.is_zero()),
             Err(error) => {
                 tracing::warn!(application = self.activity.key.application, %error, "it stays awake: nobody knows who is connected");
                 Some(idle_timeout)

@@ -225,6 +225,11 @@ impl Redirects {
     fn is_empty(&self) -> bool {
         self.to_containers.is_empty() && self.to_programs.is_empty()
     }
+
+    fn all_led_to(&self) -> impl Iterator<Item = SocketAddrV4> {
+        let all = self.to_containers.iter().chain(&self.to_programs);
+        all.flat_map(|redirect| redirect.to.iter().copied())
+    }
 }
 
 /// Those that lead to containers, which run on; doors ended with the edge whose they were.
@@ -277,7 +282,8 @@ struct Leading {
     reached: Reached,
     /// Told when one of those wants something else of the kernel, or a door is open.
     of_parts: Arc<Notify>,
-    /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time.
+    /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time. Those whom
+    /// it led to have taken connections.
     before: Redirects,
     until: Instant,
     host: HostRules,
@@ -346,7 +352,11 @@ impl Leading {
         }
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
         let backends: BTreeSet<SocketAddrV4> = table.values().flat_map(|door| &door.backends).copied().collect();
-        held(&self.reached).retain(|backend| backends.contains(backend));
+        {
+            let mut reached = held(&self.reached);
+            reached.extend(self.before.all_led_to());
+            reached.retain(|backend| backends.contains(backend));
+        }
         let opening = self.opening(&table);
         let redirects = self.redirects(&table);
         let are_programs = table.values().any(|door| !door.programs.is_empty());
