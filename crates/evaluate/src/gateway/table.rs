@@ -138,8 +138,8 @@ fn of_part(part: Part, run: &GatewayRun) -> String {
              one image. Of the edge from the request, of docker and runc from the start of their command, to the end of the \
              answer; runc on the host's network. Docker lets go on by `runc resume`, the edge by \
              the control group's freezer. The paper describes this activation and gives no time of it. Throughput: closed loop of \
-             two clients, a connection for each answer, a thousand of each client at most at a time. Burst: all connect, then \
-             all ask.",
+             two clients, a connection for each answer, four hundred of each client at most at a time; each way once that is not \
+             measured, then four times in turn. Burst: all connect, then all ask.",
             run.options.activations
         ),
         Part::Footprint => format!(

@@ -18,7 +18,9 @@ const IDLE_MS: u32 = 5_000;
 const CLIENTS: usize = 2;
 /// Of one client each time. A server's kernel remembers each connection for a minute (TIME_WAIT), of both ways the same client's:
 /// once it knows some 25,000 of the 28,000 ports that a client has, new ones collide with them and wait a second.
-const ANSWERS_MAX: u64 = 1_000;
+const ANSWERS_MAX: u64 = 400;
+/// Which way each part of the time is for, so that what drifts meanwhile is the same for both.
+const TURNS: [usize; 8] = [0, 1, 1, 0, 1, 0, 0, 1];
 /// From the first answer until the kernel leads connections past the edge: a change of the kernel's rules, which is no part of
 /// being ready, as connections before it go through the edge. No command says that it is done.
 const REST: Duration = Duration::from_millis(500);
@@ -40,16 +42,7 @@ pub(super) fn measure(edge: &Edge, site: &Site, runtime: Runtime, each_ms: u32) 
     };
     pause(REST)?;
     let time = Duration::from_millis(u64::from(each_ms));
-    let rates = site.enter(|| {
-        let ways = [door(), direct];
-        // Forth and back, so that what drifts meanwhile is the same for both.
-        let both = |path| {
-            let [first, second] = ways.map(|way| rate(way, path, time / 2));
-            let [later, last] = [1, 0].map(|way| rate(ways[way], path, time / 2));
-            [Rate::mean(first, last), Rate::mean(second, later)]
-        };
-        [SMALL, LARGE].map(both)
-    })?;
+    let rates = site.enter(|| [SMALL, LARGE].map(|path| rates([door(), direct], path, time)))?;
     edge.delete(NAME)?;
     let [[through, past], [through_bytes, past_bytes]] = rates;
     let sample = |figure, value: Option<f64>| Sample {
@@ -69,14 +62,22 @@ struct Rate {
     bytes_per_s: f64,
 }
 
-impl Rate {
-    /// Of two times of the same length; none where one of them is none.
-    fn mean(one: Option<Rate>, other: Option<Rate>) -> Option<Rate> {
-        one.zip(other).map(|(one, other)| Rate {
-            answers_per_s: f64::midpoint(one.answers_per_s, other.answers_per_s),
-            bytes_per_s: f64::midpoint(one.bytes_per_s, other.bytes_per_s),
+/// Of each way, for so long in all; none where one was not answered.
+fn rates(ways: [SocketAddr; 2], path: &str, time: Duration) -> [Option<Rate>; 2] {
+    let parts = TURNS.len() as u32 / 2;
+    let rate = |way: usize| rate(ways[way], path, time / parts);
+    // What has just been started is slower at first, which is not measured.
+    let warm_up = [0, 1].map(|way| rate(way));
+    let measured: Vec<(usize, Option<Rate>)> = TURNS.iter().map(|&way| (way, rate(way))).collect();
+    [0, 1].map(|way| {
+        warm_up[way].as_ref()?;
+        let of_way = measured.iter().filter(|(of, _)| *of == way);
+        let all = of_way.map(|(_, rate)| rate.as_ref()).collect::<Option<Vec<_>>>()?;
+        Some(Rate {
+            answers_per_s: all.iter().map(|rate| rate.answers_per_s).sum::<f64>() / f64::from(parts),
+            bytes_per_s: all.iter().map(|rate| rate.bytes_per_s).sum::<f64>() / f64::from(parts),
         })
-    }
+    })
 }
 
 /// A closed loop, a connection for each request, until time or answers are up; none where one was not answered.
