@@ -67,7 +67,7 @@ fn rates(ways: [SocketAddr; 2], path: &str, time: Duration) -> [Option<Rate>; 2]
     let parts = TURNS.len() as u32 / 2;
     let rate = |way: usize| rate(ways[way], path, time / parts);
     // What has just been started is slower at first, which is not measured.
-    let warm_up = [0, 1].map(|way| rate(way));
+    let warm_up = [0, 1].map(rate);
     let measured: Vec<(usize, Option<Rate>)> = TURNS.iter().map(|&way| (way, rate(way))).collect();
     [0, 1].map(|way| {
         warm_up[way].as_ref()?;
