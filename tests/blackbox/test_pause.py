@@ -12,6 +12,7 @@ import pytest
 
 from applications import Host, application, apply, deployment, ending
 from brokers import PORTS, Selvedge
+from raw import SLOWNESS
 from sites import wait_until
 from test_docker import in_docker
 from test_images import build
@@ -151,7 +152,9 @@ def test_one_that_is_paused_is_ended_when_it_is_deleted(own, tmp_path, runtime):
 
 
 def test_one_that_somebody_has_docker_pause_answers_the_next_request(own, engine, tmp_path):
-    apply(own, counter("docker", tmp_path, PORTS.take()).replace("idle-timeout: 1s", "idle-timeout: 3s"))
+    # Long enough for Docker to be told before the edge pauses it.
+    idle = f"idle-timeout: {3 * SLOWNESS:.0f}s"
+    apply(own, counter("docker", tmp_path, PORTS.take()).replace("idle-timeout: 1s", idle))
     wait_until(lambda: is_paused(own))
     wait_until(lambda: count(own, 80) > 0)
     engine.docker("pause", *engine.said("ps", "--quiet"))
