@@ -197,7 +197,11 @@ impl<W: Write> Taking<'_, W> {
         let format = File::open(directory.join(log::FORMAT)).map_err(at(&directory))?;
         self.file(&path.join(log::FORMAT), &format, 0o600)?;
         for segment in log::copied(&directory, self.work)? {
-            self.file(&path.join(&segment.name), &segment.file, 0o600)?;
+            let mut header = header(EntryType::Regular, 0o600, segment.bytes);
+            let added = self
+                .out
+                .append_data(&mut header, path.join(&segment.name), segment.read());
+            added.map_err(at(&directory.join(&segment.name)))?;
         }
         Ok(())
     }

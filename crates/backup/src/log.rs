@@ -1,8 +1,9 @@
-//! A log that is being written, as a power cut would leave it. Its segments are files by their numbers, never written again
-//! once they are full, and removed in their order; only the last ones change, and those grow at their end.
+//! A log that is being written, as a power cut would leave it. Its segments are files by their numbers, and removed in their
+//! order; records are written to the last ones alone, at their end. Once one is full, an index is written behind its records,
+//! and the zeros behind that are cut off: one that is cut off while it is copied is taken with its zeros.
 
 use std::fs::{self, File};
-use std::io::{self, Seek};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,16 @@ const PAGE_BYTES: u64 = 4_096;
 /// A segment of the log.
 pub(crate) struct Segment {
     pub(crate) name: String,
-    pub(crate) file: File,
+    file: File,
+    /// Of the file, as it was opened.
+    pub(crate) bytes: u64,
+}
+
+impl Segment {
+    /// Its bytes, no more and no less.
+    pub(crate) fn read(&self) -> impl Read {
+        (&self.file).chain(io::repeat(0)).take(self.bytes)
+    }
 }
 
 pub(crate) fn is_one(directory: &Path) -> bool {
@@ -36,7 +46,7 @@ pub(crate) fn copied(directory: &Path, work: &Path) -> Result<Vec<Segment>, Erro
     // The newest last: nothing of a later one is there without all that came before it.
     for segment in segments[first..].iter_mut().rev() {
         let path = work.join(&segment.name);
-        segment.file = backwards(&segment.file, &path).map_err(at(&path))?;
+        segment.file = backwards(segment, &path).map_err(at(&path))?;
         // Open it stays.
         fs::remove_file(&path).map_err(at(&path))?;
     }
@@ -53,6 +63,7 @@ fn opened(directory: &Path) -> Result<Vec<Segment>, Error> {
             if let Some(file) = present(File::open(&path)).map_err(at(&path))? {
                 segments.push(Segment {
                     name: name.clone(),
+                    bytes: file.metadata().map_err(at(&path))?.len(),
                     file,
                 });
             }
@@ -75,19 +86,59 @@ fn segments_in(directory: &Path) -> Result<Vec<String>, Error> {
 
 /// From its end to its beginning, page by page: what is written at its end meanwhile is either there with all before it, or
 /// not at all.
-fn backwards(from: &File, to: &Path) -> io::Result<File> {
-    let bytes = from.metadata()?.len();
+fn backwards(segment: &Segment, to: &Path) -> io::Result<File> {
     let mut copy = File::options().read(true).write(true).create_new(true).open(to)?;
-    copy.set_len(bytes)?;
-    let mut page = [0; PAGE_BYTES as usize];
-    for number in (0..bytes.div_ceil(PAGE_BYTES)).rev() {
+    copy.set_len(segment.bytes)?;
+    for number in (0..segment.bytes.div_ceil(PAGE_BYTES)).rev() {
         let offset = number * PAGE_BYTES;
-        let length = PAGE_BYTES.min(bytes - offset) as usize;
-        from.read_exact_at(&mut page[..length], offset)?;
-        if page[..length].iter().any(|byte| *byte != 0) {
+        let mut page = [0; PAGE_BYTES as usize];
+        let length = PAGE_BYTES.min(segment.bytes - offset) as usize;
+        read_at(&segment.file, &mut page[..length], offset)?;
+        if page.iter().any(|byte| *byte != 0) {
             copy.write_all_at(&page[..length], offset)?;
         }
     }
     copy.rewind()?;
     Ok(copy)
+}
+
+/// Leaves alone what is behind the end of the file.
+fn read_at(file: &File, mut into: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !into.is_empty() {
+        match file.read_at(into, offset) {
+            Ok(0) => break,
+            Ok(read) => {
+                into = &mut into[read..];
+                offset += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_that_are_cut_off_behind_their_index_while_they_are_copied_have_zeros_there() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, copy) = (place.path().join("segment"), place.path().join("copy"));
+        fs::write(&path, vec![1; 5_000]).unwrap();
+        let segment = Segment {
+            name: String::new(),
+            file: File::open(&path).unwrap(),
+            bytes: 3 * PAGE_BYTES + 7,
+        };
+        let mut was_opened = vec![1; 5_000];
+        was_opened.resize(segment.bytes as usize, 0);
+        let mut copied = Vec::new();
+        backwards(&segment, &copy).unwrap().read_to_end(&mut copied).unwrap();
+        assert_eq!(copied, was_opened);
+        let mut read = Vec::new();
+        segment.read().read_to_end(&mut read).unwrap();
+        assert_eq!(read, was_opened);
+    }
 }
