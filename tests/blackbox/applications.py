@@ -99,12 +99,16 @@ def runs_now(pid: int) -> bool:
         return False
 
 
+def as_run(edge: Selvedge, text: str) -> str:
+    """What has a network of its own is run as the test has it for this edge."""
+    runtime = getattr(edge, "runtime", None)
+    return text.replace("hostNetwork: false", f"runtimeClassName: {runtime}") if runtime else text
+
+
 def apply(edge: Selvedge, text: str, *words: str, check: bool = True):
-    """`selvedge apply -f FILE`; what has a network of its own is run as the test has it for this edge."""
+    """`selvedge apply -f FILE`, run as [`as_run`] has it."""
     path = edge.directory / "app.yaml"
-    if runtime := getattr(edge, "runtime", None):
-        text = text.replace("hostNetwork: false", f"runtimeClassName: {runtime}")
-    path.write_text(text)
+    path.write_text(as_run(edge, text))
     return edge.run("apply", "-f", str(path), *words, check=check)
 
 

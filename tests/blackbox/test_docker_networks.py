@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
+import socketserver
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from applications import apply, runs
+from applications import apply, ending, runs
 from brokers import PORTS, Selvedge
 from engines import Engine
+from http_api import Api
 from machine import tried
 from sites import wait_until
 from test_images import build
@@ -70,6 +75,53 @@ def test_a_network_goes_with_its_application_and_stays_while_that_sleeps(own, en
     own.run("delete", "deployment", "site")
     wait_until(lambda: engine.networks() == [])
     wait_until(lambda: bridges(own) == [])
+
+
+class TakesItsTime(socketserver.BaseRequestHandler):
+    """Leads to an engine, which comes to making a network only after a while, whoever waits for that then."""
+
+    def handle(self) -> None:
+        with socket.socket(socket.AF_UNIX) as engine:
+            engine.connect(self.server.engine)
+            answers = threading.Thread(target=self.pass_on, args=(engine, self.request))
+            answers.start()
+            self.pass_on(self.request, engine)
+            answers.join()
+
+    def pass_on(self, source: socket.socket, to: socket.socket) -> None:
+        with contextlib.suppress(ConnectionError):
+            while said := source.recv(65_536):
+                if said.startswith(b"POST /") and b"/networks/create" in said.split(b"\r\n")[0]:
+                    time.sleep(0.2)
+                to.sendall(said)
+        with contextlib.suppress(OSError):
+            to.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def slow(start, engine, tmp_path) -> Iterator[Selvedge]:
+    """An edge of the test's own, with an engine that takes its time."""
+    at = str(tmp_path / "slow.sock")
+    with socketserver.ThreadingUnixStreamServer(at, TakesItsTime) as server:
+        server.engine, server.daemon_threads = str(engine.socket), True
+        threading.Thread(target=server.serve_forever).start()
+        with ending(start(environment={"DOCKER_HOST": f"unix://{at}"})) as edge:
+            yield edge
+        server.shutdown()
+
+
+def test_one_that_is_called_or_deleted_while_its_network_is_made_starts_at_once_or_leaves_none(slow, engine):
+    port, api = PORTS.take(), Api(slow)
+    manifest = in_docker(sleeper("site", SERVES, port, idle="60s"))
+    for pause_s in (0, 0.05, 0.1, 0.15, 0.2, 0.25):
+        for is_called in (True, False):
+            assert api.ask("POST", "/v1/apply", {"file": "site.yaml", "text": manifest})[0] == 200
+            time.sleep(pause_s)
+            assert not is_called or ask("127.0.0.1", port) == "it is site-0"
+            assert "failed" not in slow.run("events").stdout
+            assert api.ask("DELETE", "/v1/tenants/default/manifests/Deployment/site")[0] < 300
+    wait_until(lambda: engine.networks() == [])
+    wait_until(lambda: bridges(slow) == [])
 
 
 def test_a_network_that_was_removed_by_hand_is_made_again(own, engine):

@@ -17,9 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from applications import Host, answers_while_it_falls_asleep, apply, deployment
+from applications import Host, answers_while_it_falls_asleep, apply, as_run, deployment
 from brokers import PORTS, Selvedge
 from http_api import Api
+from raw import SLOWNESS
 from sites import wait_until
 from test_networks import SERVES, ask, fetch, over_each, pod, runs, service, services
 
@@ -99,7 +100,7 @@ def test_who_is_told_that_it_sleeps_may_call_it_at_a_port_that_another_had_just_
     port, api = PORTS.take(), Api(own)
     ours = "/v1/tenants/default/deployments"
     for name in ("site", "other") * 5:
-        manifest = sleeper(name, SERVES, port, idle="60s")
+        manifest = as_run(own, sleeper(name, SERVES, port, idle="60s"))
         assert api.ask("POST", "/v1/apply", {"file": "site.yaml", "text": manifest})[0] == 200
         while not api.ask("GET", f"{ours}/{name}")[1]["sleeps"]:
             pass
@@ -111,7 +112,7 @@ def test_who_is_told_that_it_is_applied_may_call_it_at_once(own):
     api = Api(own)
     for name in ("one", "two", "three", "four", "five"):
         port = PORTS.take()
-        manifest = sleeper(name, SERVES, port, idle="60s") + "---\n" + service(f"of-{name}", name)
+        manifest = as_run(own, sleeper(name, SERVES, port, idle="60s")) + "---\n" + service(f"of-{name}", name)
         assert api.ask("POST", "/v1/apply", {"file": "site.yaml", "text": manifest})[0] == 200
         with socket.create_connection(("127.0.0.1", port), timeout=20):
             address = services(own)[f"of-{name}"]
@@ -225,7 +226,8 @@ def test_bytes_that_come_before_it_is_ready_are_not_lost(own):
 def test_a_readiness_probe_is_waited_for(own):
     port = PORTS.take()
     late = "sleep 2; httpd -p 8080 -h /www; touch /ready; exec sleep 1000"
-    probe = ", readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}"
+    times = f"periodSeconds: 1, timeoutSeconds: {SLOWNESS:.0f}"
+    probe = f", readinessProbe: {{exec: {{command: [test, -e, /ready]}}, {times}}}"
     apply(own, sleeper("site", "mkdir -p /www; echo here > /www/index.html; " + late, port, more=probe))
     wait_until(lambda: sleeps(own, "site"))
     assert ask("127.0.0.1", port) == "here"

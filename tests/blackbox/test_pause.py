@@ -225,7 +225,8 @@ def test_requests_while_it_falls_asleep_and_wakes_are_all_answered(own):
 def test_containers_of_a_replica_that_need_each_other_are_paused_together(own):
     port = PORTS.take()
     second = "until fetch 127.0.0.1 8080; do sleep 0.1; done; touch /ready; exec sleep 1000"
-    probe = "readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}"
+    times = f"periodSeconds: 1, timeoutSeconds: {SLOWNESS:.0f}"
+    probe = f"readinessProbe: {{exec: {{command: [test, -e, /ready]}}, {times}}}"
     beside = (
         f"        - {{name: beside, image: 'box:1', command: [/bin/sh, -c], args: [{json.dumps(second)}], {probe}}}\n"
     )

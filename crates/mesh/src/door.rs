@@ -347,7 +347,7 @@ async fn wake_for(socket: Arc<OwnedFd>, mut leading: watch::Receiver<Way>) {
         if let Err(why) = woken(&mut leading).await {
             while sockets::has_waiting(&socket) {
                 match accept(&socket) {
-                    Ok(stream) => drop(tokio::spawn(refuse(stream, why.clone()))),
+                    Ok(stream) => drop(tokio::spawn(refuse(stream, Vec::new(), why.clone()))),
                     Err(error) => {
                         tracing::warn!(%error, "who waits cannot be told that nobody answers");
                         sleep(LONGEST_PAUSE).await;
@@ -408,10 +408,10 @@ async fn lead(mut stream: Stream, mut leads: Leads, turn: &AtomicUsize, beginnin
     }
     let _requests: Vec<Request> = leads.leading.borrow().sleepers.iter().map(Activity::begin).collect();
     let (mut first, until) = (FirstBytes::default(), Instant::now() + READY_PATIENCE);
-    while Instant::now() < until {
+    let why = loop {
         let (mut backend, beginning) = match connect(&mut leads, turn, beginnings).await {
             Ok(connected) => connected,
-            Err(why) => return refuse(stream, why).await,
+            Err(why) => break why,
         };
         let _ = backend.set_nodelay(true);
         match first.pass(&mut stream, &backend, beginning).await {
@@ -424,7 +424,11 @@ async fn lead(mut stream: Stream, mut leads: Leads, turn: &AtomicUsize, beginnin
             Ok(Begun::Forgotten) => drop(backend.set_zero_linger()),
             Err(_) => return,
         }
-    }
+        if Instant::now() >= until {
+            break format!("it had no room for one more in {} s", READY_PATIENCE.as_secs());
+        }
+    };
+    refuse(stream, first.said(), why).await;
 }
 
 /// A connection to one of those that are ready, each in its turn. Where nobody is, those that sleep are woken, and waited
@@ -490,12 +494,13 @@ async fn connect<'a>(
     }
 }
 
-/// Says why to who speaks HTTP; others are cut off.
-async fn refuse(mut stream: Stream, why: String) {
-    let mut first = [0; FIRST_BYTES];
-    let read = timeout(FIRST_BYTES_PATIENCE, stream.read(&mut first)).await;
-    let speaks_http = matches!(read, Ok(Ok(length)) if is_method(&first[..length]));
-    if speaks_http {
+/// Says why to who speaks HTTP, as what he `said` first shows; others are cut off.
+async fn refuse(mut stream: Stream, mut said: Vec<u8>, why: String) {
+    if said.is_empty() {
+        said.reserve(FIRST_BYTES);
+        let _ = timeout(FIRST_BYTES_PATIENCE, stream.read_buf(&mut said)).await;
+    }
+    if is_method(&said) {
         let body = format!("{why}\n");
         let answer = format!(
             "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
@@ -529,4 +534,28 @@ fn is_method(first: &[u8]) -> bool {
         let length = method.len().min(first.len());
         length > 2 && first[..length] == method[..length]
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_has_asked_already_is_told_why_nobody_answers_and_so_is_who_asks_then() {
+        let request = b"GET / HTTP/1.1\r\n\r\n";
+        for said in [&request[..], &[]] {
+            let (mut caller, door) = UnixStream::pair().unwrap();
+            if said.is_empty() {
+                caller.write_all(request).await.unwrap();
+            }
+            caller.shutdown().await.unwrap();
+            refuse(Either::Right(door), said.to_vec(), "it sleeps".to_owned()).await;
+            let mut answer = String::new();
+            caller.read_to_string(&mut answer).await.unwrap();
+            assert!(
+                answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\nit sleeps\n"),
+                "{answer}"
+            );
+        }
+    }
 }

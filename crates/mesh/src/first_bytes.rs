@@ -86,6 +86,11 @@ impl FirstBytes {
         }
     }
 
+    /// All that who calls has said so far.
+    pub(crate) fn said(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// It is heard: what is left is sent as to anybody.
     async fn rest(&self, backend: &TcpStream, mut sent: usize) -> io::Result<Begun> {
         while sent < self.bytes.len() {

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bollard::auth::DockerCredentials;
@@ -70,6 +70,8 @@ pub(crate) struct Engine {
     network: Network,
     /// One network is made or removed at a time.
     of_networks: Arc<tokio::sync::Mutex<()>>,
+    /// Whose network is being made.
+    making: Arc<Mutex<Option<Pod>>>,
     socket: PathBuf,
     /// Put before the names of containers: they are those of the engine, and so of other agents with it.
     prefix: String,
@@ -129,6 +131,7 @@ impl Engine {
             volumes,
             network,
             of_networks: Arc::default(),
+            making: Arc::default(),
             socket: socket.to_owned(),
             prefix: format!("selvedge-{prefix}"),
             connected: Arc::default(),
@@ -363,9 +366,26 @@ impl Engine {
     }
 
     /// That of a pod, which is there in the engine and in the kernel when this returns, and is its tenant's. Anything of it
-    /// may have been removed, or made again by an engine that began anew, since it was used.
+    /// may have been removed, or made again by an engine that began anew, since it was used. What was begun comes to its end
+    /// before another begins, whoever waits for it or does no longer: an engine goes on with what it was asked for.
     async fn network_of(&self, docker: &Docker, pod: &Pod) -> Result<Bridge, Error> {
-        let _alone = self.of_networks.lock().await;
+        let alone = Arc::clone(&self.of_networks).lock_owned().await;
+        *self.making() = Some(pod.clone());
+        let (engine, docker, pod) = (self.clone(), docker.clone(), pod.clone());
+        let making = tokio::spawn(async move {
+            let made = engine.make_network(&docker, &pod).await;
+            *engine.making() = None;
+            drop(alone);
+            made
+        });
+        making.await.expect("making a network does not panic")
+    }
+
+    fn making(&self) -> MutexGuard<'_, Option<Pod>> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn make_network(&self, docker: &Docker, pod: &Pod) -> Result<Bridge, Error> {
         let (network, own) = (self.network.clone(), pod.clone());
         let bridge = blocking(move || network.bridge(&own).map_err(Error::NoNetwork)).await?;
         let known = self.network_name(pod);
@@ -407,6 +427,12 @@ impl Engine {
         kept: &BTreeSet<u32>,
         wanted: u32,
     ) -> Result<(), Error> {
+        let is_of = |pod: &Pod| pod.tenant == tenant && pod.application == application;
+        let is_making = self.making().as_ref().is_some_and(is_of);
+        if is_making {
+            // Nobody waits for it any more, and it is not known of yet.
+            drop(self.of_networks.lock().await);
+        }
         let (network, of) = (self.network.clone(), (tenant.to_owned(), application.to_owned()));
         let pods = blocking(move || network.bridged(&of.0, &of.1).map_err(Error::NoNetwork)).await?;
         for pod in pods {

@@ -108,6 +108,17 @@ impl Following {
                 Target::Replicas(replicas) => Some(self.chosen(replicas)),
             };
             tell_over.send_replace(false);
+            let is_to_be_prepared = target.as_ref().filter(|_| !wanted.runs());
+            preparing = match (preparing.take(), is_to_be_prepared) {
+                (Some(same), Some(target)) if same.0.version == target.version => Some(same),
+                (Some((_, other)), _) => {
+                    // It has nothing made any more that is to be cleared away.
+                    other.abort();
+                    let _ = other.await;
+                    None
+                }
+                (None, _) => None,
+            };
             if std::mem::replace(&mut self.naps, wanted.naps) != wanted.naps {
                 self.stop(self.replicas.keys().copied().collect()).await;
             }
@@ -130,13 +141,9 @@ impl Following {
                     None
                 }
             };
-            preparing = match target {
-                Some(target) if !wanted.runs() => match preparing {
-                    Some(same) if same.0.version == target.version => Some(same),
-                    _ => Some((Arc::clone(&target), self.prepare(target))),
-                },
-                _ => None,
-            };
+            if let (None, Some(target)) = (&preparing, is_to_be_prepared) {
+                preparing = Some((Arc::clone(target), self.prepare(Arc::clone(target))));
+            }
             if wanted.target == Target::Nothing {
                 self.forget();
                 tell_over.send_replace(true);
