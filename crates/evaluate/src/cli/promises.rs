@@ -10,9 +10,9 @@ use super::kept::Kept;
 use super::outcome::Outcome;
 use super::rtt::{about, measure_all, progress};
 use crate::capacity;
-use crate::gateway::{Options as GatewayOptions, Part, estimate};
+use crate::gateway::{Options as GatewayOptions, Part, Runtime, estimate};
 use crate::raw::Raw;
-use crate::rtt::{Options, Plan, Preset, Progress};
+use crate::rtt::{ArmKind, Options, Plan, Preset, Progress};
 
 /// Blocks of the only run where `--quick` is given: enough to see that everything works, not for an interval.
 const QUICK_BLOCKS: u32 = 2;
@@ -56,6 +56,8 @@ enum Experiment {
     Fleet,
     /// 10,000 devices
     Crowd,
+    /// Round trips of a hub by an edge, as a program of the host and in a container, beside the same on the host; as root
+    Contained,
     /// D-E-C against D-C
     Link,
     /// Memory, time until ready, durability, and an edge with its cloud
@@ -65,11 +67,12 @@ enum Experiment {
 }
 
 impl Experiment {
-    const ALL: [Experiment; 7] = [
+    const ALL: [Experiment; 8] = [
         Experiment::Closed,
         Experiment::ClosedTls,
         Experiment::Fleet,
         Experiment::Crowd,
+        Experiment::Contained,
         Experiment::Link,
         Experiment::Capacity,
         Experiment::Gateway,
@@ -77,7 +80,7 @@ impl Experiment {
 
     fn preset(self) -> Option<Preset> {
         match self {
-            Experiment::Closed => Some(Preset::Closed),
+            Experiment::Closed | Experiment::Contained => Some(Preset::Closed),
             Experiment::ClosedTls => Some(Preset::ClosedTls),
             Experiment::Fleet => Some(Preset::Fleet),
             Experiment::Crowd => Some(Preset::Crowd),
@@ -96,14 +99,19 @@ impl Promises {
         ));
         let mut raw = Vec::new();
         for experiment in &self.only {
-            match (experiment, experiment.preset()) {
-                (_, Some(preset)) => raw.extend(self.round_trips(preset, prefix, progress.as_mut())?),
+            let measured = match (experiment, self.options(*experiment)) {
+                (_, Some(options)) => self.round_trips(options, prefix, progress.as_mut()),
+                (Experiment::Gateway, None) => self.gateway(prefix, progress.as_mut()).map(|run| vec![run]),
+                (_, None) => self.capacity(prefix, progress.as_mut()).map(|run| vec![run]),
+            };
+            match (experiment, measured) {
+                (_, Ok(runs)) => raw.extend(runs),
                 // Who is not root still gets the other figures.
-                (Experiment::Gateway, None) => match self.gateway(prefix, progress.as_mut()) {
-                    Ok(run) => raw.push(run),
-                    Err(reason) => progress.say(&format!("The gateway is left out: {reason}")),
-                },
-                (_, None) => raw.push(self.capacity(prefix, progress.as_mut())?),
+                (Experiment::Contained, Err(reason)) => {
+                    progress.say(&format!("The hub by an edge is left out: {reason}"));
+                }
+                (Experiment::Gateway, Err(reason)) => progress.say(&format!("The gateway is left out: {reason}")),
+                (_, Err(reason)) => return Err(reason),
             }
         }
         self.outcome.report(raw)
@@ -118,9 +126,9 @@ impl Promises {
         };
         let mut all = Duration::ZERO;
         for experiment in &self.only {
-            all += match (experiment, experiment.preset()) {
-                (_, Some(preset)) => {
-                    let plan = Plan::new(self.options(preset), None)?;
+            all += match (experiment, self.options(*experiment)) {
+                (_, Some(options)) => {
+                    let plan = Plan::new(options, None)?;
                     plan.estimate() * plan.runs()
                 }
                 (Experiment::Gateway, None) => estimate(&self.gateway_options()),
@@ -130,24 +138,31 @@ impl Promises {
         Ok(all)
     }
 
-    fn options(&self, preset: Preset) -> Options {
-        Options {
-            preset: Some(preset),
+    /// Of round trips; `None`: of something else.
+    fn options(&self, experiment: Experiment) -> Option<Options> {
+        let hub = ArmKind::Selvedge;
+        let by_an_edge = |runtime| ArmKind::In(runtime, Box::new(ArmKind::Selvedge));
+        let (arms, baseline) = match experiment {
+            Experiment::Contained => (
+                vec![hub.clone(), by_an_edge(Runtime::Process), by_an_edge(Runtime::Oci)],
+                Some(hub),
+            ),
+            _ => (Vec::new(), None),
+        };
+        Some(Options {
+            preset: Some(experiment.preset()?),
+            arms,
+            baseline,
             runs: self.quick.then_some(1),
             blocks: self.quick.then_some(QUICK_BLOCKS),
             selvedge_program: self.selvedge_program.clone(),
             mosquitto_program: self.mosquitto_program.clone(),
             ..Options::default()
-        }
+        })
     }
 
-    fn round_trips(&self, preset: Preset, prefix: &[&str], progress: &mut dyn Progress) -> Result<Vec<Raw>, Failure> {
-        measure_all(
-            self.options(preset),
-            (prefix, &self.outcome.out),
-            Kept::default(),
-            progress,
-        )
+    fn round_trips(&self, options: Options, prefix: &[&str], progress: &mut dyn Progress) -> Result<Vec<Raw>, Failure> {
+        measure_all(options, (prefix, &self.outcome.out), Kept::default(), progress)
     }
 
     /// What of it a figure is promised of.

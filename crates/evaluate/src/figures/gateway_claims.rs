@@ -3,9 +3,9 @@
 use super::claims::{ClaimVerdict, Finding, Shape, each_tested, less, not_measured, worst_of};
 use super::{GatewayCheck, Paper};
 use crate::capacity::{Promise, outcome};
-use crate::gateway::{Row, equivalent, with_interval};
+use crate::gateway::{Row, with_interval};
 use crate::report::words;
-use crate::stats::{Estimate, Method, Outcome};
+use crate::stats::{Estimate, Method, Outcome, equivalent};
 
 /// What a row without a container is called.
 const NATIVE: &str = "native";
@@ -32,7 +32,7 @@ fn findings(check: &GatewayCheck, rows: &Rows<'_>) -> Vec<Finding> {
         } => each_arm(arms, |arm| {
             let all = names.iter().flat_map(|name| rows.of(name, arm));
             let all = all.filter(|(instances, _)| instances >= instances_from);
-            tested(all.filter_map(|(_, row)| ratio(row, |ratio| of(equivalent(Some(*ratio), *within, None).ok()))))
+            tested(all.filter_map(|(_, row)| ratio(row, |ratio| of(equivalent(ratio, *within).ok()))))
         }),
         GatewayCheck::Loses { row, arms, more_than } => each_arm(arms, |arm| {
             tested(

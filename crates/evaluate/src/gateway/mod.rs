@@ -36,7 +36,6 @@ pub use experiment::{estimate, run};
 pub use options::{Options, Part, Runtime};
 pub(crate) use record::FORMAT;
 pub use record::{About, Arm, Benchmark, DayTraffic, Figure, GatewayRun, Job, Mode, Sample, Task};
-pub(crate) use summary::equivalent;
 #[cfg(test)]
 pub(crate) use summary::every_label;
 pub use summary::{Aim, Row, Verdict, summarise};

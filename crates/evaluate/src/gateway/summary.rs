@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::record::{Arm, GatewayRun, Job};
 use crate::capacity::{Promise, Unit, outcome};
 use crate::stats::{
-    Bootstrap, Comparison, Conditions, Estimate, Interval, Method, Outcome, Pool, Undecided, Units, compare, keeps,
-    median, ratio, ratio_of_costs,
+    Bootstrap, Comparison, Conditions, Estimate, Interval, Method, Outcome, Pool, Undecided, Units, compare,
+    equivalent, keeps, median, ratio, ratio_of_costs,
 };
 use sources::{Source, sources};
 
@@ -192,9 +192,9 @@ fn verdict(aim: Aim, figure: Option<&Estimate>, comparison: Option<&Comparison>,
         crate::stats::Verdict::Undecided(why) => Some(why),
         _ => None,
     });
-    let kept = |ratio: Option<Estimate>, bound: f64| match ratio {
-        Some(ratio) => keeps(&ratio, bound, (ratio.value, 1.0), conditions),
-        None => Err(missing.unwrap_or(Undecided::TooFewMessages)),
+    let ratio = ratio.ok_or(missing.unwrap_or(Undecided::TooFewMessages));
+    let kept = |ratio: Result<Estimate, Undecided>, bound: f64| {
+        ratio.and_then(|ratio| keeps(&ratio, bound, (ratio.value, 1.0), conditions))
     };
     let kept = match aim {
         Aim::AtMost(bound) => match outcome(Promise::AtMost(bound), figure) {
@@ -208,26 +208,12 @@ fn verdict(aim: Aim, figure: Option<&Estimate>, comparison: Option<&Comparison>,
         },
         Aim::TimesAtMost(bound) => kept(ratio, bound),
         Aim::TimesAtLeast(bound) => kept(ratio.map(inverse), 1.0 / bound),
-        Aim::Equivalent(margin) => equivalent(ratio, margin, missing),
+        Aim::Equivalent(margin) => ratio.and_then(|ratio| equivalent(&ratio, margin)),
     };
     Verdict {
         aim,
         outcome: Outcome::of(kept.ok()),
         why: kept.err(),
-    }
-}
-
-/// Whether the whole interval lies within the margin, or the whole of it beyond.
-pub(crate) fn equivalent(ratio: Option<Estimate>, margin: f64, missing: Option<Undecided>) -> Result<bool, Undecided> {
-    let Some(Estimate { interval, .. }) = ratio else {
-        return Err(missing.unwrap_or(Undecided::TooFewMessages));
-    };
-    let (least, most) = (1.0 / (1.0 + margin), 1.0 + margin);
-    match interval {
-        _ if interval.method == Method::Range => Err(Undecided::TooFewBlocks),
-        _ if interval.low >= least && interval.high <= most => Ok(true),
-        _ if interval.low > most || interval.high < least => Ok(false),
-        _ => Err(Undecided::Interval),
     }
 }
 

@@ -81,24 +81,3 @@ fn a_request_that_was_lost_is_no_fast_answer() {
     assert_eq!(outcome_of(&lossy, "oci, cold, p50"), Outcome::Pass);
     assert_ne!(outcome_of(&lossy, "oci, cold, p99"), Outcome::Pass);
 }
-
-#[test]
-fn equivalence_takes_an_interval_within_the_margin_and_is_refuted_by_one_beyond() {
-    let ratio = |low: f64, high: f64| {
-        Some(Estimate {
-            value: f64::midpoint(low, high),
-            interval: Interval {
-                low,
-                high,
-                method: Method::Bootstrap,
-            },
-        })
-    };
-    assert_eq!(equivalent(ratio(0.99, 1.015), 0.02, None), Ok(true));
-    assert_eq!(equivalent(ratio(1.01, 1.03), 0.02, None), Err(Undecided::Interval));
-    assert_eq!(equivalent(ratio(1.03, 1.05), 0.02, None), Ok(false));
-    assert_eq!(
-        equivalent(None, 0.02, Some(Undecided::TooFewBlocks)),
-        Err(Undecided::TooFewBlocks)
-    );
-}

@@ -53,6 +53,14 @@ fn round_trip(under: &str, promised: &Promised) -> Line {
     let more = |quantity, other| format!("{}: {} more than {other}", promised.arm, name(quantity));
     let (promise, aim) = match promised.aim {
         Aim::AtMost { quantity, other, times } => (against(quantity, other), format!("≤ {times:.2}")),
+        Aim::Same {
+            quantity,
+            other,
+            within,
+        } => (
+            against(quantity, other),
+            format!("same ±{} %", words::round(within * 100.0)),
+        ),
         Aim::Printed { quantity, other } => (against(quantity, other), String::new()),
         Aim::NoneLost => (format!("{}: messages lost", promised.arm), "0".to_owned()),
         Aim::AddsAtMost { quantity, other, us } => (more(quantity, other), format!("≤ {}", words::duration(us))),

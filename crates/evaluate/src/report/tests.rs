@@ -172,6 +172,19 @@ fn a_promise_is_met_or_missed_by_the_interval_of_its_ratio() {
 }
 
 #[test]
+fn a_hub_by_an_edge_is_to_take_as_long_as_on_the_host() {
+    let summary = |base_us: f64| {
+        let systems = ["tcp-echo", "selvedge", "selvedge@oci", "selvedge-again"];
+        let hubs = systems.map(|name| Behaviour::new(name, if name == "selvedge@oci" { base_us } else { 80.0 }));
+        summarise(&[run(1, vec![promised()], &hubs, 8)])
+    };
+    let p50 = "selvedge@oci: p50 × selvedge";
+    assert_eq!(outcome(&summary(80.4), p50), Some(Outcome::Pass));
+    assert_eq!(outcome(&summary(100.0), p50), Some(Outcome::Fail));
+    assert_eq!(outcome(&summary(80.4), "selvedge@oci: p99 × selvedge"), None);
+}
+
+#[test]
 fn promises_are_judged_only_under_the_load_that_they_were_made_for() {
     let summary = summarise(&[run(1, vec![cell()], &behaviours(), 6)]);
     assert_eq!(found(&summary).promises, []);

@@ -127,6 +127,20 @@ pub fn keeps(ratio: &Estimate, aim: f64, values: (f64, f64), conditions: &Condit
     Ok(interval.high <= aim)
 }
 
+/// Whether all of the interval lies within the `margin` around 1; not where all of it lies beyond.
+///
+/// # Errors
+/// Why that cannot be said.
+pub fn equivalent(ratio: &Estimate, margin: f64) -> Result<bool, Undecided> {
+    let (interval, least, most) = (ratio.interval, 1.0 / (1.0 + margin), 1.0 + margin);
+    match interval {
+        _ if interval.method == super::Method::Range => Err(Undecided::TooFewBlocks),
+        _ if interval.low >= least && interval.high <= most => Ok(true),
+        _ if interval.low > most || interval.high < least => Ok(false),
+        _ => Err(Undecided::Interval),
+    }
+}
+
 /// Whether a difference is at most `aim`, both in the unit of `conditions`. `noise`: of the machine from itself.
 ///
 /// # Errors

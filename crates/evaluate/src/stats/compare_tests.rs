@@ -282,3 +282,17 @@ fn an_aim_for_a_difference_is_kept_missed_or_open_by_interval_lag_and_noise() {
     let noise = Some(estimate(-70.0, -50.0));
     assert_eq!(judged(estimate(80.0, 100.0), noise, 5.0), Err(Undecided::Noise));
 }
+
+#[test]
+fn equivalence_takes_an_interval_within_the_margin_and_is_refuted_by_one_beyond() {
+    let ratio = |low: f64, high: f64, method| Estimate {
+        value: f64::midpoint(low, high),
+        interval: Interval { low, high, method },
+    };
+    let found = |low, high| equivalent(&ratio(low, high, Method::Bootstrap), 0.02);
+    assert_eq!(found(0.99, 1.015), Ok(true));
+    assert_eq!(found(1.01, 1.03), Err(Undecided::Interval));
+    assert_eq!(found(1.03, 1.05), Ok(false));
+    let of_few = ratio(0.99, 1.015, Method::Range);
+    assert_eq!(equivalent(&of_few, 0.02), Err(Undecided::TooFewBlocks));
+}

@@ -23,7 +23,7 @@ mod trend;
 mod units;
 
 pub use bootstrap::Bootstrap;
-pub use compare::{Comparison, Conditions, Undecided, Verdict, adds_at_most, compare, keeps};
+pub use compare::{Comparison, Conditions, Undecided, Verdict, adds_at_most, compare, equivalent, keeps};
 pub use determinism::{Determinism, Thresholds, determinism};
 pub use estimate::{Estimate, Interval, Method, log_median, median};
 pub use knee::{Knee, LoadPoint, bounded_latency, optimum_load};

@@ -13,6 +13,10 @@ const TLS: &str = "selvedge-tls";
 const LOW_LATENCY: &str = "selvedge-low-latency";
 const MOSQUITTO: &str = "mosquitto";
 const MOSQUITTO_TLS: &str = "mosquitto-tls";
+/// A hub by an edge, with the host's network.
+const BY_AN_EDGE: [&str; 2] = ["selvedge@process", "selvedge@oci"];
+/// How far its round trip may be from that of the same on the host.
+const SAME_WITHIN: f64 = 0.05;
 const RELAY: &str = "relay";
 const DEVICE_CLOUD: &str = "d-c";
 /// The second instance of the baseline.
@@ -53,6 +57,15 @@ pub enum Aim {
         other: &'static str,
         /// How many times.
         times: f64,
+    },
+    /// As much as another arm's figure.
+    Same {
+        /// By what they are compared.
+        quantity: Quantity,
+        /// The other arm.
+        other: &'static str,
+        /// Up to this share of it.
+        within: f64,
     },
     /// That the figure, as a multiple of another arm's, is printed.
     Printed {
@@ -97,6 +110,7 @@ fn promises(cell: &Cell, tls: bool) -> Vec<(&'static str, Aim)> {
         list.push((SELVEDGE, at_most(Quantity::ServerCpu, MOSQUITTO, 1.0)));
         list.extend(round_trip(TLS, MOSQUITTO_TLS, 1.0));
         list.push((TLS, at_most(Quantity::ServerCpu, MOSQUITTO_TLS, 1.0)));
+        list.extend(BY_AN_EDGE.into_iter().flat_map(beside_the_host));
     }
     if is_closed_loop_of_one(cell) && cell.qos == 0 {
         list.extend(round_trip(SELVEDGE, RELAY, 1.5));
@@ -116,6 +130,24 @@ fn promises(cell: &Cell, tls: bool) -> Vec<(&'static str, Aim)> {
         list.extend(of_link(cell, tls));
     }
     list
+}
+
+/// What is promised of a hub by an edge.
+fn beside_the_host(arm: &'static str) -> [(&'static str, Aim); 3] {
+    let (quantity, other, within) = (Quantity::P50, SELVEDGE, SAME_WITHIN);
+    let printed = |quantity| (arm, Aim::Printed { quantity, other });
+    [
+        (
+            arm,
+            Aim::Same {
+                quantity,
+                other,
+                within,
+            },
+        ),
+        printed(Quantity::P99),
+        printed(Quantity::ServerCpu),
+    ]
 }
 
 /// What is promised of the way through an edge, where there is a line to the cloud.
@@ -168,7 +200,9 @@ pub(super) fn judged<'a>(
                     judging,
                 ));
             }
-            Aim::AtMost { quantity, other, .. } | Aim::Printed { quantity, other } => (quantity, other),
+            Aim::AtMost { quantity, other, .. }
+            | Aim::Same { quantity, other, .. }
+            | Aim::Printed { quantity, other } => (quantity, other),
         };
         let pair = pair_of(arm, other)?;
         let ratio = pair.ratio(quantity, judging);
@@ -181,6 +215,7 @@ pub(super) fn judged<'a>(
                     &pair.conditions(quantity, judging),
                 )
             })),
+            Aim::Same { within, .. } => Some(ratio.and_then(|ratio| stats::equivalent(&ratio, within))),
             _ => ratio.err().map(Err),
         };
         Some(Promised {
