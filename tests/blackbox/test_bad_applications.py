@@ -17,6 +17,7 @@ import pytest
 
 from applications import SLEEPS, Host, application, apply, deployment, ending, runs
 from brokers import PORTS, Selvedge
+from raw import SLOWNESS
 from sites import wait_until
 from test_disk import on
 from test_docker import in_docker
@@ -48,7 +49,7 @@ class Neighbour:
         """Until it is over."""
         while not self.is_over.wait(0.1):
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/a", timeout=10) as answer:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/a", timeout=10 * SLOWNESS) as answer:
                     assert answer.read() == b"here\n"
                 self.answers += 1
             except Exception as error:
@@ -121,7 +122,7 @@ def test_a_port_of_the_edge_that_another_application_has_is_said(own):
     ports = f", ports: [{{containerPort: 8080, hostPort: {port}}}]"
     apply(own, pod("first", "mkdir /www; echo 1 > /www/index.html; exec httpd -f -p 8080 -h /www", ports))
     runs(own, "first")
-    page = lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).read()  # noqa: E731
+    page = lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5 * SLOWNESS).read()  # noqa: E731
     wait_until(lambda: answers(port))
     assert page() == b"1\n"
     apply(own, pod("second", "mkdir /www; echo 2 > /www/index.html; exec httpd -f -p 8080 -h /www", ports))

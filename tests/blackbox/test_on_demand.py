@@ -20,7 +20,7 @@ import pytest
 from applications import Host, answers_while_it_falls_asleep, apply, as_run, deployment
 from brokers import PORTS, Selvedge
 from http_api import Api
-from raw import SLOWNESS
+from raw import PATIENCE_S, SLOWNESS
 from sites import wait_until
 from test_networks import SERVES, ask, fetch, over_each, pod, runs, service, services
 
@@ -59,7 +59,7 @@ def test_the_first_request_starts_it_and_it_sleeps_again_when_nobody_asks(own):
     wait_until(lambda: sleeps(own, "site"))
     assert "sleeps until somebody asks" in own.run("get", "deployments").stdout
     for round_number in (1, 2):
-        with socket.create_connection(("127.0.0.1", port), timeout=20):
+        with socket.create_connection(("127.0.0.1", port), timeout=2 * PATIENCE_S):
             assert ask("127.0.0.1", port) == "it is site-0"
             assert starts(own) == round_number
             assert not deployment(own, "site")["sleeps"]
@@ -86,7 +86,8 @@ def test_a_thousand_who_call_before_one_speaks_are_taken_in_at_once_and_all_answ
     apply(own, sleeper("site", SERVES, port, idle="60s"))
     wait_until(lambda: sleeps(own, "site"))
     with contextlib.ExitStack() as closing:
-        calls = [closing.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(1_000)]
+        at, patience_s = ("127.0.0.1", port), 3 * PATIENCE_S
+        calls = [closing.enter_context(socket.create_connection(at, timeout=patience_s)) for _ in range(1_000)]
         assert sum(map(sent_again, calls)) == 0
         for call in calls:
             call.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -114,7 +115,7 @@ def test_who_is_told_that_it_is_applied_may_call_it_at_once(own):
         port = PORTS.take()
         manifest = as_run(own, sleeper(name, SERVES, port, idle="60s")) + "---\n" + service(f"of-{name}", name)
         assert api.ask("POST", "/v1/apply", {"file": "site.yaml", "text": manifest})[0] == 200
-        with socket.create_connection(("127.0.0.1", port), timeout=20):
+        with socket.create_connection(("127.0.0.1", port), timeout=2 * PATIENCE_S):
             address = services(own)[f"of-{name}"]
         assert ask(address, 80) == f"it is {name}-0"
 
@@ -125,7 +126,7 @@ def test_it_does_not_sleep_under_a_request(own):
     slow += "chmod 755 /www/cgi-bin/slow; exec httpd -f -p 8080 -h /www"
     apply(own, sleeper("site", slow, port))
     wait_until(lambda: sleeps(own, "site"))
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/cgi-bin/slow", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/cgi-bin/slow", timeout=2 * PATIENCE_S) as answer:
         assert answer.read() == b"done\n"
     assert starts(own) == 1
     wait_until(lambda: sleeps(own, "site"))
@@ -149,9 +150,9 @@ def test_it_does_not_sleep_under_a_connection_that_the_kernel_leads(own, script)
     port = PORTS.take()
     apply(own, sleeper("site", f"exec nc -ll -p 8080 -e {script}", port))
     wait_until(lambda: sleeps(own, "site"))
-    with socket.create_connection(("127.0.0.1", port), timeout=10):
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S):
         wait_until(lambda: led_past(port))
-        led = socket.create_connection(("127.0.0.1", port), timeout=10)
+        led = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
     with led:
         time.sleep(4)
         assert starts(own) == 1
@@ -162,7 +163,7 @@ def test_it_does_not_sleep_under_a_connection_that_the_kernel_leads(own, script)
 
 def called(port: int) -> tuple[str, int]:
     """Whom a program of the host is connected to that calls a port of its own."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as call:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as call:
         return call.getpeername()
 
 
@@ -202,7 +203,7 @@ def test_who_calls_its_own_address_keeps_it_awake_and_its_probes_do_not(own):
     apply(own, sleeper("site", SERVES, port, more=probe))
     wait_until(lambda: sleeps(own, "site"))
     assert ask("127.0.0.1", port) == "it is site-0"
-    with socket.create_connection(container(own, "site"), timeout=10):
+    with socket.create_connection(container(own, "site"), timeout=PATIENCE_S):
         time.sleep(4)
         assert not deployment(own, "site")["sleeps"]
     wait_until(lambda: sleeps(own, "site"), patience_s=20)
@@ -213,7 +214,7 @@ def test_bytes_that_come_before_it_is_ready_are_not_lost(own):
     port = PORTS.take()
     apply(own, sleeper("echo", "sleep 1; exec nc -l -p 8080 -e cat", port))
     wait_until(lambda: sleeps(own, "echo"))
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as stream:
+    with socket.create_connection(("127.0.0.1", port), timeout=2 * PATIENCE_S) as stream:
         for number in range(50):
             stream.sendall(b"%06d\n" % number)
             time.sleep(0.01)
@@ -239,7 +240,7 @@ def test_a_start_that_fails_is_answered_in_time_with_why(own):
     wait_until(lambda: sleeps(own, "site"))
     began = time.monotonic()
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=60)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=6 * PATIENCE_S)
     assert refused.value.code == 503
     assert "exited with 3" in refused.value.read().decode()
     assert time.monotonic() - began < 20
@@ -269,7 +270,7 @@ def test_an_edge_that_is_killed_finds_it_awake_and_lets_it_sleep(own):
     apply(own, sleeper("site", SERVES, port, idle="3s"))
     wait_until(lambda: sleeps(own, "site"))
     # Until the edge is killed somebody is connected: it does not sleep before.
-    with socket.create_connection(("127.0.0.1", port), timeout=20):
+    with socket.create_connection(("127.0.0.1", port), timeout=2 * PATIENCE_S):
         assert ask("127.0.0.1", port) == "it is site-0"
         before = Host(own).pids()
         own.kill()

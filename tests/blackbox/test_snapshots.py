@@ -18,6 +18,7 @@ import pytest
 from applications import Host, application, apply, deployment, ending, runs, runs_now
 from brokers import Selvedge
 from http_api import Api
+from raw import SLOWNESS
 from sites import PASSWORD, wait_until
 from test_disk import on
 from test_docker import in_docker
@@ -311,7 +312,7 @@ def test_killed_in_the_middle_nothing_stays_frozen_and_nothing_half_is_there(edg
     asking = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: is_frozen(pid), patience_s=60)
     here.kill()
-    asking.wait(timeout=30)
+    asking.wait(timeout=30 * SLOWNESS)
     assert is_frozen(pid)
     here.start()
     wait_until(lambda: not is_frozen(pid))
@@ -340,7 +341,7 @@ def test_a_restore_that_is_killed_leaves_the_old_or_the_new(edge):
         asking = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(pause_s)
         here.kill()
-        asking.wait(timeout=30)
+        asking.wait(timeout=30 * SLOWNESS)
         here.start()
         found = {(kept(here) / f"f{number}").read_text() for number in range(2_000)}
         assert found in ({"old"}, {"new"})
