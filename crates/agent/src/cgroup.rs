@@ -116,7 +116,8 @@ fn parent() -> &'static str {
 }
 
 impl Hierarchy {
-    /// The one that is mounted at `/sys/fs/cgroup`; with both versions mounted (hybrid) the controllers are version 1's.
+    /// The one that is mounted at `/sys/fs/cgroup`; with both versions mounted (hybrid) the controllers are version
+    /// 1's.
     #[must_use]
     pub fn of_host() -> Option<Self> {
         Hierarchy::at(Path::new("/sys/fs/cgroup"))
@@ -166,8 +167,8 @@ impl Hierarchy {
         })))
     }
 
-    /// That of the group that a process is in, or of one that this is in, which has `id` in its name. `None`: it is in none, as
-    /// where it is not a process of this machine.
+    /// That of the group that a process is in, or of one that this is in, which has `id` in its name. `None`: it is in
+    /// none, as where it is not a process of this machine.
     fn directory_of(&self, controller: &str, pid: i64, id: &str) -> Option<PathBuf> {
         let (tree, controller) = match self {
             Hierarchy::One(mount) => (mount.join(controller), controller),
@@ -209,8 +210,8 @@ impl Hierarchy {
         }
     }
 
-    /// That of a slice of systemd's, `selvedge-….slice`, whether it is there or not; `None` with version 1, in which systemd has
-    /// groups in some of the trees alone.
+    /// That of a slice of systemd's, `selvedge-….slice`, whether it is there or not; `None` with version 1, in which
+    /// systemd has groups in some of the trees alone.
     pub(crate) fn slice(&self, name: &str) -> Option<Cgroup> {
         let Hierarchy::Two(_) = self else {
             return None;
@@ -237,7 +238,8 @@ impl Cgroup {
     /// Makes it with these limits; one that is there already gets them.
     ///
     /// # Errors
-    /// Of the file that could not be written, which it names, or of a controller that the kernel has not and a limit needs.
+    /// Of the file that could not be written, which it names, or of a controller that the kernel has not and a limit
+    /// needs.
     pub fn create(&self, limits: &Limits) -> io::Result<()> {
         self.hierarchy.check(limits)?;
         if let Hierarchy::Two(mount) = &self.hierarchy {
@@ -267,8 +269,8 @@ impl Cgroup {
     /// Gives one that is there other limits, its processes running on.
     ///
     /// # Errors
-    /// Of the file that could not be written, such as where more memory is taken than may be, or of a controller that the
-    /// kernel has not and a limit needs.
+    /// Of the file that could not be written, such as where more memory is taken than may be, or of a controller that
+    /// the kernel has not and a limit needs.
     pub fn limit(&self, limits: &Limits) -> io::Result<()> {
         self.hierarchy.check(limits)?;
         let cpu_us = limits
@@ -402,8 +404,8 @@ impl Cgroup {
         self.parent().map_or(Ok(()), |parent| parent.carry_promises())
     }
 
-    /// Promises it, and those above it, as much memory as all in it are promised together. In version 2 nobody is given more
-    /// than those above are; in version 1 it does not matter. One that is not there is promised nothing.
+    /// Promises it, and those above it, as much memory as all in it are promised together. In version 2 nobody is given
+    /// more than those above are; in version 1 it does not matter. One that is not there is promised nothing.
     ///
     /// # Errors
     /// Of the file that could not be read or written.
@@ -474,8 +476,8 @@ impl Cgroup {
         if all_at_once.exists() {
             return write(&all_at_once, "1");
         }
-        // Frozen, they cannot make others faster than they are killed. It is not waited for: one that waits for a disk would
-        // keep the others from their end.
+        // Frozen, they cannot make others faster than they are killed. It is not waited for: one that waits for a disk
+        // would keep the others from their end.
         let freezer = self.freezer();
         freezer.set(true)?;
         for process in processes {
@@ -488,8 +490,8 @@ impl Cgroup {
     /// Stops the time of its processes, or lets it go on. It stands still when this returns.
     ///
     /// # Errors
-    /// Of the file that could not be written; `TimedOut`: it does not stand still in two seconds, as where a process waits for
-    /// a disk, and goes on.
+    /// Of the file that could not be written; `TimedOut`: it does not stand still in two seconds, as where a process
+    /// waits for a disk, and goes on.
     pub fn freeze(&self, is_frozen: bool) -> io::Result<()> {
         self.freezer().freeze(is_frozen)
     }
@@ -587,8 +589,8 @@ fn weight(millis: u32) -> u64 {
     1 + (shares(millis) - 2) * 9_999 / 262_142
 }
 
-/// Promises a group what all in it are promised together. Another agent may do so as well, and write what was so before: who
-/// writes looks again.
+/// Promises a group what all in it are promised together. Another agent may do so as well, and write what was so
+/// before: who writes looks again.
 fn promise_sum(group: &Path) -> io::Result<()> {
     let own = group.join("memory.low");
     for _ in 0..SUM_TRIES {

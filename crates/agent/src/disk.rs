@@ -29,9 +29,9 @@ impl DiskLimits {
 const ENTRY_BYTES: u64 = 256;
 const BLOCK_BYTES: u64 = 512;
 
-/// What all below a directory takes of the disk, whoever changes it meanwhile; no link is followed. It is not counted on once
-/// it is more than `bytes_max`, and what is nested too deep for any path counts as more than that. A directory that is not
-/// there takes nothing.
+/// What all below a directory takes of the disk, whoever changes it meanwhile; no link is followed. It is not counted
+/// on once it is more than `bytes_max`, and what is nested too deep for any path counts as more than that. A directory
+/// that is not there takes nothing.
 ///
 /// # Errors
 /// Of the disk.

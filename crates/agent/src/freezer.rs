@@ -29,8 +29,8 @@ impl Freezer {
     /// Stops the time of its processes, or lets it go on. It stands still when this returns.
     ///
     /// # Errors
-    /// Of the file that could not be written; `TimedOut`: it does not stand still in two seconds, as where a process waits for
-    /// a disk, and goes on.
+    /// Of the file that could not be written; `TimedOut`: it does not stand still in two seconds, as where a process
+    /// waits for a disk, and goes on.
     pub(crate) fn freeze(&self, is_frozen: bool) -> io::Result<()> {
         match is_frozen {
             true => self.freeze_within(PATIENCE),
@@ -48,8 +48,8 @@ impl Freezer {
                 let message = format!("the processes of {group} do not stand still in {patience:?}");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
-            // The kernel tells nobody of it in version 1, and may leave out who waits for a child of `vfork` until it is
-            // asked again.
+            // The kernel tells nobody of it in version 1, and may leave out who waits for a child of `vfork` until it
+            // is asked again.
             poll(&mut [], Some(&POLL))?;
             self.set(true)?;
         }

@@ -1,5 +1,5 @@
-//! What containers log in by at the edge that runs them: a file for each, renewed in its place. Whoever reads it anew for
-//! each connection need not be started again.
+//! What containers log in by at the edge that runs them: a file for each, renewed in its place. Whoever reads it anew
+//! for each connection need not be started again.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -100,8 +100,8 @@ impl Logins {
         Ok(())
     }
 
-    /// A container of an image is alone with its own, whoever it runs as; of the host's users only a program's own comes to
-    /// it.
+    /// A container of an image is alone with its own, whoever it runs as; of the host's users only a program's own
+    /// comes to it.
     fn make(&self, name: &str, is_program: bool, uid: Option<u32>, token: &str) -> io::Result<PathBuf> {
         let directory = self.root.join(name);
         self.forget(name)?;

@@ -1,9 +1,9 @@
 //! Keeps the kernel ready to move processes into control groups while something is started.
 //!
-//! A move waits until no processor is about to fork, by a grace period of RCU: 8 to 16 ms, the longest part of a start. Who
-//! follows within a few milliseconds of another waits for nothing (`rcu_sync` of the kernel, `cgroup_threadgroup_rwsem`). So
-//! this process moves itself to where it is, again and again, beside what else a start takes. While a move waits, nobody
-//! makes a group (`cgroup_mutex`): groups are made before.
+//! A move waits until no processor is about to fork, by a grace period of RCU: 8 to 16 ms, the longest part of a start.
+//! Who follows within a few milliseconds of another waits for nothing (`rcu_sync` of the kernel,
+//! `cgroup_threadgroup_rwsem`). So this process moves itself to where it is, again and again, beside what else a start
+//! takes. While a move waits, nobody makes a group (`cgroup_mutex`): groups are made before.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -84,8 +84,8 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Tells `ready` whether the container is ready, and if not why, each time that changes. Returns once the container has
-    /// to be ended: why.
+    /// Tells `ready` whether the container is ready, and if not why, each time that changes. Returns once the container
+    /// has to be ended: why.
     pub(crate) async fn run(&self, mut ready: impl FnMut(Result<(), String>)) -> String {
         if let Some(startup) = &self.probes.startup
             && let Err(why) = self.follow(startup, Tally::of(startup, None)).await

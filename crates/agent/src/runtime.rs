@@ -19,14 +19,14 @@ use crate::sockets::Listening;
 /// What an answer is waited for by.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// Runs containers, each known by a name that is used once. What runs goes on when this is dropped, and whoever opens the
-/// runtime anew finds it by its name.
+/// Runs containers, each known by a name that is used once. What runs goes on when this is dropped, and whoever opens
+/// the runtime anew finds it by its name.
 pub trait Runtime: Send + Sync {
     /// Has here what a container is made of. It may take long, and can be given up.
     fn prepare<'a>(&'a self, launch: &'a Launch) -> Answer<'a, ()>;
 
-    /// Starts a container, of what is here, by a name that begins with its pod's. It has begun, or it is kept why not, when this returns: a program that does not exist is an end,
-    /// not an error.
+    /// Starts a container, of what is here, by a name that begins with its pod's. It has begun, or it is kept why not,
+    /// when this returns: a program that does not exist is an end, not an error.
     fn start(&self, name: &str, launch: Launch) -> Answer<'_, ()>;
 
     /// What is so of a container. One that runs with nobody to see how it ends is ended.
@@ -38,8 +38,8 @@ pub trait Runtime: Send + Sync {
     /// Asks a container to end; nothing where it does not run.
     fn ask_to_end(&self, name: &str) -> Answer<'_, ()>;
 
-    /// Stops the time of a container that runs, or lets it go on; nothing where it does not run, or is so already. Whether it
-    /// runs. One whose time stands still can be asked to end, too.
+    /// Stops the time of a container that runs, or lets it go on; nothing where it does not run, or is so already.
+    /// Whether it runs. One whose time stands still can be asked to end, too.
     fn pause(&self, name: &str, is_paused: bool) -> Answer<'_, bool>;
 
     /// Ends a container, with all that it made. It has ended when this returns.
@@ -51,13 +51,13 @@ pub trait Runtime: Send + Sync {
     /// Runs a command in a container that runs, beside what it does; it is ended where this is given up.
     fn exec(&self, name: &str, command: Vec<String>) -> Answer<'_, Done>;
 
-    /// Forgets the scratch of an application's replicas but for those that are `kept`; no container of the others is there any
-    /// more. What takes long to make and has nothing of them in it stays for the first so many that are `wanted`, which may be
-    /// asleep.
+    /// Forgets the scratch of an application's replicas but for those that are `kept`; no container of the others is
+    /// there any more. What takes long to make and has nothing of them in it stays for the first so many that are
+    /// `wanted`, which may be asleep.
     fn clear(&self, tenant: &str, application: &str, kept: BTreeSet<u32>, wanted: u32) -> Answer<'_, ()>;
 
-    /// What all containers of a tenant may take together from now on, those that run among them; of promises nothing is taken.
-    /// It is not known to a runtime that is opened anew.
+    /// What all containers of a tenant may take together from now on, those that run among them; of promises nothing is
+    /// taken. It is not known to a runtime that is opened anew.
     fn limit(&self, tenant: &str, limits: Limits) -> Answer<'_, ()>;
 
     /// What all containers of a tenant take; `None` where nothing of it runs, or nobody counts.
@@ -66,7 +66,8 @@ pub trait Runtime: Send + Sync {
     /// What a container has taken; `None` where nobody counts.
     fn usage(&self, name: &str) -> Answer<'_, Option<Usage>>;
 
-    /// What a container has written beside its volumes, in bytes of the disk; some number beyond `bytes_max` where it is more.
+    /// What a container has written beside its volumes, in bytes of the disk; some number beyond `bytes_max` where it
+    /// is more.
     fn written(&self, name: &str, bytes_max: u64) -> Answer<'_, u64>;
 
     /// As much, of a volume that goes with its pod.
@@ -75,8 +76,8 @@ pub trait Runtime: Send + Sync {
     /// As much, of all volumes of a tenant that are kept.
     fn kept(&self, tenant: &str, bytes_max: u64) -> Answer<'_, u64>;
 
-    /// The last lines of a container's output that are kept, oldest first, each with its time and stream before it; none
-    /// where there is no such container.
+    /// The last lines of a container's output that are kept, oldest first, each with its time and stream before it;
+    /// none where there is no such container.
     fn log_tail(&self, name: &str, lines: usize) -> Answer<'_, Option<Vec<u8>>>;
 
     /// Names of all containers that are there, whoever started them.
@@ -131,8 +132,8 @@ pub struct Launch {
     /// Sockets that it takes over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<Listening>,
-    /// It is given nothing to log in by at the edge. That it is given something is not written down: those of agents that did
-    /// not know it are the same.
+    /// It is given nothing to log in by at the edge. That it is given something is not written down: those of agents
+    /// that did not know it are the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_no_login: bool,
 }

@@ -1,7 +1,7 @@
 //! Listening sockets that the edge has for applications, and gives to those that take them over (`sd_listen_fds(3)`).
 //!
-//! What waits in such a socket waits for whoever has it next. Shims have those of their containers too: an edge that starts
-//! anew gets them back from there.
+//! What waits in such a socket waits for whoever has it next. Shims have those of their containers too: an edge that
+//! starts anew gets them back from there.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
@@ -240,8 +240,8 @@ impl Sockets {
     }
 }
 
-/// Lines such as `0: 0100007F:1F90 0100007F:A2B4 01 00000000:00000000 00:00000000 00000000 1000 0 17231 …`: own address,
-/// other's, state, and six words on the inode.
+/// Lines such as `0: 0100007F:1F90 0100007F:A2B4 01 00000000:00000000 00:00000000 00000000 1000 0 17231 …`: own
+/// address, other's, state, and six words on the inode.
 fn of_ports(list: &str, ports: &BTreeSet<u16>) -> Vec<u64> {
     /// Of the kernel's `tcp_states.h`: `TIME_WAIT`, `CLOSE`, `LISTEN`.
     const NOT_OPEN: [&str; 3] = ["06", "07", "0A"];
@@ -254,8 +254,8 @@ fn of_ports(list: &str, ports: &BTreeSet<u16>) -> Vec<u64> {
     open.collect()
 }
 
-/// Lines such as `0000000000000000: 00000002 00000000 00010000 0001 03 17231 /run/x.sock`, of which the sixth word is the
-/// state (`SS_CONNECTING` 2, `SS_CONNECTED` 3), and the next one the inode.
+/// Lines such as `0000000000000000: 00000002 00000000 00010000 0001 03 17231 /run/x.sock`, of which the sixth word is
+/// the state (`SS_CONNECTING` 2, `SS_CONNECTED` 3), and the next one the inode.
 fn of_paths(list: &str, paths: &BTreeSet<PathBuf>) -> Vec<u64> {
     let open = list.lines().skip(1).filter_map(|line| {
         let path = Path::new(&line[line.find('/')?..]);

@@ -6,8 +6,8 @@ use std::path::Path;
 
 /// Removes a directory with all that is in it; no link in it is followed. Nobody writes there any more.
 ///
-/// Directories are moved up and emptied one by one, so that it takes neither memory nor descriptors for each level, and no
-/// path is too long: whoever wrote them may have nested some ten thousand.
+/// Directories are moved up and emptied one by one, so that it takes neither memory nor descriptors for each level, and
+/// no path is too long: whoever wrote them may have nested some ten thousand.
 ///
 /// # Errors
 /// Of a file; `NotFound` where there is no such directory.

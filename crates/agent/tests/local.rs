@@ -1,5 +1,5 @@
-//! One behaviour of containers, whatever runs them: programs of the host (`process`), images (`oci`), and images by a real
-//! Docker Engine (`docker`). Images and limits need root, as CI has it; without it those tests say so.
+//! One behaviour of containers, whatever runs them: programs of the host (`process`), images (`oci`), and images by a
+//! real Docker Engine (`docker`). Images and limits need root, as CI has it; without it those tests say so.
 
 #[path = "local/dockerd.rs"]
 mod dockerd;

@@ -138,8 +138,8 @@ fn containers(desk: &Desk, tenant: &str) -> u64 {
     })
 }
 
-/// What would exceed the tenants' quotas of containers, by what is there and by what is to be. Who has too many already may
-/// change what he has, but not have more.
+/// What would exceed the tenants' quotas of containers, by what is there and by what is to be. Who has too many already
+/// may change what he has, but not have more.
 pub(crate) fn check_containers(desk: &Desk, documents: &[Document], tenants: &[Tenant]) -> Vec<Error> {
     let mut errors = Vec::new();
     for tenant in tenants {

@@ -315,8 +315,8 @@ pub(crate) async fn delete(desk: &Desk, key: &Key, takes_over: bool) -> Done<boo
     Ok(was_there)
 }
 
-/// Takes a manifest out of effect, and says whether it was there: a route or an application is no more, and a device loses
-/// the labels that the manifest gave it; what is desired of it stays, and so does the device. The caller holds
+/// Takes a manifest out of effect, and says whether it was there: a route or an application is no more, and a device
+/// loses the labels that the manifest gave it; what is desired of it stays, and so does the device. The caller holds
 /// [`Desk::applying`].
 pub(crate) async fn withdraw(desk: &Desk, key: &Key) -> Done<bool> {
     match &*key.kind {

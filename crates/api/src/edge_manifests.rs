@@ -1,5 +1,5 @@
-//! Manifests that are applied at a cloud for one of its edges: kept there, brought over the link, applied by the edge as
-//! its own are, and what became of each told back.
+//! Manifests that are applied at a cloud for one of its edges: kept there, brought over the link, applied by the edge
+//! as its own are, and what became of each told back.
 
 mod from_cloud;
 mod records;

@@ -117,8 +117,8 @@ pub(crate) async fn authority(State(desk): State<Arc<Desk>>) -> Json<AuthorityIn
     })
 }
 
-/// A certificate for an edge that was invited. Its token is bound to the key that it is first used with: whoever did not
-/// get the answer asks again.
+/// A certificate for an edge that was invited. Its token is bound to the key that it is first used with: whoever did
+/// not get the answer asks again.
 #[utoipa::path(post, path = "/v1/join", tag = "enrolment", operation_id = "join",
     responses((status = 200, body = Grant)))]
 pub(crate) async fn join(
@@ -262,7 +262,8 @@ fn place(desk: &Desk) -> Done<Place> {
     })
 }
 
-/// What an edge is told that gets no certificate: it has shown a secret or a key, and its operator is to know what to do.
+/// What an edge is told that gets no certificate: it has shown a secret or a key, and its operator is to know what to
+/// do.
 fn refused(refusal: &Refusal) -> Wrong {
     const ANOTHER: &str = "ask for another: selvedge edge invite ID at the cloud";
     let message = match refusal {

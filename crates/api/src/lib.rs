@@ -1,9 +1,10 @@
 //! The HTTP face of an edge or a cloud, for people and programs that operate it or use what it knows.
 //!
 //! A [`Desk`] does what operators ask: devices and apps, twins, calls, manifests, figures. [`control_router`] offers
-//! all of it under `/v1` on the control socket in the data directory; [`public_router`] offers it on a port to users who
-//! log in, each what its role and tenant allow, beside health, readiness and metrics for all. [`Client`] speaks to the control socket of a running edge, or, where none runs, to a desk of its
-//! own on the data directory, so a command is the same for both.
+//! all of it under `/v1` on the control socket in the data directory; [`public_router`] offers it on a port to users
+//! who log in, each what its role and tenant allow, beside health, readiness and metrics for all. [`Client`] speaks to
+//! the control socket of a running edge, or, where none runs, to a desk of its own on the data directory, so a command
+//! is the same for both.
 
 mod applications;
 mod applying;

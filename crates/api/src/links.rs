@@ -212,7 +212,8 @@ pub(crate) fn write_connected(page: &mut MetricsPage, desk: &Desk) {
     }
 }
 
-/// What is said of an edge in a cloud on the page of metrics: its operator is to hear of a certificate that is not renewed.
+/// What is said of an edge in a cloud on the page of metrics: its operator is to hear of a certificate that is not
+/// renewed.
 pub(crate) fn write_member(page: &mut MetricsPage, member: Option<&Member>) {
     let help = "End of the certificate of an edge that has joined a cloud, in seconds of Unix time.";
     page.gauge("link_certificate_end_seconds", help);

@@ -43,8 +43,8 @@ struct Known {
     is_here: bool,
 }
 
-/// The end of a container's output: lines of time, stream (`stdout` or `stderr`), `F` (`P`: goes on in the next line) and
-/// text. At most 4 MiB of it; 1 MiB of one that sleeps or is not wanted any more.
+/// The end of a container's output: lines of time, stream (`stdout` or `stderr`), `F` (`P`: goes on in the next line)
+/// and text. At most 4 MiB of it; 1 MiB of one that sleeps or is not wanted any more.
 #[utoipa::path(get, path = "/v1/tenants/{tenant}/deployments/{name}/log", tag = "applications",
     operation_id = "show_deployment_log", params(Output),
     responses((status = 200, body = String, content_type = "text/plain")))]

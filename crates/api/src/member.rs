@@ -150,8 +150,8 @@ impl Member {
         Ok(membership.write(&self.data)?)
     }
 
-    /// Renews the certificate whenever two thirds of its life are over, until the task is dropped; `renewed` is told each
-    /// time. `is_linked`: whether the cloud takes it now.
+    /// Renews the certificate whenever two thirds of its life are over, until the task is dropped; `renewed` is told
+    /// each time. `is_linked`: whether the cloud takes it now.
     pub async fn keep_renewed(&self, is_linked: impl Fn() -> bool, renewed: impl Fn()) {
         let mut pause = FIRST_PAUSE;
         loop {

@@ -1,4 +1,5 @@
-//! A method that a path does not have is answered so before anybody is asked who they are: which there are is no secret.
+//! A method that a path does not have is answered so before anybody is asked who they are: which there are is no
+//! secret.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

@@ -1,4 +1,5 @@
-//! Devices that an edge and its cloud share: which edge one may be given to, and what the other end of the link changes.
+//! Devices that an edge and its cloud share: which edge one may be given to, and what the other end of the link
+//! changes.
 
 use std::sync::Arc;
 

@@ -48,8 +48,8 @@ pub(crate) async fn show(State(desk): State<Arc<Desk>>, Path(name): Path<String>
     Ok(Json(find(&desk, &name).await?))
 }
 
-/// Sets the quotas that are named; null takes a limit away. `retention_s`: how long its telemetry is kept, in seconds; null:
-/// as long as is configured for all tenants.
+/// Sets the quotas that are named; null takes a limit away. `retention_s`: how long its telemetry is kept, in seconds;
+/// null: as long as is configured for all tenants.
 #[utoipa::path(patch, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "set_quotas",
     request_body = BTreeMap<String, Option<u64>>, responses((status = 200, body = TenantInfo)))]
 pub(crate) async fn change(
@@ -67,7 +67,8 @@ pub(crate) async fn change(
     Ok(Json(find(&desk, &name).await?))
 }
 
-/// Removes a tenant that has no devices, apps, routes or applications any more; its users and what was retained go with it.
+/// Removes a tenant that has no devices, apps, routes or applications any more; its users and what was retained go with
+/// it.
 #[utoipa::path(delete, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "remove_tenant",
     responses((status = 204)))]
 pub(crate) async fn remove(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Done<StatusCode> {

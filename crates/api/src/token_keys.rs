@@ -21,9 +21,9 @@ pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Done<Json<Page<TokenK
     Ok(Json(shown(desk.token_keys().await?)))
 }
 
-/// Signs with a new key from now on, which edges that are linked hear at once. What was signed before is good until it ends,
-/// or with `at_once` worthless: connections made with a token end, devices and apps need new ones, and who is logged in
-/// shows the refresh token.
+/// Signs with a new key from now on, which edges that are linked hear at once. What was signed before is good until it
+/// ends, or with `at_once` worthless: connections made with a token end, devices and apps need new ones, and who is
+/// logged in shows the refresh token.
 #[utoipa::path(post, path = "/v1/token-keys", tag = "token keys", operation_id = "rotate_token_keys",
     responses((status = 201, body = Page<TokenKeyInfo>)))]
 pub(crate) async fn rotate(

@@ -73,7 +73,8 @@ pub(crate) struct TenantLink {
     pub goes_to: Upstream,
     /// Whether they can: there is a connection of the edge to its cloud. In a cloud always.
     pub is_connected: bool,
-    /// What became of the messages of each route that clients of this hub sent: `received = delivered + queued + dropped`.
+    /// What became of the messages of each route that clients of this hub sent: `received = delivered + queued +
+    /// dropped`.
     pub ledgers: Vec<LedgerInfo>,
     /// In a cloud: the edges of the tenant, and those that brought messages of it, each with what is the tenant's.
     pub edges: Vec<EdgeState>,
@@ -258,7 +259,8 @@ pub enum LocationInfo {
     Edge {
         /// The edge.
         edge: String,
-        /// Whether that edge is connected, as far as is known: a line that falls silent is found out after 16 s at most.
+        /// Whether that edge is connected, as far as is known: a line that falls silent is found out after 16 s at
+        /// most.
         is_connected: bool,
         /// How many seconds ago something came from it last; `None`: nothing has since this cloud started.
         #[serde(default)]
@@ -377,7 +379,8 @@ pub struct Apply {
     /// Only say what would change.
     #[serde(default)]
     pub is_dry_run: bool,
-    /// At an edge: change also what came from its cloud, which does not change it any more until it is applied there again.
+    /// At an edge: change also what came from its cloud, which does not change it any more until it is applied there
+    /// again.
     #[serde(default)]
     pub takes_over: bool,
 }
@@ -415,8 +418,8 @@ pub enum ManifestState {
     TakenOver,
     /// It is to be removed, and the edge has not said yet that it is.
     Removing,
-    /// The edge has it from a cloud that knew more than this one, which was restored from a backup perhaps. It stays there
-    /// until it is applied or removed here.
+    /// The edge has it from a cloud that knew more than this one, which was restored from a backup perhaps. It stays
+    /// there until it is applied or removed here.
     Unknown,
 }
 

@@ -1,7 +1,7 @@
 //! All of an edge or a cloud in one sealed file, taken while it runs, and back.
 //!
-//! What is in a data directory is told by its form: databases of SQLite are copied in one transaction, logs as a power cut
-//! would leave them (`log`), and all else as it is. The file is an archive, compressed and sealed.
+//! What is in a data directory is told by its form: databases of SQLite are copied in one transaction, logs as a power
+//! cut would leave them (`log`), and all else as it is. The file is an archive, compressed and sealed.
 
 mod log;
 
@@ -69,8 +69,8 @@ fn wrong(file: &Path) -> impl FnOnce(io::Error) -> Error {
     }
 }
 
-/// Writes all of the data directory `data` into `file`, which has its name once it is whole, but for what is below it by one
-/// of the names `left_out`.
+/// Writes all of the data directory `data` into `file`, which has its name once it is whole, but for what is below it
+/// by one of the names `left_out`.
 ///
 /// # Errors
 /// Of a file or a database.

@@ -1,6 +1,6 @@
-//! A log that is being written, as a power cut would leave it. Its segments are files by their numbers, and removed in their
-//! order; records are written to the last ones alone, at their end. Once one is full, an index is written behind its records,
-//! and the zeros behind that are cut off: one that is cut off while it is copied is taken with its zeros.
+//! A log that is being written, as a power cut would leave it. Its segments are files by their numbers, and removed in
+//! their order; records are written to the last ones alone, at their end. Once one is full, an index is written behind
+//! its records, and the zeros behind that are cut off: one that is cut off while it is copied is taken with its zeros.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -84,8 +84,8 @@ fn segments_in(directory: &Path) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// From its end to its beginning, page by page: what is written at its end meanwhile is either there with all before it, or
-/// not at all.
+/// From its end to its beginning, page by page: what is written at its end meanwhile is either there with all before
+/// it, or not at all.
 fn backwards(segment: &Segment, to: &Path) -> io::Result<File> {
     let mut copy = File::options().read(true).write(true).create_new(true).open(to)?;
     copy.set_len(segment.bytes)?;

@@ -294,8 +294,8 @@ impl Broker {
         }
     }
 
-    /// More of the log outlasts a crash than before ([`Sink::durable`]): sends what had to wait for that, and asks to be
-    /// called again ([`Sink::await_commit`]) if something has to wait on.
+    /// More of the log outlasts a crash than before ([`Sink::durable`]): sends what had to wait for that, and asks to
+    /// be called again ([`Sink::await_commit`]) if something has to wait on.
     pub fn committed(&mut self, now: Now, out: &mut dyn Sink) {
         let durable = out.durable();
         while let Some((_, slot)) = self.awaiting.pop_front_if(|(record, _)| *record <= durable) {

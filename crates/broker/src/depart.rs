@@ -10,8 +10,8 @@ use crate::queue::{Entry, What};
 use crate::{Broker, Dropped, Now, Position, Record, SessionId, Sink};
 
 impl Broker {
-    /// Leaves of an ending session only what is to be read back; the position of the record that says so. None if the log
-    /// does not take it.
+    /// Leaves of an ending session only what is to be read back; the position of the record that says so. None if the
+    /// log does not take it.
     pub(crate) fn depart(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> Option<Position> {
         self.sessions.depart(slot);
         let session = self.sessions.get_mut(slot);

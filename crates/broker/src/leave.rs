@@ -89,8 +89,8 @@ impl Broker {
     }
 
     /// Ends a session without connection: its will, if still owed (MQTT-3.1.2-8), and all that is its. Where members of
-    /// its groups are to get what only the log has, it departs first. Once the log is durable up to the position that is
-    /// returned, no crash brings it back.
+    /// its groups are to get what only the log has, it departs first. Once the log is durable up to the position that
+    /// is returned, no crash brings it back.
     pub(crate) fn end(&mut self, now: Now, slot: Slot, out: &mut dyn Sink) -> Position {
         self.fire_will(slot, out);
         self.pass_on(now, slot, true, out);

@@ -9,10 +9,11 @@ use crate::Broker;
 pub struct Limits {
     /// Sessions, connected or not. A CONNECT that needs one more is refused with Quota exceeded.
     pub sessions: usize,
-    /// Bytes of memory that all sessions may take: each counts as 1,024 bytes and its names and will, 320 bytes for each
-    /// message that waits in it or is in flight, beside the message itself, or 48 where only the log has that, and 32 for
-    /// each packet identifier of QoS 2 that its client has not released. A CONNECT that needs more is refused with Quota exceeded; a message that would
-    /// have to wait is dropped, what can leave at once does. What a log brings back is counted, and stays.
+    /// Bytes of memory that all sessions may take: each counts as 1,024 bytes and its names and will, 320 bytes for
+    /// each message that waits in it or is in flight, beside the message itself, or 48 where only the log has that, and
+    /// 32 for each packet identifier of QoS 2 that its client has not released. A CONNECT that needs more is refused
+    /// with Quota exceeded; a message that would have to wait is dropped, what can leave at once does. What a log
+    /// brings back is counted, and stays.
     pub session_bytes: u64,
     /// Subscriptions of one session. One more is refused with Quota exceeded in the SUBACK.
     pub subscriptions_per_session: usize,
@@ -44,8 +45,8 @@ pub struct Limits {
     pub topic_alias_maximum: u16,
     /// Aliases given to topics that go to one client; a smaller Topic Alias Maximum of the client wins.
     pub topic_aliases_outgoing: u16,
-    /// Retained messages of clients. One more is delivered but not retained, and counted. What the caller itself retains
-    /// ([`Keep::Memory`](crate::Keep::Memory)) is bounded by the caller.
+    /// Retained messages of clients. One more is delivered but not retained, and counted. What the caller itself
+    /// retains ([`Keep::Memory`](crate::Keep::Memory)) is bounded by the caller.
     pub retained_messages: usize,
     /// Their bytes.
     pub retained_bytes: u64,

@@ -6,8 +6,8 @@ use crate::ids::Slot;
 use crate::{Broker, Now, Sink};
 
 impl Broker {
-    /// Does what is due: keep-alive (1.5 times, MQTT-3.1.2-22), wills, session and retained expiry, and the searches for
-    /// retained messages that were too long for the turn before.
+    /// Does what is due: keep-alive (1.5 times, MQTT-3.1.2-22), wills, session and retained expiry, and the searches
+    /// for retained messages that were too long for the turn before.
     pub fn tick(&mut self, now: Now, out: &mut dyn Sink) {
         while let Some(slot) = self.timers.first_due(now.monotonic_ms) {
             self.due(now, slot, out);

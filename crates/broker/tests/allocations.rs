@@ -175,8 +175,9 @@ fn an_idle_session_with_one_subscription_takes_less_than_1_kib() {
     assert!(each < 900, "{each} bytes a session");
 }
 
-/// What 1,025 subscriptions take of memory, and what they are counted as: one more than a power of two, so that all that
-/// doubles has just done so. The connection takes nothing: retained messages are still to be given for all of them.
+/// What 1,025 subscriptions take of memory, and what they are counted as: one more than a power of two, so that all
+/// that doubles has just done so. The connection takes nothing: retained messages are still to be given for all of
+/// them.
 fn weigh(filter: impl Fn(usize) -> String) -> (u64, u64) {
     let (mut broker, mut out) = world();
     out.is_blocked = true;

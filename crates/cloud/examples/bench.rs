@@ -1,8 +1,7 @@
 //! What a telemetry database takes in on this machine, each batch on disk before the next begins, marks included.
 //!
-//! `cargo run --profile fast -p cloud --example bench URL [MESSAGES]`: messages of 100 bytes, from one device and from a
-//! thousand, in batches of several sizes. The database should be empty. Nothing is judged here, only
-//! printed.
+//! `cargo run --profile fast -p cloud --example bench URL [MESSAGES]`: messages of 100 bytes, from one device and from
+//! a thousand, in batches of several sizes. The database should be empty. Nothing is judged here, only printed.
 
 use std::time::{Duration, Instant};
 

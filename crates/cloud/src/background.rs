@@ -1,12 +1,13 @@
-//! What a database has to write gives way to whoever is served: it has the core of a shard for itself else, for as long as
-//! a time slice lasts, and live messages wait behind it.
+//! What a database has to write gives way to whoever is served: it has the core of a shard for itself else, for as long
+//! as a time slice lasts, and live messages wait behind it.
 
 use std::sync::mpsc;
 use std::thread;
 
 use tokio::sync::oneshot;
 
-/// As the command `nice` counts: a ninth of the weight of other threads. Where nobody else wants a core it has all of it.
+/// As the command `nice` counts: a ninth of the weight of other threads. Where nobody else wants a core it has all of
+/// it.
 const NICE: i32 = 10;
 
 type Work = Box<dyn FnOnce() + Send>;

@@ -76,9 +76,9 @@ pub struct Mark {
 }
 
 impl Database {
-    /// Opens `sqlite:PATH` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and makes or renews its tables. PostgreSQL's
-    /// lie in a schema `selvedge`. Of libpq's parameters, `sslmode` is `disable` (the default) or `verify-full`, with
-    /// `sslrootcert=FILE`.
+    /// Opens `sqlite:PATH` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and makes or renews its tables.
+    /// PostgreSQL's lie in a schema `selvedge`. Of libpq's parameters, `sslmode` is `disable` (the default) or
+    /// `verify-full`, with `sslrootcert=FILE`.
     ///
     /// # Errors
     /// [`Error::Location`], [`Error::Away`], [`Error::Full`], [`Error::Unusable`].
@@ -99,8 +99,8 @@ impl Database {
         self.telling = Telling::to(feed);
     }
 
-    /// Opens the file of an edge's history, made if there is none. What is stored survives a crash of the program; a power
-    /// cut may take back the last of it, in whole transactions: nobody was promised it.
+    /// Opens the file of an edge's history, made if there is none. What is stored survives a crash of the program; a
+    /// power cut may take back the last of it, in whole transactions: nobody was promised it.
     ///
     /// # Errors
     /// As [`Database::open`].
@@ -113,8 +113,8 @@ impl Database {
     }
 
     /// Stores each reading that is not in yet, with its mark, in transactions of up to 10,000 readings; when this
-    /// returns, they are on disk. `now_ms`: ms since 1970 UTC by the cloud's clock; what [`Database::retain`] goes by. Each
-    /// transaction has a later time than the one before, unless the clock was set back by more than a minute.
+    /// returns, they are on disk. `now_ms`: ms since 1970 UTC by the cloud's clock; what [`Database::retain`] goes by.
+    /// Each transaction has a later time than the one before, unless the clock was set back by more than a minute.
     ///
     /// # Errors
     /// [`Error::Away`], [`Error::Full`] or [`Error::Unusable`]: some transactions may have gone in. Offer all again.
@@ -122,8 +122,8 @@ impl Database {
         ingest(&mut *self.engine, &mut self.names, &mut self.telling, readings, now_ms)
     }
 
-    /// Marks sequences as in of which nothing will come, in one transaction. Indexes of the gaps that are **not** marked,
-    /// because the mark of their epoch has [`MAX_RANGES`](crate::MAX_RANGES): declare them again later.
+    /// Marks sequences as in of which nothing will come, in one transaction. Indexes of the gaps that are **not**
+    /// marked, because the mark of their epoch has [`MAX_RANGES`](crate::MAX_RANGES): declare them again later.
     ///
     /// # Errors
     /// As [`Database::ingest`]; then none is marked, or all.
@@ -181,14 +181,14 @@ impl Database {
         Ok(marks)
     }
 
-    /// Removes some of the rows and rejected readings that are old at `now_ms` (ms since 1970 UTC by the cloud's clock);
-    /// says whether there may be more: then call it again. In SQLite it looks at up to 10,000 rows for each age. In
-    /// PostgreSQL rows go by whole days: a partition is dropped where nobody keeps it, and otherwise loses up to 10,000
-    /// rows. Marks, and the latest reading of each stream, stay.
+    /// Removes some of the rows and rejected readings that are old at `now_ms` (ms since 1970 UTC by the cloud's
+    /// clock); says whether there may be more: then call it again. In SQLite it looks at up to 10,000 rows for each
+    /// age. In PostgreSQL rows go by whole days: a partition is dropped where nobody keeps it, and otherwise loses up
+    /// to 10,000 rows. Marks, and the latest reading of each stream, stay.
     ///
-    /// Where tenants keep rows for different times, this remembers how far it has looked: rows that are stored with a time
-    /// of before, by a clock that is behind by more than the shortest of them, go when the database is opened anew, or with
-    /// what is kept longest.
+    /// Where tenants keep rows for different times, this remembers how far it has looked: rows that are stored with a
+    /// time of before, by a clock that is behind by more than the shortest of them, go when the database is opened
+    /// anew, or with what is kept longest.
     ///
     /// # Errors
     /// [`Error::Away`], [`Error::Full`], [`Error::Unusable`].
@@ -197,8 +197,8 @@ impl Database {
         more.map_err(|failure| failure.into_error(self.engine.place()))
     }
 
-    /// Removes up to 10,000 of the rows that were stored first, where those of an embedded database take more than `bytes`;
-    /// whether they may still do. The file does not get smaller: what was taken is used again.
+    /// Removes up to 10,000 of the rows that were stored first, where those of an embedded database take more than
+    /// `bytes`; whether they may still do. The file does not get smaller: what was taken is used again.
     ///
     /// # Errors
     /// As [`Database::retain`].

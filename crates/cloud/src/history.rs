@@ -24,8 +24,8 @@ const HERE: &str = "@edge";
 
 /// Time between two looks at what came: while somebody watches, and else.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// What came is written after so long, or so many bytes, or when somebody asks or watches: each write costs a memory card
-/// some pages, however little is in it.
+/// What came is written after so long, or so many bytes, or when somebody asks or watches: each write costs a memory
+/// card some pages, however little is in it.
 const WRITE_AFTER: Duration = Duration::from_secs(10);
 const WRITE_BYTES: usize = 1 << 20;
 /// Bytes that wait while the database cannot be written; beyond it the oldest are lost.

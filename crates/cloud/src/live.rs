@@ -14,7 +14,8 @@ pub const MAX_WATCHERS_OF_TENANT: usize = 16;
 /// Watchers of all tenants.
 pub const MAX_WATCHERS: usize = 128;
 
-/// Points that wait for one watcher, and about how many bytes they take. At either bound the oldest go, and are counted.
+/// Points that wait for one watcher, and about how many bytes they take. At either bound the oldest go, and are
+/// counted.
 const MAX_WAITING: usize = 1_024;
 const MAX_WAITING_BYTES: usize = 1 << 20;
 /// What a point takes beside its names and value.

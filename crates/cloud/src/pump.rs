@@ -14,10 +14,11 @@ use crate::{Database, Error, Gap, Ingested, Origin, Reading};
 
 /// Name of the edge that messages of the cloud's own clients come from; no edge can be called so.
 const HERE: &str = "@cloud";
-/// Messages after which a batch takes no more: with those that come together with the last it fits into one transaction.
+/// Messages after which a batch takes no more: with those that come together with the last it fits into one
+/// transaction.
 const BATCH_MESSAGES_MAX: usize = 9_000;
-/// Fewer wait for others to come: a transaction costs as much as the rows of some twenty messages, and nobody is told later
-/// for it that a message is kept.
+/// Fewer wait for others to come: a transaction costs as much as the rows of some twenty messages, and nobody is told
+/// later for it that a message is kept.
 const BATCH_MESSAGES_FEW: usize = 1_000;
 /// How long they wait.
 const GATHERING: Duration = Duration::from_millis(20);

@@ -66,9 +66,9 @@ pub(crate) fn before(now_ms: i64, age: Duration) -> i64 {
     now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// How far a table was looked through for rows that only some tenants keep no longer: a place for each age, before which
-/// nothing is left that is older. So each row is looked at once for each age that is shorter than its own, however long it
-/// stays, and from the first row on where a retention changed.
+/// How far a table was looked through for rows that only some tenants keep no longer: a place for each age, before
+/// which nothing is left that is older. So each row is looked at once for each age that is shorter than its own,
+/// however long it stays, and from the first row on where a retention changed.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeps<P> {
     retention: Retention,

@@ -32,8 +32,8 @@ impl Telling {
         self.last_ms
     }
 
-    /// Tells of rows with the readings and streams that they are of. They have been stored: who begins to watch from here
-    /// on finds them in the database.
+    /// Tells of rows with the readings and streams that they are of. They have been stored: who begins to watch from
+    /// here on finds them in the database.
     pub(crate) fn tell<'a>(&self, stored: impl Iterator<Item = (&'a Reading, &'a str, Row<'a>)>) {
         self.feed.tell(|| {
             let mut rows: Vec<Told> = stored

@@ -33,8 +33,8 @@ impl Keep {
     }
 }
 
-/// Removes what is not to be kept, until it is dropped. A database that is away is looked for at the next look. `keep` says
-/// what is kept now, and may block; where it is not known (`None`), all is.
+/// Removes what is not to be kept, until it is dropped. A database that is away is looked for at the next look. `keep`
+/// says what is kept now, and may block; where it is not known (`None`), all is.
 pub async fn run(
     open: impl Fn() -> Result<Database, Error> + Clone + Send + 'static,
     keep: impl Fn() -> Option<Keep> + Clone + Send + 'static,

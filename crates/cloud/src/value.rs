@@ -126,8 +126,8 @@ fn is_exact(literal: &str, number: f64) -> bool {
     is_short || significant(literal) == significant(&format!("{number:e}"))
 }
 
-/// Sign, digits without zeros around them, and the power of ten of the last of them: the same for the same number, however
-/// it is written.
+/// Sign, digits without zeros around them, and the power of ten of the last of them: the same for the same number,
+/// however it is written.
 fn significant(literal: &str) -> Option<(bool, String, i64)> {
     let (is_negative, rest) = literal.strip_prefix('-').map_or((false, literal), |rest| (true, rest));
     let (mantissa, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));

@@ -16,8 +16,8 @@ pub struct Undo {
 }
 
 impl Document {
-    /// Applies a patch as one edit of its author, and says how to take it back. A patch that changes nothing is no edit: it
-    /// leaves the version as it is, and there is nothing to take back.
+    /// Applies a patch as one edit of its author, and says how to take it back. A patch that changes nothing is no
+    /// edit: it leaves the version as it is, and there is nothing to take back.
     ///
     /// # Errors
     /// `TooLarge` or `TooManyLeaves`: the state would be; it stays as it was.

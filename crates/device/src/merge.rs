@@ -186,9 +186,9 @@ impl Merge<'_> {
     }
 }
 
-/// Whether of two edits of which neither side knew the other's that stays which the edge has: the one that was made at the
-/// edge. Both are of one side where that came back from a backup; then that stays which the side itself has, for the
-/// other is of a past that it has lost.
+/// Whether of two edits of which neither side knew the other's that stays which the edge has: the one that was made at
+/// the edge. Both are of one side where that came back from a backup; then that stays which the side itself has, for
+/// the other is of a past that it has lost.
 fn edge_stays(at_edge: &Leaf) -> bool {
     at_edge.stamp.side == Side::Edge
 }

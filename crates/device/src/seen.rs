@@ -190,7 +190,8 @@ impl Edits {
         self.starts.last().filter(|last| last.number & RANDOM == start & RANDOM)
     }
 
-    /// The number that a start has among these: its own, or, where its clock is behind, one that is greater than theirs.
+    /// The number that a start has among these: its own, or, where its clock is behind, one that is greater than
+    /// theirs.
     pub(crate) fn later(&self, start: u64) -> u64 {
         let least = self
             .starts

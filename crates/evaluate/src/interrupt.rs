@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM, where a run has started what would outlive it: containers, an engine, groups of processes. The signal is
-//! only noted; whoever waits is told, so that the run ends what it has started on its way out.
+//! SIGINT and SIGTERM, where a run has started what would outlive it: containers, an engine, groups of processes. The
+//! signal is only noted; whoever waits is told, so that the run ends what it has started on its way out.
 
 use std::fmt;
 use std::io;
@@ -47,8 +47,8 @@ impl From<Interrupted> for String {
     }
 }
 
-/// From here on the two signals are noted and end nothing by themselves; one that this process was started to ignore stays
-/// ignored. Programs that it starts take them as ever.
+/// From here on the two signals are noted and end nothing by themselves; one that this process was started to ignore
+/// stays ignored. Programs that it starts take them as ever.
 ///
 /// # Errors
 /// The kernel refuses the descriptor or the handler.
@@ -63,7 +63,8 @@ pub(crate) fn listen() -> io::Result<()> {
 }
 
 fn handle(signal: c_int) -> io::Result<()> {
-    // SAFETY: both structures are valid for the calls; the handler does nothing that a handler may not do (signal-safety(7)).
+    // SAFETY: both structures are valid for the calls; the handler does nothing that a handler may not do
+    // (signal-safety(7)).
     let result = unsafe {
         let mut before: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(signal, ptr::null(), &raw mut before) == 0 && before.sa_sigaction == libc::SIG_IGN {
@@ -84,8 +85,8 @@ fn handle(signal: c_int) -> io::Result<()> {
 extern "C" fn note(signal: c_int) {
     let _ = SIGNAL.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
     let one = 1_u64;
-    // SAFETY: eight bytes that live here are written to a descriptor that is never closed; what was interrupted finds its
-    // errno as it was.
+    // SAFETY: eight bytes that live here are written to a descriptor that is never closed; what was interrupted finds
+    // its errno as it was.
     unsafe {
         let errno = libc::__errno_location();
         let kept = *errno;
@@ -135,7 +136,8 @@ pub(crate) fn pause(time: Duration) -> Result<(), Interrupted> {
             .collect();
         match poll(&mut bell, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
-            // Of a descriptor and a time that are good, only memory can be refused: the time is waited for all the same.
+            // Of a descriptor and a time that are good, only memory can be refused: the time is waited for all the
+            // same.
             Err(_) => crate::capacity::pause(left),
         }
     }

@@ -49,7 +49,8 @@ pub struct Run {
 /// One system under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
-    /// As on the command line: `selvedge`, `mosquitto-tls`, `relay` …; the second instance of an A/A pair ends in `-again`.
+    /// As on the command line: `selvedge`, `mosquitto-tls`, `relay` …; the second instance of an A/A pair ends in
+    /// `-again`.
     pub name: String,
     /// The comparison's denominator; exactly one arm of a run has it.
     pub baseline: bool,
@@ -71,7 +72,8 @@ pub struct Arm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadModel {
-    /// Open loop: each device at a fixed interval, the phases spread evenly over it and drawn from the seed within that.
+    /// Open loop: each device at a fixed interval, the phases spread evenly over it and drawn from the seed within
+    /// that.
     Periodic,
     /// Open loop: each device with exponential gaps of the interval's mean.
     Poisson,
@@ -168,7 +170,8 @@ pub struct Samples {
     pub sent_ns: Vec<Option<u64>>,
     /// When its answer came; none = lost, or still in flight at the end.
     pub received_ns: Vec<Option<u64>>,
-    /// From receiving to answering on the responder's own clock (`T_Server` of the first paper, Eq. 1), where it said so.
+    /// From receiving to answering on the responder's own clock (`T_Server` of the first paper, Eq. 1), where it said
+    /// so.
     pub server_ns: Vec<Option<u64>>,
 }
 

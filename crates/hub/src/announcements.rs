@@ -1,4 +1,5 @@
-//! What the hub says of twins, once the log has them: nobody acts on a version, or on an answer, that a crash takes back.
+//! What the hub says of twins, once the log has them: nobody acts on a version, or on an answer, that a crash takes
+//! back.
 
 use std::collections::VecDeque;
 
@@ -9,8 +10,8 @@ use crate::pipeline;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
 
-/// Bytes of a tenant's announcements that may wait for the disk; beyond it desired states are not changed, and no twin is
-/// read.
+/// Bytes of a tenant's announcements that may wait for the disk; beyond it desired states are not changed, and no twin
+/// is read.
 const BYTES_MAX: usize = 16 << 20;
 /// What one takes beside its topic and payload, about.
 const FIXED_BYTES: usize = 128;

@@ -20,7 +20,8 @@ use crate::shard::journal::Journal;
 use crate::shard::tenant::Tenant;
 use crate::shard::turn::Turn;
 
-/// Devices of a tenant that are known to be behind an edge, at most: as many as may have a twin. One more cannot be called.
+/// Devices of a tenant that are known to be behind an edge, at most: as many as may have a twin. One more cannot be
+/// called.
 const DEVICES_MAX: usize = 100_000;
 
 /// Messages of one epoch of an edge.
@@ -175,7 +176,8 @@ impl Arrivals {
     }
 }
 
-/// The edge that a device is behind: the one that it logs in at, or, where it is not registered, was last heard through.
+/// The edge that a device is behind: the one that it logs in at, or, where it is not registered, was last heard
+/// through.
 pub(crate) fn edge_of(tenant: &Tenant, turn: &Turn<'_>, device: &str) -> Option<Arc<str>> {
     match turn.labels.home(&tenant.name, device) {
         Some(home) => home,

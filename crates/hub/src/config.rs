@@ -64,8 +64,8 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// Bytes of a CONNECT packet; a longer one is refused at its fixed header.
     pub connect_bytes: usize,
-    /// Logins being checked at once: each Argon2 check takes a core and up to 19 MiB for some 20 ms. Those that wait are
-    /// checked in turns of the addresses that they come from.
+    /// Logins being checked at once: each Argon2 check takes a core and up to 19 MiB for some 20 ms. Those that wait
+    /// are checked in turns of the addresses that they come from.
     pub login_checks: usize,
     /// What the broker of each tenant keeps and takes: also bytes of a packet after CONNECT; a longer one is refused at
     /// its fixed header (0x95).

@@ -45,8 +45,8 @@ pub struct NotAsked {
 
 /// Reaches edges.
 pub trait EdgeCalls: Debug + Send + Sync {
-    /// Passes a call on to the edge that it names, at once: a shard waits for it. [`Hub::finish_call`](crate::Hub::finish_call)
-    /// has the result later.
+    /// Passes a call on to the edge that it names, at once: a shard waits for it.
+    /// [`Hub::finish_call`](crate::Hub::finish_call) has the result later.
     ///
     /// # Errors
     /// The edge cannot be asked now.
@@ -56,8 +56,8 @@ pub trait EdgeCalls: Debug + Send + Sync {
     fn state_of(&self, edge: &str, asked_ago: Duration) -> String;
 }
 
-/// The result of a call that no device gave: `{"status": …, "payload": {"message": …}}`, a status as in HTTP and words for
-/// a person.
+/// The result of a call that no device gave: `{"status": …, "payload": {"message": …}}`, a status as in HTTP and words
+/// for a person.
 pub fn call_failure(status: u16, message: &str) -> Vec<u8> {
     json!({"status": status, "payload": {"message": message}})
         .to_string()
@@ -104,7 +104,8 @@ pub(crate) fn hand_over(
     true
 }
 
-/// What is answered to a call that its device had `timeout_ms` for; if that is behind an edge, with what is known of this.
+/// What is answered to a call that its device had `timeout_ms` for; if that is behind an edge, with what is known of
+/// this.
 pub(crate) fn timed_out(tenant: &Tenant, turn: &Turn<'_>, id: CallId<'_>, timeout_ms: u64) -> Vec<u8> {
     let failure = CallFailure::TimedOut { timeout_ms };
     match edge_of(tenant, turn, id.device).filter(|_| !calls::is_connected(tenant, id.device)) {

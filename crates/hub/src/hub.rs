@@ -51,16 +51,16 @@ pub struct Options {
     pub limits: Limits,
     /// How messages wait that routes send upstream; `None`: nothing ever leaves, and such targets do nothing.
     pub outbox: Option<OutboxOptions>,
-    /// There is somewhere upstream. Until there is ([`Hub::open_upstream`]), it is as if there were no outbox and nobody
-    /// to share twins with.
+    /// There is somewhere upstream. Until there is ([`Hub::open_upstream`]), it is as if there were no outbox and
+    /// nobody to share twins with.
     pub has_upstream: bool,
-    /// Edges may connect, for the one who takes them ([`Hub::take_edges`]); this is who reaches devices behind them. `None`:
-    /// none may.
+    /// Edges may connect, for the one who takes them ([`Hub::take_edges`]); this is who reaches devices behind them.
+    /// `None`: none may.
     pub edge_calls: Option<Arc<dyn EdgeCalls>>,
     /// There is another side of the twins' edits, which is told of changes ([`Hub::take_twin_changes`]).
     pub shares_twins: bool,
-    /// While this is true, accepted telemetry is copied for the one who looks on ([`Hub::take_overhearing`]); `None`: nobody
-    /// does.
+    /// While this is true, accepted telemetry is copied for the one who looks on ([`Hub::take_overhearing`]); `None`:
+    /// nobody does.
     pub overhears: Option<Arc<AtomicBool>>,
 }
 
@@ -346,7 +346,8 @@ impl Hub {
         self.labels.tenants()
     }
 
-    /// The edge that a registered device logs in at, as of the last refresh; `None`: it logs in here, or is not registered.
+    /// The edge that a registered device logs in at, as of the last refresh; `None`: it logs in here, or is not
+    /// registered.
     pub fn edge_of(&self, tenant: &str, device: &str) -> Option<Arc<str>> {
         self.labels.home(tenant, device).flatten()
     }
@@ -357,9 +358,9 @@ impl Hub {
         self.tell(&tenant, Ask::CallResult { call, result }).await;
     }
 
-    /// Runs something on the loop of the shard that has this tenant, in turn with its connections, and waits for its end.
-    /// It must not block, and gives way between one thing and the next ([`Place::give_way`]). `None`: the shard has ended, or
-    /// it panicked. If nobody waits any more, it runs on.
+    /// Runs something on the loop of the shard that has this tenant, in turn with its connections, and waits for its
+    /// end. It must not block, and gives way between one thing and the next ([`Place::give_way`]). `None`: the shard
+    /// has ended, or it panicked. If nobody waits any more, it runs on.
     pub async fn run_on_shard<F>(
         &self,
         tenant: &str,
@@ -416,8 +417,8 @@ impl Hub {
         .await
     }
 
-    /// Edits of a device's desired state that were given up for others on the other side of a link, the newest 32 at most:
-    /// a JSON array of [`LostEdit`](crate::LostEdit)s; `None` if the hub cannot answer.
+    /// Edits of a device's desired state that were given up for others on the other side of a link, the newest 32 at
+    /// most: a JSON array of [`LostEdit`](crate::LostEdit)s; `None` if the hub cannot answer.
     pub async fn lost_edits(&self, tenant: &str, device: &str) -> Option<Vec<u8>> {
         let device = device.into();
         self.ask(tenant, |answer| Ask::LostEdits { device, answer }).await
@@ -455,15 +456,15 @@ impl Hub {
         self.put(tenant, ask).await
     }
 
-    /// Where a device is reached now: a question to whoever owns its sessions, whose answer holds for the moment, so that
-    /// nobody has to keep a map that is true on one node only.
+    /// Where a device is reached now: a question to whoever owns its sessions, whose answer holds for the moment, so
+    /// that nobody has to keep a map that is true on one node only.
     pub async fn locate(&self, tenant: &str, device: &str) -> Option<Location> {
         let device = device.into();
         self.ask(tenant, |answer| Ask::Locate { device, answer }).await
     }
 
-    /// Takes a message of a device for `devices/{id}/telemetry`, as its PUBLISH with QoS 1; whether the device may is for
-    /// the caller to know. What became of it, once that is as durable as the log makes it.
+    /// Takes a message of a device for `devices/{id}/telemetry`, as its PUBLISH with QoS 1; whether the device may is
+    /// for the caller to know. What became of it, once that is as durable as the log makes it.
     pub async fn post(&self, tenant: &str, device: &str, payload: Vec<u8>) -> Option<Posted> {
         let device = device.into();
         let ask = |answer| Ask::Post {
@@ -529,7 +530,8 @@ impl Hub {
         self.ask(tenant, |answer| Ask::Sessions { answer }).await
     }
 
-    /// Ends the sessions, connections and twin of a device or app that was removed, so that a crash brings no twin back.
+    /// Ends the sessions, connections and twin of a device or app that was removed, so that a crash brings no twin
+    /// back.
     pub async fn forget(&self, tenant: &str, owner: &str) {
         let owner = owner.into();
         let forgotten = self.ask(tenant, |answer| Ask::Forget { owner, answer });

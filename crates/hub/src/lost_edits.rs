@@ -24,7 +24,8 @@ pub struct LostEdit {
     pub side: String,
     /// Which edit of the desired state it was there.
     pub number: u64,
-    /// Of which start of the hub there ([`Stamp::start`]): one that came back from a backup counts from there once more.
+    /// Of which start of the hub there ([`Stamp::start`]): one that came back from a backup counts from there once
+    /// more.
     #[serde(default)]
     pub start: u64,
     /// JSON pointer of the leaf (RFC 6901).
@@ -81,8 +82,8 @@ fn beginning(value: Value) -> Value {
     format!("{beginning}… ({} bytes)", text.len()).into()
 }
 
-/// What is kept of a device, in the order of its keys. Which ones they are depends on those that were noted alone, not on
-/// the order in which they were: two sides that tell each other all have the same.
+/// What is kept of a device, in the order of its keys. Which ones they are depends on those that were noted alone, not
+/// on the order in which they were: two sides that tell each other all have the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LostEdits(VecDeque<LostEdit>);
 

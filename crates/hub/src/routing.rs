@@ -323,9 +323,9 @@ impl Routing {
     }
 
     /// Sends upstream what leaves of a message that comes again as a new one if it is refused: one of QoS 2, or of
-    /// another hub; then delivers its copies, then the message itself. If one is refused before anybody has another, all
-    /// are (the error), and it may come again. After that a refusal would bring some of them twice: what is refused then
-    /// is lost, and counted.
+    /// another hub; then delivers its copies, then the message itself. If one is refused before anybody has another,
+    /// all are (the error), and it may come again. After that a refusal would bring some of them twice: what is refused
+    /// then is lost, and counted.
     fn deliver_or_refuse(
         &self,
         tenant: &mut Tenant,

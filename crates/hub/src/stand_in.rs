@@ -14,8 +14,9 @@ const FILTERS_MAX: usize = 16;
 /// The connection of who is away: none has this number.
 const NOBODY: ConnId = ConnId(u64::MAX);
 
-/// An application that may be asleep when a message comes for it. The message waits in the session of the app that has its
-/// name, by a client identifier that is the same, as if the application had connected and subscribed before it fell asleep.
+/// An application that may be asleep when a message comes for it. The message waits in the session of the app that has
+/// its name, by a client identifier that is the same, as if the application had connected and subscribed before it fell
+/// asleep.
 #[derive(Clone, Debug)]
 pub struct StandIn {
     /// Its name, that of the app, and the client identifier.

@@ -66,8 +66,8 @@ impl Refusal {
     }
 }
 
-/// Changes a twin and has the log keep it; what `change` returned and the position that makes it safe. `change` says how
-/// to take back what it did; `None`: nothing was changed.
+/// Changes a twin and has the log keep it; what `change` returned and the position that makes it safe. `change` says
+/// how to take back what it did; `None`: nothing was changed.
 pub(crate) fn update<R, U: FnOnce(&mut StoredTwin)>(
     tenant: &mut Tenant,
     turn: &mut Turn<'_>,
@@ -108,7 +108,8 @@ fn try_update<R, U: FnOnce(&mut StoredTwin)>(
     Ok((result, position))
 }
 
-/// Has the log keep a twin that was changed, in place of what it has of it. It may count as `room_bytes` more than before.
+/// Has the log keep a twin that was changed, in place of what it has of it. It may count as `room_bytes` more than
+/// before.
 fn keep(turn: &mut Turn<'_>, device: &str, stored: &mut StoredTwin, room_bytes: u64) -> Result<(), Refusal> {
     let bytes = stored.memory_bytes();
     if bytes > stored.bytes.saturating_add(room_bytes) {

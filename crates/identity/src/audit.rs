@@ -40,8 +40,8 @@ impl Default for AuditOptions {
     }
 }
 
-/// The audit log. [`Audit::record`] touches memory alone; [`Audit::flush`], to be called about once a second on a thread
-/// that may block, writes.
+/// The audit log. [`Audit::record`] touches memory alone; [`Audit::flush`], to be called about once a second on a
+/// thread that may block, writes.
 ///
 /// What repeats within a minute (the same refusal of the same address, the same caller calling the same method) is one
 /// line at its start and one that counts the rest. Of more than 64 different refusals, or 64 different calls, in a

@@ -129,8 +129,8 @@ impl Identity {
     }
 
     /// Believes a cloud from now on, in place of the one before; whether its authority is another one. A certificate of
-    /// it is worth something only if the registry has it as issued to its device, a token only if it has its epoch. Where a
-    /// key is given up before its time, connections made with a token end.
+    /// it is worth something only if the registry has it as issued to its device, a token only if it has its epoch.
+    /// Where a key is given up before its time, connections made with a token end.
     ///
     /// # Errors
     /// It shows nothing that can be used, or the registry failed.

@@ -179,7 +179,8 @@ impl Identity {
         Ok(prepared.into_iter().map(Prepared::handed_out).collect())
     }
 
-    /// Gives a client that exists one more credential; those it has stay valid, but for a password, of which there is one.
+    /// Gives a client that exists one more credential; those it has stay valid, but for a password, of which there is
+    /// one.
     ///
     /// # Errors
     /// No such client, a password that is not allowed, or too many certificates.
@@ -224,8 +225,8 @@ impl Identity {
         Ok(prepared.handed_out())
     }
 
-    /// A token by which an application that the edge runs logs in as the app of its name, until it is over; `None`: the edge
-    /// runs none of that name ([`Registry::set_applications`]).
+    /// A token by which an application that the edge runs logs in as the app of its name, until it is over; `None`: the
+    /// edge runs none of that name ([`Registry::set_applications`]).
     ///
     /// # Errors
     /// The registry failed.
@@ -249,8 +250,8 @@ impl Identity {
     }
 
     /// Signs tokens with a new key from now on. The keys before verify until the last token that each has signed ends;
-    /// with `ends_others`, for where one got out, they go at once, and with them all tokens and the connections that were
-    /// made with these.
+    /// with `ends_others`, for where one got out, they go at once, and with them all tokens and the connections that
+    /// were made with these.
     ///
     /// # Errors
     /// As many earlier keys as may be are still needed, or the registry failed.

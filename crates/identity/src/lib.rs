@@ -1,10 +1,9 @@
 //! Who may connect, as whom, and how much each tenant may use.
 //!
 //! A data directory holds the registry (`registry.db`), the edge's certificate authority (`ca.pem`, `ca.key`), the
-//! audit log (`audit.log`) the lock that says whether an edge runs on it
-//! (`edge.lock`), and what an edge that joined a cloud proves itself by there (`membership.json`). [`Identity`] is the first
-//! two together: what adds clients and checks what they present. Knows no protocol, socket or clock: `now` is an
-//! argument, in seconds of Unix time.
+//! audit log (`audit.log`) the lock that says whether an edge runs on it (`edge.lock`), and what an edge that joined a
+//! cloud proves itself by there (`membership.json`). [`Identity`] is the first two together: what adds clients and
+//! checks what they present. Knows no protocol, socket or clock: `now` is an argument, in seconds of Unix time.
 //!
 //! Calls block: they read SQLite, and checking a password that was not checked before takes
 //! [`HASHING_MEMORY_BYTES`] and tens of milliseconds of CPU. Callers run them on threads of their own and bound how many at once.

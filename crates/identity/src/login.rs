@@ -1,9 +1,9 @@
 //! Users log in with a password and get two tokens: one to show, for a quarter of an hour, and one to go on with.
 //!
-//! The first is a signed JWT of its own type (RFC 9068, RFC 8725 section 3.11), so that no device's token passes for it.
-//! It names a login in the registry, which is looked up at each use: logging out, another password, another role and a
-//! removed user take effect at once. The second is random, known here by its digest alone, and exchanged at each use
-//! (RFC 9700, section 4.14.2).
+//! The first is a signed JWT of its own type (RFC 9068, RFC 8725 section 3.11), so that no device's token passes for
+//! it. It names a login in the registry, which is looked up at each use: logging out, another password, another role
+//! and a removed user take effect at once. The second is random, known here by its digest alone, and exchanged at each
+//! use (RFC 9700, section 4.14.2).
 
 use std::path::Path;
 

@@ -113,8 +113,8 @@ impl Membership {
         Ok(client_tls::config_of_pem(&self.trusted(), None)?)
     }
 
-    /// Whether it is time to renew the certificate. A clock that is behind does not tell: then it is time where there is
-    /// no link, because an end that nobody here saw may be why.
+    /// Whether it is time to renew the certificate. A clock that is behind does not tell: then it is time where there
+    /// is no link, because an end that nobody here saw may be why.
     pub fn renewal_is_due(&self, now_unix_s: i64, is_linked: bool) -> bool {
         let is_behind = now_unix_s < self.given_at_unix_s;
         self.renew_at_unix_s <= now_unix_s || is_behind && !is_linked

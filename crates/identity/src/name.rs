@@ -102,8 +102,8 @@ impl fmt::Display for ClientName {
     }
 }
 
-/// Names of the tenants that an edge may speak for: its own, and those that its label `tenants` names, with commas between
-/// them.
+/// Names of the tenants that an edge may speak for: its own, and those that its label `tenants` names, with commas
+/// between them.
 pub fn tenants_of_edge<'a>(own: &'a str, label: Option<&'a str>) -> impl Iterator<Item = &'a str> {
     let others = label.unwrap_or_default().split(',').map(str::trim);
     [own].into_iter().chain(others.filter(|name| !name.is_empty()))

@@ -16,8 +16,8 @@ use crate::fingerprint::Fingerprint;
 use crate::slow_clock::SlowClock;
 use crate::tls::TlsError;
 
-/// Believes a server by the authority that a token names, or else by what this system believes: a web server in front of
-/// the cloud, or a certificate of its operator's, is known by that.
+/// Believes a server by the authority that a token names, or else by what this system believes: a web server in front
+/// of the cloud, or a certificate of its operator's, is known by that.
 #[derive(Debug)]
 pub struct Pin {
     authority: Fingerprint,

@@ -14,8 +14,8 @@ use crate::registry::{RegistryError, SerialState};
 /// What a signature of the old key begins with, so that it is worth nothing elsewhere.
 const PURPOSE: &[u8] = b"selvedge renewal of an edge's certificate, version 1\n";
 
-/// What the key of the old certificate signs: the request for the new one. Whoever replays it gets a certificate that is
-/// worth nothing without the new key.
+/// What the key of the old certificate signs: the request for the new one. Whoever replays it gets a certificate that
+/// is worth nothing without the new key.
 pub(crate) fn to_be_signed(request_pem: &str) -> Vec<u8> {
     [PURPOSE, request_pem.as_bytes()].concat()
 }

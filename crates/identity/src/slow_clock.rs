@@ -7,9 +7,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// Believes what webpki believes, and a certificate before its first day: a board without a battery wakes up in 1970, or
-/// when it last was on, and would have no cloud until somebody tells it the time, which may be the cloud. Who can show a
-/// certificate of a believed authority gains nothing by its being new; one that has expired is refused as ever.
+/// Believes what webpki believes, and a certificate before its first day: a board without a battery wakes up in 1970,
+/// or when it last was on, and would have no cloud until somebody tells it the time, which may be the cloud. Who can
+/// show a certificate of a believed authority gains nothing by its being new; one that has expired is refused as ever.
 #[derive(Debug)]
 pub(crate) struct SlowClock(Arc<WebPkiServerVerifier>);
 

@@ -87,8 +87,9 @@ pub enum TlsError {
     Authority(#[from] AuthorityError),
 }
 
-/// Builds the server's side of TLS 1.2 and 1.3. Clients may show a certificate of the own authority, of the cloud's that is
-/// believed, or of those in the file `client_ca`; a wrong, expired or not yet valid one fails the handshake. To reload, build another.
+/// Builds the server's side of TLS 1.2 and 1.3. Clients may show a certificate of the own authority, of the cloud's
+/// that is believed, or of those in the file `client_ca`; a wrong, expired or not yet valid one fails the handshake. To
+/// reload, build another.
 ///
 /// Sessions are resumed by tickets that the client keeps (encrypted under keys of this configuration that change every
 /// six hours): they take no memory here. Early data is not accepted, since it could be replayed.

@@ -3,8 +3,8 @@
 //! A batch is a row of sections, each of one epoch of one queue: the epoch's number in this connection, its floor, how
 //! many messages follow, and those. What was said before in the connection is not said again: an epoch's tenant, route
 //! and number are told once, a topic is told once and has a number from then on, and a message that has the topic and
-//! the length of the one before it says so in a bit, as one does that comes right behind that in its lane. A message of a device that always sends as much takes three bytes
-//! beside its payload.
+//! the length of the one before it says so in a bit, as one does that comes right behind that in its lane. A message of
+//! a device that always sends as much takes three bytes beside its payload.
 //!
 //! The first byte says whether the rest is the sections themselves or those deflated, which is done on lines where it
 //! pays. What a batch may become is bounded, however it is written.

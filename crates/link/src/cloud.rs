@@ -24,8 +24,8 @@ pub trait Correspondent: Send + Sync {
     fn begin(&self, edge: &Arc<str>, tenants: &[String], talk: Talk);
 }
 
-/// Serves edges until the hub ends. Who is connected can be read from `connected`; `follow` acts on what they change about
-/// their devices, `manifests` speaks with them about theirs.
+/// Serves edges until the hub ends. Who is connected can be read from `connected`; `follow` acts on what they change
+/// about their devices, `manifests` speaks with them about theirs.
 pub async fn run(
     hub: Arc<Hub>,
     identity: Arc<Identity>,

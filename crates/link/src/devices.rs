@@ -1,10 +1,10 @@
-//! Devices that both sides of a link have: their records and their twins are made equal. Both sides do the same, but that
-//! the edge begins.
+//! Devices that both sides of a link have: their records and their twins are made equal. Both sides do the same, but
+//! that the edge begins.
 //!
-//! They tell each other which registries they have and, in the cloud, of which tenants the edge may speak. Then the edge
-//! says what all devices of a tenant are in short; what differs is looked into ([`ranges`]), and devices that differ are
-//! told whole ([`records`]). What changes later is told by itself. Nothing of it is acknowledged: what is lost with a
-//! connection is found by the next one.
+//! They tell each other which registries they have and, in the cloud, of which tenants the edge may speak. Then the
+//! edge says what all devices of a tenant are in short; what differs is looked into ([`ranges`]), and devices that
+//! differ are told whole ([`records`]). What changes later is told by itself. Nothing of it is acknowledged: what is
+//! lost with a connection is found by the next one.
 
 mod comparing;
 mod figures;
@@ -96,13 +96,13 @@ pub(crate) struct Devices {
     common: Common,
     records: Records,
     tell: mpsc::Sender<Told>,
-    /// Of which tenants the edge may speak: in the cloud from the start, at the edge once the cloud has told it. Until then
-    /// nothing is told.
+    /// Of which tenants the edge may speak: in the cloud from the start, at the edge once the cloud has told it. Until
+    /// then nothing is told.
     tenants: Mutex<Vec<String>>,
     /// What devices were when their comparison began.
     ranges: Mutex<HashMap<String, Arc<Ranges>>>,
-    /// Records that the other side told and nobody has looked at yet, by tenant: what comes while some are taken is taken
-    /// together, in one write to disk.
+    /// Records that the other side told and nobody has looked at yet, by tenant: what comes while some are taken is
+    /// taken together, in one write to disk.
     waiting: Mutex<HashMap<String, Vec<Waiting>>>,
     /// Held by who takes them.
     taking: tokio::sync::Mutex<()>,

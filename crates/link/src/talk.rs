@@ -1,10 +1,10 @@
-//! What the rooms above the two ends say to each other over a link: bytes that it passes on as they are, in their order,
-//! as long as the connection lasts.
+//! What the rooms above the two ends say to each other over a link: bytes that it passes on as they are, in their
+//! order, as long as the connection lasts.
 
 use tokio::sync::mpsc;
 
-/// What came and waits to be looked at, and what is to be said and waits for the socket, at most. An end that sends more
-/// than the other looks at loses its connection; one that says more waits.
+/// What came and waits to be looked at, and what is to be said and waits for the socket, at most. An end that sends
+/// more than the other looks at loses its connection; one that says more waits.
 pub const WAITING_MAX: usize = 64;
 
 /// One connection, for who speaks over it. Both channels end with it; dropping this says no more over it.

@@ -90,7 +90,8 @@ pub enum Target {
 pub struct Upstream {
     /// `priority`: whose turn comes more often.
     pub priority: Priority,
-    /// `limit`: bytes of the route's messages that may wait, such as `64Mi`; `None`: as many as all routes together may.
+    /// `limit`: bytes of the route's messages that may wait, such as `64Mi`; `None`: as many as all routes together
+    /// may.
     pub limit_bytes: Option<u64>,
     /// `full`: what happens to a message for which there is no room.
     pub full: WhenFull,

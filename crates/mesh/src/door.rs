@@ -24,11 +24,11 @@ use crate::idle::{Activity, Request};
 
 /// Connections of a door at once; more wait in the kernel's queue, and then are refused by it.
 const CONNECTIONS_MAX: usize = 4_096;
-/// Of them, those that are led to somebody of whom it is not known yet that he has them: a program has room for few that it
-/// has not taken.
+/// Of them, those that are led to somebody of whom it is not known yet that he has them: a program has room for few
+/// that it has not taken.
 const BEGINNINGS_MAX: usize = 128;
-/// Of those that nobody has yet: where more come at once the kernel does not yet lead those that follow past the door. What
-/// it cannot deliver it drops, and who calls tries again after seconds; a door tries again at once.
+/// Of those that nobody has yet: where more come at once the kernel does not yet lead those that follow past the door.
+/// What it cannot deliver it drops, and who calls tries again after seconds; a door tries again at once.
 const BEGINNINGS_CALM: usize = 16;
 /// In each direction of a connection.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -40,12 +40,14 @@ const FAILURE_PATIENCE: Duration = Duration::from_secs(5);
 const FAILURE_POLL: Duration = Duration::from_millis(500);
 /// For a connection to somebody who is ready.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-/// For one attempt. Who has too many waiting drops the first packet of more, which the kernel sends again after 1, 3 and 7 s.
+/// For one attempt. Who has too many waiting drops the first packet of more, which the kernel sends again after 1, 3
+/// and 7 s.
 const ATTEMPT: Duration = Duration::from_millis(250);
 /// Between two attempts where what is said to be ready does not take connections yet; longer each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// Between two attempts to open a door that is somebody else's, longer each time: another door there may just be closing.
+/// Between two attempts to open a door that is somebody else's, longer each time: another door there may just be
+/// closing.
 const BIND_FIRST_PAUSE: Duration = Duration::from_millis(1);
 const BIND_LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Once they are that long, what is there stays.
@@ -312,8 +314,8 @@ async fn serve(listener: Listener, leads: Leads) {
     }
 }
 
-/// Wakes those that take a socket over while somebody waits there and none of them is ready. Who waits is told where they do
-/// not start.
+/// Wakes those that take a socket over while somebody waits there and none of them is ready. Who waits is told where
+/// they do not start.
 async fn wake_for(socket: Arc<OwnedFd>, mut leading: watch::Receiver<Way>) {
     // SAFETY: it owns its descriptor, which is the same for as long as it lives.
     let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(&socket), Interest::READABLE) };
@@ -431,8 +433,8 @@ async fn lead(mut stream: Stream, mut leads: Leads, turn: &AtomicUsize, beginnin
     refuse(stream, first.said(), why).await;
 }
 
-/// A connection to one of those that are ready, each in its turn. Where nobody is, those that sleep are woken, and waited
-/// for.
+/// A connection to one of those that are ready, each in its turn. Where nobody is, those that sleep are woken, and
+/// waited for.
 async fn connect<'a>(
     Leads {
         leading,

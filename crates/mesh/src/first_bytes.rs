@@ -1,7 +1,8 @@
 //! The beginning of a connection to a backend, until it is known that the backend's kernel has it.
 //!
-//! Where more call at once than a program has room for (`listen(2)`: `backlog`), its kernel lets a connection be made and then
-//! forgets it: who called hears of it seconds later, by a reset. Nothing of it has come to the program; it can be made anew.
+//! Where more call at once than a program has room for (`listen(2)`: `backlog`), its kernel lets a connection be made
+//! and then forgets it: who called hears of it seconds later, by a reset. Nothing of it has come to the program; it can
+//! be made anew.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -105,8 +106,8 @@ impl FirstBytes {
     }
 }
 
-/// What is known of who was sent to. A kernel that has the connection says at once that it has the bytes: of one that has
-/// not, they are sent again.
+/// What is known of who was sent to. A kernel that has the connection says at once that it has the bytes: of one that
+/// has not, they are sent again.
 struct Known {
     /// Segments that are not acknowledged.
     unacked: u32,

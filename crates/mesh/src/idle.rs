@@ -127,8 +127,8 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// `rules` says by which look at [`Watcher::may_be_led_past`] the kernel's rules are; `changes` is told when another is
-    /// needed.
+    /// `rules` says by which look at [`Watcher::may_be_led_past`] the kernel's rules are; `changes` is told when
+    /// another is needed.
     pub(crate) fn new(
         supervisor: Arc<Mutex<Supervisor>>,
         key: Key,

@@ -62,8 +62,8 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// Over the applications that `supervisor` runs, in the `network` and with the `sockets` that it gives them; calls of the
-    /// `host` itself to its programs are led by rules of their own.
+    /// Over the applications that `supervisor` runs, in the `network` and with the `sockets` that it gives them; calls
+    /// of the `host` itself to its programs are led by rules of their own.
     #[must_use]
     pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network, host: HostRules, sockets: Sockets) -> Self {
         let (wanted, wanting) = watch::channel(BTreeMap::new());
@@ -116,8 +116,8 @@ impl Mesh {
         });
     }
 
-    /// Wakes an application that runs on demand, and keeps it awake for as long as the request is under way; `None` where it
-    /// is not known, or not yet.
+    /// Wakes an application that runs on demand, and keeps it awake for as long as the request is under way; `None`
+    /// where it is not known, or not yet.
     #[must_use]
     pub fn request(&self, tenant: &str, application: &str) -> Option<Request> {
         let key = Key {
@@ -130,8 +130,8 @@ impl Mesh {
         Some(request)
     }
 
-    /// Whether a request to an application comes in where it is to: its tenant's doors are open as they were wanted last, or
-    /// it is known why one is not.
+    /// Whether a request to an application comes in where it is to: its tenant's doors are open as they were wanted
+    /// last, or it is known why one is not.
     #[must_use]
     pub fn is_open(&self, tenant: &str, application: &str) -> bool {
         let of = |all: &OfTenants| all.get(tenant)?.deployments.get(application).cloned();
@@ -143,8 +143,8 @@ impl Mesh {
         is_followed && !doors.opening.contains(tenant)
     }
 
-    /// Returns once requests to all that a tenant was wanted to have last come in where they are to, or it is known why they do
-    /// not: in five seconds, whatever happens.
+    /// Returns once requests to all that a tenant was wanted to have last come in where they are to, or it is known why
+    /// they do not: in five seconds, whatever happens.
     pub async fn opened(&self, tenant: &str) {
         let mut looks = self.looks.clone();
         let is_open = || {
@@ -282,8 +282,8 @@ struct Leading {
     reached: Reached,
     /// Told when one of those wants something else of the kernel, or a door is open.
     of_parts: Arc<Notify>,
-    /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time. Those whom
-    /// it led to have taken connections.
+    /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time.
+    /// Those whom it led to have taken connections.
     before: Redirects,
     until: Instant,
     host: HostRules,
@@ -411,9 +411,9 @@ impl Leading {
         cleared.is_ok_and(|is_over| is_over)
     }
 
-    /// What the kernel leads: past doors, to those whom nobody need wake; and to the doors of services, which listen at ports
-    /// that are free, as the ports of services may be those of other programs of the host. Containers with networks of their
-    /// own are led to wherever a call comes from, programs of the host from the host itself alone.
+    /// What the kernel leads: past doors, to those whom nobody need wake; and to the doors of services, which listen at
+    /// ports that are free, as the ports of services may be those of other programs of the host. Containers with
+    /// networks of their own are led to wherever a call comes from, programs of the host from the host itself alone.
     fn redirects(&mut self, table: &HashMap<Place, Door>) -> Redirects {
         let are_listed = connections::are_listed();
         let reached = held(&self.reached).clone();

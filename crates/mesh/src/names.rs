@@ -60,7 +60,8 @@ impl Names {
         self.services.insert(tenant.to_owned(), services.clone());
     }
 
-    /// What `asker` may know of a name, by its labels: `NAME`, `NAME.TENANT`, and both with `svc` and a domain behind them.
+    /// What `asker` may know of a name, by its labels: `NAME`, `NAME.TENANT`, and both with `svc` and a domain behind
+    /// them.
     fn find(&self, asker: Ipv4Addr, labels: &[&str], edge: Ipv4Addr) -> Known {
         let (own, is_ours) = match labels {
             [front @ .., one, other] if DOMAINS.contains(&[one, other]) => (front, true),

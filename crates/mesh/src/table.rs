@@ -299,7 +299,8 @@ fn in_place(deployment: &Deployment, target: u16) -> Option<SocketAddrV4> {
     })
 }
 
-/// Ports of the edge that lead to a container, and to which port there. What is in the host's network is where it listens.
+/// Ports of the edge that lead to a container, and to which port there. What is in the host's network is where it
+/// listens.
 fn of_edge(deployment: &Deployment) -> Vec<(At, u16)> {
     let containers = &deployment.spec.template.spec.containers;
     let ports = containers.iter().flat_map(|container| &container.ports);

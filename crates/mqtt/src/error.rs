@@ -10,8 +10,8 @@ use crate::ReasonCode;
 pub struct DecodeError {
     /// What MQTT 5 tells the peer: `MalformedPacket`, `ProtocolError`, `PacketTooLarge`, `UnsupportedProtocolVersion` …
     pub reason: ReasonCode,
-    /// The normative statement that was broken, such as `MQTT-3.3.1-4`, by its number in MQTT 5.0; `section 2.1.4` where
-    /// the standard forbids without a numbered statement, `MQTT 3.1.1 …` where only that version does.
+    /// The normative statement that was broken, such as `MQTT-3.3.1-4`, by its number in MQTT 5.0; `section 2.1.4`
+    /// where the standard forbids without a numbered statement, `MQTT 3.1.1 …` where only that version does.
     pub clause: &'static str,
     /// In words, with the value that was found.
     pub message: Cow<'static, str>,

@@ -1,6 +1,7 @@
-//! Conditions against the interpreter of the `cel` crate: where both accept an expression, both say the same.
-//! It adds objects to lists, which CEL does not, so none are added here; and it rounds an int to a double before it compares
-//! the two, which CEL does not either, so those that are compared are such as a double has exactly (`conditions.rs` has others).
+//! Conditions against the interpreter of the `cel` crate: where both accept an expression, both say the same. It adds
+//! objects to lists, which CEL does not, so none are added here; and it rounds an int to a double before it compares
+//! the two, which CEL does not either, so those that are compared are such as a double has exactly (`conditions.rs` has
+//! others).
 
 mod common;
 

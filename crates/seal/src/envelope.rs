@@ -1,6 +1,6 @@
 //! An envelope that nobody reads or changes without the passphrase: its key by Argon2id (RFC 9106), its pieces by
-//! ChaCha20-Poly1305 (RFC 8439), each with its number and whether it is the last (STREAM; Hoang, Reyhanitabar, Rogaway and
-//! Vizár, CRYPTO 2015), so that none is missing, moved, or of another one.
+//! ChaCha20-Poly1305 (RFC 8439), each with its number and whether it is the last (STREAM; Hoang, Reyhanitabar, Rogaway
+//! and Vizár, CRYPTO 2015), so that none is missing, moved, or of another one.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -20,8 +20,8 @@ const HEADER_BYTES: usize = MAGIC.len() + SALT_BYTES + 8 + PREFIX_BYTES;
 /// Of a piece, unsealed.
 const PIECE_BYTES: usize = 64 << 10;
 const TAG_BYTES: usize = 16;
-/// Of Argon2id: memory in KiB, and passes over it. What asks for more is not opened: anybody may write it, and would take a
-/// machine's memory or day.
+/// Of Argon2id: memory in KiB, and passes over it. What asks for more is not opened: anybody may write it, and would
+/// take a machine's memory or day.
 const MEMORY_KIB: u32 = 64 << 10;
 const PASSES: u32 = 3;
 

@@ -16,7 +16,8 @@ use crate::node::unix_now_s;
 /// Between two looks at what nobody needs.
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Removes by `policy` what nobody needs, now and from time to time, as long as the edge of the data directory `data` runs.
+/// Removes by `policy` what nobody needs, now and from time to time, as long as the edge of the data directory `data`
+/// runs.
 pub(crate) fn keep(data: &Path, policy: Policy) -> anyhow::Result<()> {
     let data = std::path::absolute(data).with_context(|| data.display().to_string())?;
     tokio::spawn(async move {

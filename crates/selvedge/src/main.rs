@@ -1,4 +1,5 @@
-//! Selvedge: containerised applications across edge and cloud, and how well that works, measured from the client's side.
+//! Selvedge: containerised applications across edge and cloud, and how well that works, measured from the client's
+//! side.
 
 // They panic where nobody reads or the disk is full: `say` and `complain` do not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -28,7 +29,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run an edge gateway: MQTT hub, device twins, methods, routes; have it join a cloud; there, edges: invite, add, list, …
+    /// Run an edge gateway: MQTT hub, device twins, methods, routes; have it join a cloud; there, edges: invite, add,
+    /// list, …
     Edge(Box<node::Edge>),
     /// Run the cloud end: hub for devices and edges, database, API
     Cloud(Box<node::Cloud>),
@@ -54,8 +56,8 @@ enum Command {
     Twin(commands::twin::Command),
     /// Call a method of a device and wait for its result
     Call(commands::call::Call),
-    /// Apply a manifest, or those of a folder: applications and what they are given, routes, devices' labels and desired
-    /// state
+    /// Apply a manifest, or those of a folder: applications and what they are given, routes, devices' labels and
+    /// desired state
     Apply(commands::apply::Apply),
     /// List applications, routes, devices, apps, edges, sessions or an edge's manifests, or say how the link is
     Get(commands::get::Get),
@@ -77,7 +79,8 @@ enum Command {
     /// Volumes that applications keep: list, remove
     #[command(subcommand)]
     Volume(commands::volumes::Command),
-    /// Snapshots of applications, with their images, manifests and volumes: create, list, restore, export, import, remove
+    /// Snapshots of applications, with their images, manifests and volumes: create, list, restore, export, import,
+    /// remove
     #[command(subcommand)]
     Snapshot(commands::snapshots::Command),
     /// All of an edge or a cloud in one sealed file: create, restore

@@ -4,9 +4,9 @@ use crate::position::Position;
 
 /// What of some values is not released yet: of a batch, an index, a segment.
 ///
-/// A segment goes once nothing in it is live, so this must not come to nothing early. Bytes alone would, where an
-/// owner releases one value twice: they would stand for those of another that is still needed. So each value counts
-/// with a number of its own as well, a hash of its position, and these sum up to zero only where each value was released
+/// A segment goes once nothing in it is live, so this must not come to nothing early. Bytes alone would, where an owner
+/// releases one value twice: they would stand for those of another that is still needed. So each value counts with a
+/// number of its own as well, a hash of its position, and these sum up to zero only where each value was released
 /// exactly once; any other releases do so by a chance of 1 in 2^64. That costs some instructions a record, and no
 /// memory a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

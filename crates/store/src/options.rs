@@ -29,8 +29,8 @@ impl Durability {
 pub struct Options {
     /// When a record counts as durable.
     pub durability: Durability,
-    /// Bytes of a segment file, allocated when it is created. Beside the newest there are a spare, which becomes the next
-    /// one, and two in reserve for what is moved out of the oldest: an idle log holds four.
+    /// Bytes of a segment file, allocated when it is created. Beside the newest there are a spare, which becomes the
+    /// next one, and two in reserve for what is moved out of the oldest: an idle log holds four.
     pub segment_bytes: u64,
     /// Bytes that may wait in memory for the commit thread, beside as many that it is writing. Also bounds a record;
     /// at most half of `segment_bytes`.

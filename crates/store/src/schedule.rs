@@ -7,11 +7,11 @@ use rustix::process::getpriority_process;
 /// Nanoseconds that a thread asks to run at a time.
 const SLICE_NS: u64 = 100_000;
 
-/// Asks the scheduler for short slices (Linux 6.12 and later: `sched_setattr` with a runtime and the ordinary
-/// policy; no privilege needed). A thread that asks for less than those that keep the cores busy runs at once when
-/// what it waits for is there, not only at the end of their slice, 3 to 8 ms later: the commit thread, for which all
-/// acknowledgements wait, and the log's owner, for whom all clients do. Takes no CPU time from anybody, and changes nothing
-/// on other kernels.
+/// Asks the scheduler for short slices (Linux 6.12 and later: `sched_setattr` with a runtime and the ordinary policy;
+/// no privilege needed). A thread that asks for less than those that keep the cores busy runs at once when what it
+/// waits for is there, not only at the end of their slice, 3 to 8 ms later: the commit thread, for which all
+/// acknowledgements wait, and the log's owner, for whom all clients do. Takes no CPU time from anybody, and changes
+/// nothing on other kernels.
 pub fn run_soon() {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,

@@ -1,5 +1,5 @@
-//! Shims by themselves, for the tests of this crate: `agent-shim shims DIRECTORY`, as `selvedge shims DIRECTORY` is, and
-//! `agent-shim DIRECTORY`, which is a shim for one container.
+//! Shims by themselves, for the tests of this crate: `agent-shim shims DIRECTORY`, as `selvedge shims DIRECTORY` is,
+//! and `agent-shim DIRECTORY`, which is a shim for one container.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -54,8 +54,8 @@ pub(super) fn check_never_root(user: &str) -> Result<(), String> {
     }
 }
 
-/// Of a container that the engine may have forgotten, or never begun; `None`: it has just ended, and the engine is to say
-/// how.
+/// Of a container that the engine may have forgotten, or never begun; `None`: it has just ended, and the engine is to
+/// say how.
 pub(super) fn state(found: ContainerState) -> io::Result<Option<State>> {
     if found.running == Some(true) {
         return Ok(match process_now(found.pid.unwrap_or_default()) {

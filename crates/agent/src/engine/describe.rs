@@ -27,8 +27,8 @@ pub(super) const LABEL: &str = "dev.selvedge.container";
 
 /// What says of a network's bridge what it is called.
 const BRIDGE_NAME: &str = "com.docker.network.bridge.name";
-/// What else is so of such networks: rules of the edge say who leaves them by whose address, and newer engines leave it to
-/// those rules who comes in.
+/// What else is so of such networks: rules of the edge say who leaves them by whose address, and newer engines leave it
+/// to those rules who comes in.
 const BRIDGE: [(&str, &str); 2] = [
     ("com.docker.network.bridge.enable_ip_masquerade", "false"),
     ("com.docker.network.bridge.gateway_mode_ipv4", "routed"),
@@ -63,8 +63,8 @@ pub(super) fn is_of(found: &NetworkInspect, bridge: &Bridge) -> bool {
     (link, subnet) == (Some(&bridge.link), Some(&bridge.subnet))
 }
 
-/// The container `name` of a launch, which sees these files of the host, is in the network that the engine calls so, at an
-/// address of that, and in a control group.
+/// The container `name` of a launch, which sees these files of the host, is in the network that the engine calls so, at
+/// an address of that, and in a control group.
 ///
 /// # Errors
 /// What of it cannot be, in words.
@@ -86,7 +86,8 @@ pub(super) fn of(
         working_dir: launch.working_dir.as_deref().map(in_words),
         user: user(launch)?,
         hostname: bundle::hostname(launch),
-        // Its probes are the manifest's, as with any other runtime; the image's would go on while its time stands still.
+        // Its probes are the manifest's, as with any other runtime; the image's would go on while its time stands
+        // still.
         healthcheck: Some(HealthConfig {
             test: Some(vec!["NONE".to_owned()]),
             ..HealthConfig::default()

@@ -1,5 +1,5 @@
-//! The runtime `docker`: containers of a Docker Engine, or of Podman, by its API. The engine holds their output and their
-//! end; that there is a container, and what it sees of the host's files, is in its directory, as of any other.
+//! The runtime `docker`: containers of a Docker Engine, or of Podman, by its API. The engine holds their output and
+//! their end; that there is a container, and what it sees of the host's files, is in its directory, as of any other.
 
 mod answers;
 mod describe;
@@ -76,8 +76,8 @@ pub(crate) struct Engine {
     /// Put before the names of containers: they are those of the engine, and so of other agents with it.
     prefix: String,
     connected: Arc<Mutex<Option<Docker>>>,
-    /// What [`Engine::about`] has heard, until the engine refuses something: it may be another by then, which refuses groups that
-    /// it does not take.
+    /// What [`Engine::about`] has heard, until the engine refuses something: it may be another by then, which refuses
+    /// groups that it does not take.
     known: Arc<Mutex<Option<About>>>,
     /// Knows what tenants may take, and the groups that keep them to it.
     local: Local,
@@ -348,7 +348,8 @@ impl Engine {
         Ok(about)
     }
 
-    /// A network namespace for a pod, in which nothing runs yet. It is there for as long as it is open, or something runs in it.
+    /// A network namespace for a pod, in which nothing runs yet. It is there for as long as it is open, or something
+    /// runs in it.
     async fn space_of(&self, pod: &Pod) -> Result<Own, Error> {
         let (network, tenant) = (self.network.clone(), pod.tenant.clone());
         let made = move || {
@@ -365,9 +366,10 @@ impl Engine {
         name.trim_end_matches('.').to_owned()
     }
 
-    /// That of a pod, which is there in the engine and in the kernel when this returns, and is its tenant's. Anything of it
-    /// may have been removed, or made again by an engine that began anew, since it was used. What was begun comes to its end
-    /// before another begins, whoever waits for it or does no longer: an engine goes on with what it was asked for.
+    /// That of a pod, which is there in the engine and in the kernel when this returns, and is its tenant's. Anything
+    /// of it may have been removed, or made again by an engine that began anew, since it was used. What was begun comes
+    /// to its end before another begins, whoever waits for it or does no longer: an engine goes on with what it was
+    /// asked for.
     async fn network_of(&self, docker: &Docker, pod: &Pod) -> Result<Bridge, Error> {
         let alone = Arc::clone(&self.of_networks).lock_owned().await;
         *self.making() = Some(pod.clone());
@@ -419,7 +421,8 @@ impl Engine {
         }
     }
 
-    /// Removes the networks of an application's replicas but for those that are `kept`, and the first so many that are `wanted`.
+    /// Removes the networks of an application's replicas but for those that are `kept`, and the first so many that are
+    /// `wanted`.
     pub(crate) async fn clear(
         &self,
         tenant: &str,
@@ -544,8 +547,8 @@ impl Engine {
         }
     }
 
-    /// By the freezer of its control group, as an engine takes ten times as long; by the engine where that is not reached, or
-    /// somebody had the engine do it.
+    /// By the freezer of its control group, as an engine takes ten times as long; by the engine where that is not
+    /// reached, or somebody had the engine do it.
     async fn pause_found(&self, name: &str, found: ContainerInspectResponse, is_paused: bool) -> Result<bool, Error> {
         let state = found.state.unwrap_or_default();
         if state.running != Some(true) {

@@ -27,8 +27,8 @@ use super::store::{self, DOCUMENT_BYTES_MAX, Images, LAYER, in_full, is_for_this
 
 /// A registry that says nothing for so long is given up.
 const SILENCE: Duration = Duration::from_secs(60);
-/// In each such time a registry brings at least that much of a layer, or is given up: some 270 bytes a second, which the
-/// thinnest line has.
+/// In each such time a registry brings at least that much of a layer, or is given up: some 270 bytes a second, which
+/// the thinnest line has.
 const PACE: Duration = Duration::from_secs(60);
 const PACE_BYTES: u64 = 16 << 10;
 /// Of an image; overlayfs has no more.

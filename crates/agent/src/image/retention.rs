@@ -102,8 +102,8 @@ impl Images {
         Ok(kept)
     }
 
-    /// Removes images that nobody needs, as far as the policy wants it, and then all that no name and no container refers to
-    /// (see [`Images::collect`]). `None`: something is being taken in, and all is left as it is.
+    /// Removes images that nobody needs, as far as the policy wants it, and then all that no name and no container
+    /// refers to (see [`Images::collect`]). `None`: something is being taken in, and all is left as it is.
     ///
     /// # Errors
     /// It is not known who needs what, or of a file.

@@ -210,8 +210,8 @@ impl Images {
     /// directories of layers containers have. `None`: something is being taken in, and all is left as it is.
     ///
     /// # Errors
-    /// Of a file or directory that could not be removed, or of an image whose documents cannot be read: they say what it
-    /// refers to.
+    /// Of a file or directory that could not be removed, or of an image whose documents cannot be read: they say what
+    /// it refers to.
     pub fn collect(&self, in_use: impl FnOnce() -> io::Result<HashSet<PathBuf>>) -> Result<Option<u64>, Error> {
         match self.alone()? {
             Some(alone) => self.collect_alone(&alone, in_use).map(Some),
@@ -610,7 +610,8 @@ pub(crate) fn remove_others(directory: &Path, kept: &HashSet<PathBuf>) -> Result
     Ok(bytes)
 }
 
-/// Nothing that has its name is ever a part of what it was: whoever is killed meanwhile leaves what goes with the next start.
+/// Nothing that has its name is ever a part of what it was: whoever is killed meanwhile leaves what goes with the next
+/// start.
 fn remove_whole(path: &Path) -> io::Result<()> {
     if !path.is_dir() {
         return fs::remove_file(path);

@@ -182,8 +182,8 @@ pub(crate) fn names(launch: &Launch, network: &Attachment, directory: &Path) -> 
     Ok(binds)
 }
 
-/// Those of the host that it is given, which any user in it may use, and which ones it may: those, and what runners allow by
-/// themselves (`/dev/null` and its like, terminals).
+/// Those of the host that it is given, which any user in it may use, and which ones it may: those, and what runners
+/// allow by themselves (`/dev/null` and its like, terminals).
 fn devices(names: &[String]) -> Result<(Vec<LinuxDevice>, Vec<LinuxDeviceCgroup>), String> {
     let none = LinuxDeviceCgroupBuilder::default().allow(false).access("rwm").build();
     let (mut devices, mut allowed) = (Vec::new(), vec![none.expect("nothing is missing")]);

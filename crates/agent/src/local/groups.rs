@@ -1,4 +1,5 @@
-//! The control groups of containers: each in that of its tenant, which holds all of a tenant's containers to its limits.
+//! The control groups of containers: each in that of its tenant, which holds all of a tenant's containers to its
+//! limits.
 
 use std::collections::HashMap;
 use std::io;
@@ -244,7 +245,8 @@ fn tell(slice: &Slice, known: &mut Tenant) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether somebody has written limits that have to be kept: a bound on processes alone is for hosts where there can be one.
+/// Whether somebody has written limits that have to be kept: a bound on processes alone is for hosts where there can be
+/// one.
 fn is_asked(of_tenant: &Limits) -> bool {
     of_tenant.cpu_millis.is_some() || of_tenant.memory_bytes.is_some()
 }

@@ -1,4 +1,5 @@
-//! The runtimes without a daemon, `process` and `oci`: each container has a shim beside it and a control group around it.
+//! The runtimes without a daemon, `process` and `oci`: each container has a shim beside it and a control group around
+//! it.
 
 pub(crate) mod bundle;
 mod groups;
@@ -83,8 +84,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// Keeps the files of containers in `directory`, their volumes in `volumes`, and makes them of the images that come by
-    /// `registries`, in the `network` where they have not the host's. `shims` is the program that calls
+    /// Keeps the files of containers in `directory`, their volumes in `volumes`, and makes them of the images that come
+    /// by `registries`, in the `network` where they have not the host's. `shims` is the program that calls
     /// [`serve`](shim::zygote::serve) where it is called with [`SHIMS`](shim::zygote::SHIMS) and `directory`. Those that
     /// take over sockets have them of `sockets`. No other agent of the host has the same `group_prefix`.
     #[must_use]
@@ -246,7 +247,8 @@ impl Local {
         Ok(self.groups.leave(tenant, is_in_use)?)
     }
 
-    /// `None`: its shim is starting it. Of one whose shim is gone nobody knows how it will end: it is ended, and that kept.
+    /// `None`: its shim is starting it. Of one whose shim is gone nobody knows how it will end: it is ended, and that
+    /// kept.
     fn look(&self, name: &str) -> Result<Option<State>, Error> {
         let instance = self.instance(name);
         if !instance.directory().exists() {
@@ -293,8 +295,8 @@ impl Local {
         }
     }
 
-    /// Whether nobody is connected to it by a socket that it has taken over. Then its time stands still until it is asked to
-    /// end, as nothing else keeps it from taking one who waits there for whoever comes after it.
+    /// Whether nobody is connected to it by a socket that it has taken over. Then its time stands still until it is
+    /// asked to end, as nothing else keeps it from taking one who waits there for whoever comes after it.
     fn is_quiet(&self, name: &str) -> Result<bool, Error> {
         let State::Running(_) = self.settled(name)? else {
             return Ok(true);
@@ -434,8 +436,8 @@ pub fn missing() -> Vec<String> {
     runner.into_iter().chain(network::missing()).collect()
 }
 
-/// What runs another command in the container `name` of the directory `containers`: with the standard streams of whoever
-/// runs it, as a terminal where they are one.
+/// What runs another command in the container `name` of the directory `containers`: with the standard streams of
+/// whoever runs it, as a terminal where they are one.
 ///
 /// # Errors
 /// The container is not there, or its files cannot be read.
@@ -451,8 +453,8 @@ pub fn command_in(containers: &Path, name: &str, command: Vec<String>, is_termin
     }
 }
 
-/// What the container `name` of the directory `containers` writes its output to; older output in the same name with `.1`,
-/// `.2`, ….
+/// What the container `name` of the directory `containers` writes its output to; older output in the same name with
+/// `.1`, `.2`, ….
 #[must_use]
 pub fn log(containers: &Path, name: &str) -> PathBuf {
     Instance::at(&containers.join(name)).log()

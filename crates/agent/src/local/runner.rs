@@ -40,9 +40,9 @@ pub(crate) fn state_dir(directory: &Path) -> PathBuf {
     directory.join("runner")
 }
 
-/// Makes it: in memory, where it is called `name` as nothing else of this machine. There `runc` does not wait for a disk until
-/// a process that it has started is written down, and a probe by a command writes to none. Where that cannot be had it is in
-/// `directory`, once the runner makes it.
+/// Makes it: in memory, where it is called `name` as nothing else of this machine. There `runc` does not wait for a
+/// disk until a process that it has started is written down, and a probe by a command writes to none. Where that cannot
+/// be had it is in `directory`, once the runner makes it.
 pub(super) fn make_state_dir(directory: &Path, name: &str) -> io::Result<()> {
     let Some(memory) = IN_MEMORY.iter().find(|place| is_memory(place)) else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What the programs of a container may ask of the kernel: what programs need, and nothing that changes the machine, its
-//! clock or its namespaces, or that reads the memory of others.
+//! What the programs of a container may ask of the kernel: what programs need, and nothing that changes the machine,
+//! its clock or its namespaces, or that reads the memory of others.
 //!
 //! What is not known here does not exist for them, so that they do without it, or is refused.
 
@@ -16,7 +16,8 @@ use oci_spec::runtime::{
 const ALLOWED: &str = include_str!("syscalls.txt");
 /// `CLONE_NEW…` of `clone(2)`: namespaces are made by nobody in a container.
 const NAMESPACES: u64 = 0x7e02_0000;
-/// `personality(2)`: Linux as it is, and as 32-bit programs and those without random addresses have it; and the question.
+/// `personality(2)`: Linux as it is, and as 32-bit programs and those without random addresses have it; and the
+/// question.
 const PERSONALITIES: [u64; 5] = [0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 /// Addresses of virtual machines and their host, which no network namespace keeps apart.
 const AF_VSOCK: u64 = 40;
@@ -61,8 +62,8 @@ const ALLOWED_WITH: [(Capability, &[&str]); 5] = [
     (Capability::SysTtyConfig, &["vhangup"]),
 ];
 
-/// Whether an image of these layers has programs of 32 bits, for all that is seen without following them: `program` is what
-/// it is started with.
+/// Whether an image of these layers has programs of 32 bits, for all that is seen without following them: `program` is
+/// what it is started with.
 pub(super) fn has_32_bits(layers: &[PathBuf], program: &str) -> bool {
     let has = |layer: &PathBuf, path: &str| layer.join(path).symlink_metadata().is_ok();
     let has_loader = |layer: &PathBuf| {
@@ -84,8 +85,8 @@ fn is_of_32_bits(program: &Path) -> bool {
     read.is_ok() && head == *b"\x7fELF\x01"
 }
 
-/// For a container with these capabilities. Without programs of 32 bits one that runs all the same is ended by the first
-/// call it makes: their numbers of calls are others, and knowing them takes longer than all else of a start.
+/// For a container with these capabilities. Without programs of 32 bits one that runs all the same is ended by the
+/// first call it makes: their numbers of calls are others, and knowing them takes longer than all else of a start.
 pub(super) fn filter(capabilities: &Capabilities, has_32_bits: bool) -> LinuxSeccomp {
     let with = ALLOWED_WITH
         .iter()

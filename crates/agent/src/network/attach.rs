@@ -44,7 +44,8 @@ fn mac(end: u8, address: Ipv4Addr) -> Mac {
     [0x02, end, a, b, c, d]
 }
 
-/// A network namespace that is a container's, in which nothing runs. It is there for as long as it is open, or somebody is in it.
+/// A network namespace that is a container's, in which nothing runs. It is there for as long as it is open, or somebody
+/// is in it.
 pub(crate) fn space(attachment: &Attachment) -> io::Result<File> {
     let made = || {
         enter(attachment, None)?;
@@ -79,7 +80,8 @@ fn enter_space(space: &File) -> io::Result<()> {
     )?)
 }
 
-/// The host's end: a way to the container's address and to nothing else, from which nothing comes that is not from there.
+/// The host's end: a way to the container's address and to nothing else, from which nothing comes that is not from
+/// there.
 fn outside(attachment: &Attachment, own: &File) -> io::Result<()> {
     let Attachment {
         address,

@@ -1,7 +1,7 @@
-//! Calls of programs of the host that are led past doors as they are made: a program of the kernel's (eBPF) gives `connect(2)`
-//! the address of the container, or of the program, in place of the door's (decision 47). What is under way is then a connection
-//! like any other, and none of its packets is changed; what calls otherwise, and all calls where the kernel runs no such program,
-//! the rules lead.
+//! Calls of programs of the host that are led past doors as they are made: a program of the kernel's (eBPF) gives
+//! `connect(2)` the address of the container, or of the program, in place of the door's (decision 47). What is under
+//! way is then a connection like any other, and none of its packets is changed; what calls otherwise, and all calls
+//! where the kernel runs no such program, the rules lead.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,8 +17,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Redirect;
 use super::connections;
 
-/// Doors whose calls are led so, and those they lead to whose last calls are known. Doors beyond are led by rules alone, and of
-/// calls the last remain.
+/// Doors whose calls are led so, and those they lead to whose last calls are known. Doors beyond are led by rules
+/// alone, and of calls the last remain.
 const DOORS_MAX: u32 = 4_096;
 /// Where control groups of version 2 are mounted: beside those of version 1, or alone.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
@@ -48,8 +48,8 @@ enum Kernel {
     },
 }
 
-/// Those of `redirects` that lead to one who `answers`, by his address: among several, rules take turns, and what they lead to a
-/// door of the edge's own they may lead on.
+/// Those of `redirects` that lead to one who `answers`, by his address: among several, rules take turns, and what they
+/// lead to a door of the edge's own they may lead on.
 pub(super) fn of_redirects(redirects: &[Redirect], answers: impl Fn(Ipv4Addr) -> bool) -> Led {
     let (all, one): (Vec<_>, Vec<_>) = redirects.iter().partition(|redirect| redirect.at.ip().is_unspecified());
     // Of all its addresses, a host calls itself at this one; those to others are led by rules.
@@ -212,8 +212,8 @@ fn cookie() -> io::Result<u64> {
     }
 }
 
-/// Before each `connect` of IPv4 by anybody on the host: where a call of TCP from this name space of networks is to a door of
-/// the map, it is to what the map has instead, whose last call it is.
+/// Before each `connect` of IPv4 by anybody on the host: where a call of TCP from this name space of networks is to a
+/// door of the map, it is to what the map has instead, whose last call it is.
 fn program(cookie: u64, map: &OwnedFd, last_calls: &OwnedFd) -> Vec<Instruction> {
     // Of `struct bpf_sock_addr`.
     const IP: i16 = 4;

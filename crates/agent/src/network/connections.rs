@@ -1,5 +1,5 @@
-//! Connections that the kernel leads to containers and programs: those by rules as it lists them (`/proc/net/nf_conntrack`), those
-//! to programs by their sockets, too.
+//! Connections that the kernel leads to containers and programs: those by rules as it lists them
+//! (`/proc/net/nf_conntrack`), those to programs by their sockets, too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,8 +43,8 @@ impl Led {
         self.pods.contains(called.ip()) || self.programs.contains(&called)
     }
 
-    /// Whether who `asked` there is answered by one of them. A container may be asked itself, as it is where a call is led as it
-    /// is made; whoever asks a program of the host so is known by the program's sockets.
+    /// Whether who `asked` there is answered by one of them. A container may be asked itself, as it is where a call is
+    /// led as it is made; whoever asks a program of the host so is known by the program's sockets.
     fn has(&self, asked: SocketAddrV4, answers: SocketAddrV4) -> bool {
         self.pods.contains(answers.ip()) || asked != answers && self.programs.contains(&answers)
     }
@@ -79,9 +79,9 @@ pub fn are_listed() -> bool {
     fs::File::open(LIST).is_ok()
 }
 
-/// What is so of connections to these: of those that were led by rules, of those that this edge led as they were made, each of
-/// which is said to have ended as it began unless it is open, and of what else is connected to a program. None is known of where
-/// the kernel lists none.
+/// What is so of connections to these: of those that were led by rules, of those that this edge led as they were made,
+/// each of which is said to have ended as it began unless it is open, and of what else is connected to a program. None
+/// is known of where the kernel lists none.
 ///
 /// # Errors
 /// Of reading the kernel's lists.
@@ -126,8 +126,8 @@ fn of_list(list: &str, led: &Led, timeouts: &Timeouts) -> Use {
     uses.fold(Use::None, Use::or)
 }
 
-/// Such as `ipv4 2 tcp 6 117 TIME_WAIT src=A dst=B sport=1 dport=2 src=C dst=A sport=3 dport=1 [ASSURED] …`, where who asks
-/// `B` at 2 is led to `C` at 3.
+/// Such as `ipv4 2 tcp 6 117 TIME_WAIT src=A dst=B sport=1 dport=2 src=C dst=A sport=3 dport=1 [ASSURED] …`, where who
+/// asks `B` at 2 is led to `C` at 3.
 fn of_line(line: &str, led: &Led, timeouts: &Timeouts) -> Option<Use> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["ipv4", _, "tcp", _, left_s, state, ..] = words[..] else {

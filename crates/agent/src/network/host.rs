@@ -1,5 +1,5 @@
-//! Calls of the host itself to programs of the host: the kernel leads them past doors as they are made, or by a table of their own
-//! (decisions 44, 47).
+//! Calls of the host itself to programs of the host: the kernel leads them past doors as they are made, or by a table
+//! of their own (decisions 44, 47).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -111,12 +111,14 @@ impl HostRules {
         }
     }
 
-    /// How long ago the last call was made that was led as it was made to one of these by this edge; `None`: none is known of.
+    /// How long ago the last call was made that was led as it was made to one of these by this edge; `None`: none is
+    /// known of.
     pub(super) fn last_call(&self, led: &Led) -> Option<Duration> {
         self.state().calls.last(led)
     }
 
-    /// Has the kernel lead no call, and removes the table once none that it led goes on; whether there is none any more.
+    /// Has the kernel lead no call, and removes the table once none that it led goes on; whether there is none any
+    /// more.
     ///
     /// # Errors
     /// As of [`HostRules::lead`], and of reading the kernel's list of connections.
@@ -247,15 +249,15 @@ impl Table {
         format!("ip selvedge-host-{:08x}", self.number)
     }
 
-    /// All of it, in place of what it was. A connection is led from its first packet on: where the kernel begins to follow
-    /// one that goes on, that has come to a door.
+    /// All of it, in place of what it was. A connection is led from its first packet on: where the kernel begins to
+    /// follow one that goes on, that has come to a door.
     fn script(&self) -> String {
         let name = self.name();
         let others = Range::all();
         let led = self.redirects.iter();
         let led = lines(led.map(|redirect| format!("tcp flags & (syn | ack) == syn {}", leads(redirect, &others))));
-        // What it led the kernel goes on to follow for as long as there is a rule that asks: else it would list those that end
-        // as open for days.
+        // What it led the kernel goes on to follow for as long as there is a rule that asks: else it would list those
+        // that end as open for days.
         format!(
             "add table {name}
 delete table {name}

@@ -211,7 +211,8 @@ impl Network {
         state.as_ref().map(|state| state.plan.range.gateway())
     }
 
-    /// The addresses of these services of a tenant, each its own for as long as it is among them. They are this machine's.
+    /// The addresses of these services of a tenant, each its own for as long as it is among them. They are this
+    /// machine's.
     ///
     /// # Errors
     /// As of [`Network::attach`].
@@ -258,7 +259,8 @@ impl Network {
             .map_or_else(Vec::new, |state| state.plan.redirects.clone())
     }
 
-    /// How long ago the last call was made that was led as it was made to one of these by this edge; `None`: none is known of.
+    /// How long ago the last call was made that was led as it was made to one of these by this edge; `None`: none is
+    /// known of.
     fn last_call(&self, led: &Led) -> Option<Duration> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.as_ref().and_then(|state| state.calls.last(led))
@@ -501,8 +503,8 @@ impl Bridge {
         Netlink::open()?.set_group(netlink::index(&self.link)?, self.attachment.group)
     }
 
-    /// Has its container, which is there, reach itself by the address of its service: where rules are for what crosses bridges,
-    /// too (`br_netfilter`, which Docker loads), that would be sent back where it came from.
+    /// Has its container, which is there, reach itself by the address of its service: where rules are for what crosses
+    /// bridges, too (`br_netfilter`, which Docker loads), that would be sent back where it came from.
     ///
     /// # Errors
     /// As of [`Bridge::let_in`].
@@ -533,8 +535,8 @@ fn links_apart(netlink: &mut Netlink) -> io::Result<Vec<String>> {
     Ok(links)
 }
 
-/// Takes one that this machine knows no way into yet but by its `own` links, `wished` if may be. What is for nobody in it is
-/// refused at once, and does not go to the next router.
+/// Takes one that this machine knows no way into yet but by its `own` links, `wished` if may be. What is for nobody in
+/// it is refused at once, and does not go to the next router.
 fn claim(netlink: &mut Netlink, wished: Range, networks: &[Known], own: &[u32]) -> io::Result<Range> {
     let others = || {
         let is_own = |known: &Known| known.link.is_some_and(|link| own.contains(&link));

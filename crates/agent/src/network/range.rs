@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 const PREFIX_LEN: u8 = 20;
 /// The first half of a range is for containers, the second for services.
 const HALF_LEN: u8 = PREFIX_LEN + 1;
-/// Of the half for containers, the first is for those that are routed to, the second for those behind a bridge of their own.
+/// Of the half for containers, the first is for those that are routed to, the second for those behind a bridge of their
+/// own.
 const QUARTER_LEN: u8 = HALF_LEN + 1;
-/// What is behind a bridge: the host and one container, and the two addresses that a network has beside those of its hosts.
+/// What is behind a bridge: the host and one container, and the two addresses that a network has beside those of its
+/// hosts.
 const BRIDGED_LEN: u8 = 30;
 /// Ranges are taken from here: of what is private (RFC 1918), a part that few use.
 const ALL: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 112, 0, 0), 12);
@@ -103,7 +105,8 @@ impl Range {
         }
     }
 
-    /// Of the links of a tenant, by its number from 1 on. Ranges are disjoint, and so are the groups of all edges of a host.
+    /// Of the links of a tenant, by its number from 1 on. Ranges are disjoint, and so are the groups of all edges of a
+    /// host.
     pub(super) fn group(self, number: u32) -> u32 {
         u32::from(self.0) + number
     }

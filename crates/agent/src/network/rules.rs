@@ -159,7 +159,8 @@ pub(super) fn run(script: &str) -> io::Result<()> {
     Err(io::Error::new(kind, format!("nft: {why}")))
 }
 
-/// The rules of a table as the kernel has them, in words that are the same for as long as they are; `None`: it has none.
+/// The rules of a table as the kernel has them, in words that are the same for as long as they are; `None`: it has
+/// none.
 pub(super) fn listed(table: &str) -> io::Result<Option<Vec<u8>>> {
     let listed = nft()?.args(["list", "table"]).args(table.split(' ')).output()?;
     Ok(listed.status.success().then_some(listed.stdout))

@@ -1,5 +1,5 @@
-//! Sees to it that rules stay: another program may drop them all (`nft flush ruleset`, a firewall that is loaded anew), and a
-//! Docker Engine that is started after the edge has the kernel forward nothing but what is its own.
+//! Sees to it that rules stay: another program may drop them all (`nft flush ruleset`, a firewall that is loaded anew),
+//! and a Docker Engine that is started after the edge has the kernel forward nothing but what is its own.
 
 use std::io;
 use std::time::Duration;
@@ -23,8 +23,8 @@ const SKIPPED_MAX: usize = 10_000;
 /// Old kinds of rules (`iptables-legacy`) change and nobody is told.
 const EACH: Duration = Duration::from_secs(60);
 
-/// Looks whether the rules of containers, and those of the host, are as they are to be, whenever any change, and has them be
-/// so. It goes on for as long as it is polled, and does nothing where there are none of the edge.
+/// Looks whether the rules of containers, and those of the host, are as they are to be, whenever any change, and has
+/// them be so. It goes on for as long as it is polled, and does nothing where there are none of the edge.
 pub async fn watch(network: Network, host: HostRules) {
     let changes = Changes::of_rules().inspect_err(|error| {
         tracing::warn!(%error, "changes of the kernel's rules are seen a minute late");
@@ -74,7 +74,8 @@ impl Changes {
     /// Forgets what has come; where there is more, the next wait is short.
     fn skip(&self) {
         for _ in 0..SKIPPED_MAX {
-            // Of each the beginning is read, and the kernel drops the rest; that some were lost is an error, and is passed over.
+            // Of each the beginning is read, and the kernel drops the rest; that some were lost is an error, and is
+            // passed over.
             let read = |socket: &Socket| socket.recv(&mut &mut [0_u8; 1][..], 0);
             match self.0.try_io(Interest::READABLE, read) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,

@@ -1,5 +1,5 @@
-//! TLS to a container that is asked how it is. As with Kubernetes its certificate is not checked: it is asked whether it
-//! answers, and told nothing that others may not read.
+//! TLS to a container that is asked how it is. As with Kubernetes its certificate is not checked: it is asked whether
+//! it answers, and told nothing that others may not read.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -24,8 +24,8 @@ static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     Arc::new(config)
 });
 
-/// Shakes hands on a connection to `to`; the name that is asked for is that of the `host` of the request, without its port,
-/// and none where that is an address.
+/// Shakes hands on a connection to `to`; the name that is asked for is that of the `host` of the request, without its
+/// port, and none where that is an address.
 pub(super) async fn begin(stream: TcpStream, to: SocketAddrV4, host: &str) -> Result<TlsStream<TcpStream>, String> {
     let begun = TlsConnector::from(Arc::clone(&CONFIG)).connect(name(to, host), stream);
     begun.await.map_err(|error| match is_in_the_clear(&error) {

@@ -118,7 +118,8 @@ pub(super) fn start(directory: &Path, bundle: &Bundle, sockets: &[Listening]) ->
             reason => reason.to_owned(),
         }));
     }
-    // A namespace keeps all that the host had mounted when it was made: a disk that the host lets go could not be had back.
+    // A namespace keeps all that the host had mounted when it was made: a disk that the host lets go could not be had
+    // back.
     move_into_link_name_space(of_host.as_fd(), Some(LinkNameSpaceType::Mount))?;
     let text = fs::read_to_string(&pid_file).map_err(naming(&pid_file))?;
     let pid = text.trim().parse().ok().and_then(Pid::from_raw);

@@ -1,6 +1,7 @@
 //! The process beside a container, which outlives the agent: it starts the container, keeps its output and its end.
 //!
-//! One for each container, so that no other ends with it. It has no threads but for the output, and no memory to speak of.
+//! One for each container, so that no other ends with it. It has no threads but for the output, and no memory to speak
+//! of.
 
 mod bundle;
 mod log;

@@ -1,7 +1,7 @@
 //! Users of a container's own (`user_namespaces(7)`): who is root in it is nobody on the host.
 //!
-//! On disk files keep the numbers that they have in the container, whichever users of the host it is given: they are mounted
-//! so that each is seen as its user's (`mount_setattr(2)`, `MOUNT_ATTR_IDMAP`).
+//! On disk files keep the numbers that they have in the container, whichever users of the host it is given: they are
+//! mounted so that each is seen as its user's (`mount_setattr(2)`, `MOUNT_ATTR_IDMAP`).
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -34,7 +34,8 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// Those of the host from `first` on, as a process of the same pod has them, if there is one. This process has one thread.
+    /// Those of the host from `first` on, as a process of the same pod has them, if there is one. This process has one
+    /// thread.
     pub(super) fn from(first: u32, shared_with: Option<i32>) -> io::Result<Self> {
         if let Some(pid) = shared_with {
             return Ok(Users {
@@ -83,8 +84,9 @@ impl Users {
         })
     }
 
-    /// A mount of a file or directory, which is nowhere yet, in which each file is its user's. What is for all may be seen as
-    /// nobody's, where its file system does not show files as those of others: those in memory do since Linux 6.3.
+    /// A mount of a file or directory, which is nowhere yet, in which each file is its user's. What is for all may be
+    /// seen as nobody's, where its file system does not show files as those of others: those in memory do since Linux
+    /// 6.3.
     pub(super) fn seen(&self, source: &Path, is_for_all: bool) -> io::Result<OwnedFd> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let seen = open_tree(CWD, source, flags)?;
@@ -153,7 +155,8 @@ impl Users {
         )?)
     }
 
-    /// Has a mount of what is at `source` allow no more than that does, which nobody among them may change (`mount_namespaces(7)`).
+    /// Has a mount of what is at `source` allow no more than that does, which nobody among them may change
+    /// (`mount_namespaces(7)`).
     pub(super) fn limited(mut mount: Mount, source: &Path) -> io::Result<Mount> {
         if statvfs(source)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
             let mut options = mount.options().clone().unwrap_or_default();

@@ -1,9 +1,9 @@
 //! The process that shims are forked of.
 //!
-//! What a large program takes of memory for itself before it does anything (its relocated tables) is the same in all of its
-//! processes, and is shared by those that are forked of one, where each that is executed has its own. A fork is also sooner
-//! ready. An agent has threads, of which a fork would have the locks and nobody to let them go; so the zygote is a process of
-//! its own, which has none, and is asked on a socket. It ends with the agent; its shims stay.
+//! What a large program takes of memory for itself before it does anything (its relocated tables) is the same in all of
+//! its processes, and is shared by those that are forked of one, where each that is executed has its own. A fork is
+//! also sooner ready. An agent has threads, of which a fork would have the locks and nobody to let them go; so the
+//! zygote is a process of its own, which has none, and is asked on a socket. It ends with the agent; its shims stay.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Write};
@@ -58,8 +58,8 @@ impl Zygote {
         }
     }
 
-    /// A new shim for the container of `directory`, which has `output` and `complaints` as its standard output and error, and
-    /// listens at `sockets`; `None`: it has ended already. It waits for the zygote.
+    /// A new shim for the container of `directory`, which has `output` and `complaints` as its standard output and
+    /// error, and listens at `sockets`; `None`: it has ended already. It waits for the zygote.
     ///
     /// # Errors
     /// The zygote cannot be started, or it cannot fork.
@@ -180,8 +180,8 @@ fn take_over(directory: &Path, descriptors: Vec<OwnedFd>) -> io::Result<()> {
     list_as(SHIM, directory)
 }
 
-/// Has this process be listed as `selvedge KIND PLACE` (`proc(5)`: `cmdline`), as far as the words that it was called with
-/// have room for that.
+/// Has this process be listed as `selvedge KIND PLACE` (`proc(5)`: `cmdline`), as far as the words that it was called
+/// with have room for that.
 fn list_as(kind: &str, place: &Path) -> io::Result<()> {
     // Fields 48 and 49.
     let stat = stat("self")?;

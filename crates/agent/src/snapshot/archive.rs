@@ -66,8 +66,8 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Takes in the snapshots of an archive for a tenant, `name` in place of the name of the only one; their names. One that
-    /// is here already stays. With a passphrase only those whose Secrets it opens.
+    /// Takes in the snapshots of an archive for a tenant, `name` in place of the name of the only one; their names. One
+    /// that is here already stays. With a passphrase only those whose Secrets it opens.
     ///
     /// # Errors
     /// It is no such archive, or something in it is not what it is said to be: none of it has been taken in.

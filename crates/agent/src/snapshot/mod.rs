@@ -1,5 +1,5 @@
-//! Snapshots: an application's manifests, images and volumes as one OCI artifact each, in an OCI image layout, where what is
-//! the same in several is kept once. Each is whole without the others.
+//! Snapshots: an application's manifests, images and volumes as one OCI artifact each, in an OCI image layout, where
+//! what is the same in several is kept once. Each is whole without the others.
 
 mod archive;
 mod pieces;
@@ -191,7 +191,8 @@ impl Error {
 }
 
 impl Snapshots {
-    /// Those of the data directory `data`. What an earlier program left half done goes, unless another is at work there.
+    /// Those of the data directory `data`. What an earlier program left half done goes, unless another is at work
+    /// there.
     ///
     /// # Errors
     /// Of a file.
@@ -298,8 +299,8 @@ impl Snapshots {
         }
     }
 
-    /// Removes one; what no other refers to goes with it, unless something is being taken in or given out: then with the
-    /// next that is removed.
+    /// Removes one; what no other refers to goes with it, unless something is being taken in or given out: then with
+    /// the next that is removed.
     ///
     /// # Errors
     /// There is none, or of a file.

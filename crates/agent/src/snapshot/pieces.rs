@@ -1,4 +1,5 @@
-//! What a volume is made of, in pieces that are kept once: put together, without their compression, they are its archive.
+//! What a volume is made of, in pieces that are kept once: put together, without their compression, they are its
+//! archive.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Reads a volume into an archive (POSIX.1-2001, "pax Interchange Format"), the same bytes for the same files: sorted, and
-//! in pieces that begin where a change elsewhere does not move them. No link is followed.
+//! Reads a volume into an archive (POSIX.1-2001, "pax Interchange Format"), the same bytes for the same files: sorted,
+//! and in pieces that begin where a change elsewhere does not move them. No link is followed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -32,7 +32,8 @@ const PATH_BYTES_MAX: usize = 4_096;
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 /// Times of files are no finer than the kernel's clock.
 const TICK_NS: i128 = 50_000_000;
-/// File systems that change the times of a file with each first write to a page that is on disk: ext4, XFS, Btrfs, F2FS.
+/// File systems that change the times of a file with each first write to a page that is on disk: ext4, XFS, Btrfs,
+/// F2FS.
 const TRUE_TO_TIMES: [u64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010];
 
 /// A file as it was when it was read.

@@ -1,5 +1,5 @@
-//! A snapshot is taken in two passes: what can be read while the application runs is, and only what has changed since while
-//! it stands still.
+//! A snapshot is taken in two passes: what can be read while the application runs is, and only what has changed since
+//! while it stands still.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -120,8 +120,8 @@ impl Application {
         }
     }
 
-    /// Has these run, and no others, started `after` those that are named; where it is said what becomes of them when nobody
-    /// asks, they run on demand.
+    /// Has these run, and no others, started `after` those that are named; where it is said what becomes of them when
+    /// nobody asks, they run on demand.
     pub(super) fn want(&self, replicas: Option<Replicas>, after: BTreeSet<String>, when_idle: Option<WhenIdle>) {
         self.after.send_if_modified(|known| {
             let is_new = *known != after;

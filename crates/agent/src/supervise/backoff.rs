@@ -16,8 +16,8 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// How long to wait after an end, which came after `ran`. `random` is from 0 to 1: many that ended together, such as by
-    /// a service that they all need, do not come back together.
+    /// How long to wait after an end, which came after `ran`. `random` is from 0 to 1: many that ended together, such
+    /// as by a service that they all need, do not come back together.
     pub(super) fn after(&mut self, ran: Duration, random: f64) -> Duration {
         if ran >= SOUND {
             self.failures = 0;

@@ -216,8 +216,8 @@ async fn becomes(told: &mut watch::Receiver<bool>, wanted: bool) {
     }
 }
 
-/// Keeps it running until it is to stop, or to its good end where it is to have one; once it is to stop it has ended, and
-/// its files are gone. One that runs already is kept.
+/// Keeps it running until it is to stop, or to its good end where it is to have one; once it is to stop it has ended,
+/// and its files are gone. One that runs already is kept.
 pub(super) async fn keep(
     (runtime, kept_logs): (Arc<dyn Runtime>, KeptLogs),
     plan: Plan,
@@ -431,8 +431,8 @@ impl Keeper<'_> {
         self.wait(name).await
     }
 
-    /// Where it cannot be, as one that waits for a disk, it runs on, and only nobody is sent there. Nothing where it has ended.
-    /// Whether there is nothing left to do.
+    /// Where it cannot be, as one that waits for a disk, it runs on, and only nobody is sent there. Nothing where it
+    /// has ended. Whether there is nothing left to do.
     async fn pause(&self, name: &str) -> bool {
         let paused = self.runtime.pause(name, true).await;
         match (&paused, *self.is_held.borrow()) {
@@ -448,8 +448,8 @@ impl Keeper<'_> {
         self.board.look().is_paused
     }
 
-    /// Returns once it has more on disk than it may: what, and how much that is. Looking takes no more than a hundredth of the
-    /// time.
+    /// Returns once it has more on disk than it may: what, and how much that is. Looking takes no more than a hundredth
+    /// of the time.
     async fn overfull(&self, name: &str) -> String {
         let launch = &self.plan.container.launch;
         if launch.disk.is_none() {

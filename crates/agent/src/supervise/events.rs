@@ -80,7 +80,8 @@ impl fmt::Display for What {
 pub(super) struct Events(Arc<Mutex<BTreeMap<String, VecDeque<Event>>>>);
 
 impl Events {
-    /// The very same once more is counted where it stands, so that what happens again and again pushes nothing else out.
+    /// The very same once more is counted where it stands, so that what happens again and again pushes nothing else
+    /// out.
     pub(super) fn note(&self, pod: &Pod, container: &str, what: What, message: &str) {
         let message = cut(message);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -192,8 +192,8 @@ impl Following {
         (self.history.good.is_some() && bad.revision == wanted.version.revision).then(why)
     }
 
-    /// Takes up replicas that run already, of the version that is wanted and of the last good one. All else has ended when
-    /// this returns.
+    /// Takes up replicas that run already, of the version that is wanted and of the last good one. All else has ended
+    /// when this returns.
     async fn find(&mut self, target: Option<&Replicas>) {
         let target = target.map(|target| &target.version);
         let good = self.history.good.as_ref().filter(|_| target.is_some());
@@ -497,7 +497,8 @@ impl Following {
         }
     }
 
-    /// Replicas of which a container had more on disk than it may go as a whole, with all that they had, and begin anew.
+    /// Replicas of which a container had more on disk than it may go as a whole, with all that they had, and begin
+    /// anew.
     async fn replace_evicted(&mut self, wanted: u32) {
         let is_evicted = |replica: &Replica| replica.keepers.iter().any(|keeper| keeper.board.is_evicted());
         let evicted = self.replicas.iter().filter(|(_, replica)| is_evicted(replica));
@@ -517,8 +518,8 @@ impl Following {
         self.keep_after(number, version, Backoff::default(), Duration::ZERO, Vec::new());
     }
 
-    /// Has a replica kept: each container of it once those before it have come to their end that are to. `before` it, its
-    /// containers did that.
+    /// Has a replica kept: each container of it once those before it have come to their end that are to. `before` it,
+    /// its containers did that.
     fn keep_after(&mut self, number: u32, version: Version, backoff: Backoff, pause: Duration, before: Vec<Doing>) {
         let mut before = before.into_iter();
         let mut keepers: Vec<Keeper> = Vec::new();

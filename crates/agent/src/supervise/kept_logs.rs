@@ -1,5 +1,5 @@
-//! What containers said that are not there any more: of one that sleeps, of replicas that are not wanted, of a version that
-//! was taken back.
+//! What containers said that are not there any more: of one that sleeps, of replicas that are not wanted, of a version
+//! that was taken back.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -18,8 +18,8 @@ const STARTS: usize = 2;
 /// Of a start, the last whole lines; however much of it there was, no more is copied.
 const BYTES_MAX: usize = 1 << 20;
 
-/// The output of the last starts of containers that are gone, until their application is deleted. Each in a file called as
-/// the container is, without revision and start, and by its age: 0, 1.
+/// The output of the last starts of containers that are gone, until their application is deleted. Each in a file called
+/// as the container is, without revision and start, and by its age: 0, 1.
 #[derive(Clone, Debug)]
 pub struct KeptLogs(PathBuf);
 
@@ -77,7 +77,8 @@ impl KeptLogs {
         Ok(self.names()?.iter().filter_map(container).collect())
     }
 
-    /// The last lines of a start that has gone: the last one (`age` 0) or the one before (1); none where it is not kept.
+    /// The last lines of a start that has gone: the last one (`age` 0) or the one before (1); none where it is not
+    /// kept.
     ///
     /// # Errors
     /// Of the file.

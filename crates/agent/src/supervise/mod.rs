@@ -112,8 +112,8 @@ pub struct Wanted {
     pub update: Update,
     /// Applications of its tenant that have to be ready before anything of it is started.
     pub after: BTreeSet<String>,
-    /// Those that run on demand answer only from [`Supervisor::wake`] to [`Supervisor::let_sleep`], and so become of them
-    /// meanwhile; `None`: they run all the time.
+    /// Those that run on demand answer only from [`Supervisor::wake`] to [`Supervisor::let_sleep`], and so become of
+    /// them meanwhile; `None`: they run all the time.
     pub when_idle: Option<WhenIdle>,
 }
 
@@ -161,8 +161,8 @@ pub enum Rollout {
     },
 }
 
-/// Keeps applications as they are wanted. What runs goes on when this is dropped, and the next one over the same runtime
-/// finds it.
+/// Keeps applications as they are wanted. What runs goes on when this is dropped, and the next one over the same
+/// runtime finds it.
 pub struct Supervisor {
     runtime: Arc<dyn Runtime>,
     salt: Salt,
@@ -191,8 +191,8 @@ impl Changes {
 }
 
 impl Supervisor {
-    /// Finds what runs already. It is left as it is until it is told what is wanted of it. What was good of applications is
-    /// kept in the directory `histories`, and what was said by what does not run any more in `logs`.
+    /// Finds what runs already. It is left as it is until it is told what is wanted of it. What was good of
+    /// applications is kept in the directory `histories`, and what was said by what does not run any more in `logs`.
     ///
     /// # Errors
     /// The runtime does not say what it has, or the directories cannot be made.
@@ -283,8 +283,8 @@ impl Supervisor {
         self.open(key, false).want(Some(replicas), after, when_idle);
     }
 
-    /// What all containers of a tenant may have on disk together, in bytes: beside their volumes, in those that go with them,
-    /// and in those that are kept. While it is more, those that have most are replaced.
+    /// What all containers of a tenant may have on disk together, in bytes: beside their volumes, in those that go with
+    /// them, and in those that are kept. While it is more, those that have most are replaced.
     pub fn limit_disk(&self, tenant: &str, most: Option<u64>) {
         self.disks.set(tenant, most);
     }
@@ -329,7 +329,8 @@ impl Supervisor {
         self.applications.get(key).map(Application::status).unwrap_or_default()
     }
 
-    /// What becomes of an application's new version; `None`: all is as it is wanted, or there is no other to go back to.
+    /// What becomes of an application's new version; `None`: all is as it is wanted, or there is no other to go back
+    /// to.
     pub fn rollout(&self, key: &Key) -> Option<Rollout> {
         self.applications.get(key).and_then(Application::rollout)
     }

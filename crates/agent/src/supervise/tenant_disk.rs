@@ -142,8 +142,8 @@ async fn own(runtime: &dyn Runtime, running: &[(String, Launch)], enough: u64) -
     Ok(own)
 }
 
-/// Those with most of what goes with them, until so many bytes too much are gone; where that is not enough, those too that
-/// write what is kept.
+/// Those with most of what goes with them, until so many bytes too much are gone; where that is not enough, those too
+/// that write what is kept.
 fn leaving<'a>(running: &'a [(String, Launch)], own: &'a BTreeMap<String, u64>, too_much: u64) -> BTreeSet<&'a str> {
     let mut leaving = BTreeSet::new();
     let mut left = too_much;

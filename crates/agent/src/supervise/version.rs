@@ -115,8 +115,8 @@ impl Histories {
         }
     }
 
-    /// What the last good versions are made of, which are gone back to where newer ones fail. One that cannot be understood is
-    /// not gone back to.
+    /// What the last good versions are made of, which are gone back to where newer ones fail. One that cannot be
+    /// understood is not gone back to.
     pub(super) fn needs(&self) -> io::Result<Vec<Need>> {
         let mut needs = Vec::new();
         let entries = match fs::read_dir(&self.0) {

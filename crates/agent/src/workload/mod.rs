@@ -100,8 +100,8 @@ pub fn wanted(deployment: &Deployment, given: &Configuration) -> Result<Wanted, 
     })
 }
 
-/// How a new version takes the place of the one that runs. Where it is not written, old and new run side by side but where
-/// they would share what the other may change: the host's network, its devices and files, volumes that are kept.
+/// How a new version takes the place of the one that runs. Where it is not written, old and new run side by side but
+/// where they would share what the other may change: the host's network, its devices and files, volumes that are kept.
 fn update(deployment: &Deployment) -> Update {
     let spec = &deployment.spec;
     let (surge, unavailable) = match (spec.strategy.kind, &spec.strategy.rolling_update) {

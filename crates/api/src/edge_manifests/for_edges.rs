@@ -61,8 +61,8 @@ impl ManifestPath {
     }
 }
 
-/// Applies a manifest for an edge: all of it or nothing, as far as can be seen here. The edge gets it at once, or once it
-/// connects, and each resource by itself.
+/// Applies a manifest for an edge: all of it or nothing, as far as can be seen here. The edge gets it at once, or once
+/// it connects, and each resource by itself.
 #[utoipa::path(post, path = "/v1/tenants/{tenant}/edges/{id}/manifests", tag = "manifests",
     operation_id = "apply_manifest_for_edge", params(EdgePath), responses((status = 200, body = Applied)))]
 pub(crate) async fn apply(

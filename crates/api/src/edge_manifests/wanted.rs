@@ -24,8 +24,8 @@ pub(super) enum Wanted {
     Applied(Applied),
     /// That it is not; once the edge says so, nothing is kept of it.
     Removed,
-    /// Nothing is known here of what the edge has: this cloud was restored from a backup, or its data were lost. The edge
-    /// keeps it until somebody applies or removes it.
+    /// Nothing is known here of what the edge has: this cloud was restored from a backup, or its data were lost. The
+    /// edge keeps it until somebody applies or removes it.
     Unknown,
 }
 

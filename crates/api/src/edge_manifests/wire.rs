@@ -1,7 +1,7 @@
 //! What a cloud and its edge say to each other about manifests, as JSON; and what each keeps of that.
 //!
-//! The edge begins with a digest of what became of each manifest there. Where the cloud has it otherwise, it asks for the
-//! list. Then it sends what it wants and the edge does not have, and the edge says what became of each.
+//! The edge begins with a digest of what became of each manifest there. Where the cloud has it otherwise, it asks for
+//! the list. Then it sends what it wants and the edge does not have, and the edge says what became of each.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;

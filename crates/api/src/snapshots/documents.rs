@@ -16,8 +16,8 @@ pub(super) fn beside(other: &str, name: &str) -> String {
     format!("{other}-{name}")
 }
 
-/// Those of a tenant's application: its manifests, and those of its Secrets. With `restore_as` it has another name, and so
-/// has all that comes with it.
+/// Those of a tenant's application: its manifests, and those of its Secrets. With `restore_as` it has another name, and
+/// so has all that comes with it.
 pub(super) fn documents(
     kept: &Kept,
     manifests: &str,

@@ -199,7 +199,8 @@ fn name_at(application: &str, created_s: i64) -> String {
     )
 }
 
-/// Runs the hook, and reads what has changed while all that writes to the volumes stands still; for how long it did, in ms.
+/// Runs the hook, and reads what has changed while all that writes to the volumes stands still; for how long it did, in
+/// ms.
 async fn read_while_still(desk: &Desk, key: &Application, plan: Plan, mut draft: Draft) -> Done<(Draft, Option<u64>)> {
     if let Some(hook) = plan.hook {
         run_hook(desk, key, hook).await?;

@@ -25,8 +25,8 @@ pub(super) struct Swept {
 /// No stream has a greater number.
 const ALL_SERIES: i64 = i64::MAX;
 
-/// Removes up to [`STEP_ROWS`] of the rows that are old, of up to [`STEP_SERIES`] streams in the next partition whose whole
-/// day was before `until_ms`; where it got to, and whether there is more.
+/// Removes up to [`STEP_ROWS`] of the rows that are old, of up to [`STEP_SERIES`] streams in the next partition whose
+/// whole day was before `until_ms`; where it got to, and whether there is more.
 pub(super) fn sweep_some(
     connection: &mut Connection,
     cutoffs: &Cutoffs<'_>,

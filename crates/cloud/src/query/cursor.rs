@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::Cell;
 
-/// A place between two rows, in the order of their times: of measurement within a stream, of storing where rows are told
-/// as they are stored. It stays right while rows come and go. As text: five numbers with dots between.
+/// A place between two rows, in the order of their times: of measurement within a stream, of storing where rows are
+/// told as they are stored. It stays right while rows come and go. As text: five numbers with dots between.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
     pub(crate) time_ms: i64,

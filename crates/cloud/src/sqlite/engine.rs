@@ -47,8 +47,8 @@ impl Sqlite {
     }
 }
 
-/// Runs `work` in a transaction that excludes other writers from its beginning: one that began by reading could not always
-/// go on to write.
+/// Runs `work` in a transaction that excludes other writers from its beginning: one that began by reading could not
+/// always go on to write.
 fn write<T>(
     connection: &mut Connection,
     place: &Place,

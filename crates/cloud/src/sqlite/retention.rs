@@ -56,8 +56,8 @@ pub(super) const REJECTED: Table = Table {
     remove: "DELETE FROM rejected WHERE id = ?1",
 };
 
-/// Looks at up to [`STEP_ROWS`] behind `place` that were stored before `until_ms` and removes those that are old; where it
-/// got to, and whether there may be more.
+/// Looks at up to [`STEP_ROWS`] behind `place` that were stored before `until_ms` and removes those that are old; where
+/// it got to, and whether there may be more.
 pub(super) fn sweep_some(
     connection: &Connection,
     table: &Table,

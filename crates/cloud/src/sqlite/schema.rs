@@ -27,9 +27,9 @@ const LOG_BYTES: i64 = 64 << 20;
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 
 pub(super) fn open(path: &Path, place: &Place) -> Result<Connection, Failure> {
-    // Before SQLite does: its other files take over the mode of this one. Made and never opened: a process that closes a
-    // file gives up all its locks of it (POSIX), those of its other connections too, and then the next program that looks
-    // into the file takes the write-ahead log away from under them.
+    // Before SQLite does: its other files take over the mode of this one. Made and never opened: a process that closes
+    // a file gives up all its locks of it (POSIX), those of its other connections too, and then the next program that
+    // looks into the file takes the write-ahead log away from under them.
     match mknodat(CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0) {
         Err(error) if error != Errno::EXIST => {
             let reason = format!("{error}; the directory must exist and be writable");
@@ -64,8 +64,8 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Changes the file to a write-ahead log, unless it has one. The statement does not wait as others do while another process
-/// does the same, so this takes turns with it in a transaction, which does.
+/// Changes the file to a write-ahead log, unless it has one. The statement does not wait as others do while another
+/// process does the same, so this takes turns with it in a transaction, which does.
 fn use_log(connection: &Connection) -> rusqlite::Result<()> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {

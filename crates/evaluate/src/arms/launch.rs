@@ -112,8 +112,8 @@ impl Cpus {
     }
 }
 
-/// Raises this process's limit of open files to `needed`, or as near as may be. Servers inherit it. Returns whether that
-/// is enough.
+/// Raises this process's limit of open files to `needed`, or as near as may be. Servers inherit it. Returns whether
+/// that is enough.
 pub(crate) fn raise_file_limit(needed: u64) -> bool {
     let hard = getrlimit(Resource::Nofile).maximum;
     let wanted = [hard.map(|hard| hard.max(needed)), hard];

@@ -1,6 +1,6 @@
-//! The first paper's three models: a cloud on the cloud's host, an edge on the edge's, set up as a user does, by their own
-//! commands. In D-C the device speaks to the cloud and the edge's host only routes; in D-E-C the edge's link carries its
-//! messages to the cloud and the calls back; in D-E there is no cloud.
+//! The first paper's three models: a cloud on the cloud's host, an edge on the edge's, set up as a user does, by their
+//! own commands. In D-C the device speaks to the cloud and the edge's host only routes; in D-E-C the edge's link
+//! carries its messages to the cloud and the calls back; in D-E there is no cloud.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

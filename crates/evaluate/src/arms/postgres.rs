@@ -94,8 +94,8 @@ fn version_of(path: &Path) -> u32 {
     name.and_then(|name| name.parse().ok()).unwrap_or_default()
 }
 
-/// The words before a command that make it run as the directory's owner; the directory becomes PostgreSQL's user's where
-/// we are root. It ends with us, as all that we start does: a change of user would undo that.
+/// The words before a command that make it run as the directory's owner; the directory becomes PostgreSQL's user's
+/// where we are root. It ends with us, as all that we start does: a change of user would undo that.
 fn as_user(directory: &Path) -> Result<Vec<String>, String> {
     if !rustix::process::geteuid().is_root() {
         // Anything that runs the rest of its words: there is always a first word to start.

@@ -1,4 +1,5 @@
-//! A responder that is a process of its own, as a service application is: on the host beside the hub, or run by an edge.
+//! A responder that is a process of its own, as a service application is: on the host beside the hub, or run by an
+//! edge.
 
 use std::fs;
 use std::io;

@@ -28,8 +28,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Connects and sends CONNECT, without waiting for the answer. A `clean` session ends with its connection, any other
-    /// stays.
+    /// Connects and sends CONNECT, without waiting for the answer. A `clean` session ends with its connection, any
+    /// other stays.
     pub(super) fn begin(endpoint: &Endpoint, client_id: &str, clean: bool) -> io::Result<Client> {
         let mut client = Client {
             socket: Socket::connect(endpoint)?,
@@ -117,8 +117,8 @@ impl Client {
         self.socket.write(&mut self.out)
     }
 
-    /// Waits at most `limit` for bytes, hands the whole packets among them to `on_packet`, which may append to what is to
-    /// be sent, and sends it. False where nothing came.
+    /// Waits at most `limit` for bytes, hands the whole packets among them to `on_packet`, which may append to what is
+    /// to be sent, and sends it. False where nothing came.
     pub(super) fn receive(
         &mut self,
         limit: Duration,

@@ -137,13 +137,14 @@ impl Site {
         ServerProcess::start(&helper, on.cpu, self.selvedge_program()?, arguments, directory)
     }
 
-    /// A PostgreSQL server for one measurement, where the generator runs: a database shares no CPU with what is measured.
+    /// A PostgreSQL server for one measurement, where the generator runs: a database shares no CPU with what is
+    /// measured.
     pub(super) fn postgres(&self) -> Result<Postgres, String> {
         Postgres::start(&self.helper)
     }
 
-    /// Hosts of their own, with the lines of a plan. Their threads run first and where the generator does: on the CPU of
-    /// what is measured they would take from it what no network takes.
+    /// Hosts of their own, with the lines of a plan. Their threads run first and where the generator does: on the CPU
+    /// of what is measured they would take from it what no network takes.
     ///
     /// # Errors
     /// They cannot be made here, with what would help.

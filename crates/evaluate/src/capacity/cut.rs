@@ -1,5 +1,5 @@
-//! An edge under load loses its line for minutes, and both ends are killed meanwhile and right after: what it acknowledged
-//! is in the cloud's database, each message once.
+//! An edge under load loses its line for minutes, and both ends are killed meanwhile and right after: what it
+//! acknowledged is in the cloud's database, each message once.
 
 mod publisher;
 mod rows;

@@ -1,5 +1,5 @@
-//! A backlog at an edge whose cloud was away: how fast it goes to the cloud and into its database, and what that does to
-//! messages that come meanwhile.
+//! A backlog at an edge whose cloud was away: how fast it goes to the cloud and into its database, and what that does
+//! to messages that come meanwhile.
 
 use std::io;
 use std::time::{Duration, Instant};

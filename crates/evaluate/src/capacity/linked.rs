@@ -58,8 +58,8 @@ impl Ledger {
 }
 
 impl<'a> Linked<'a> {
-    /// Sets both up, and starts neither. `database`: PostgreSQL's URL, if it is not the embedded one. Without a `network`
-    /// both are on this machine.
+    /// Sets both up, and starts neither. `database`: PostgreSQL's URL, if it is not the embedded one. Without a
+    /// `network` both are on this machine.
     pub(super) fn set_up(
         site: &'a Site,
         name: &str,
@@ -208,8 +208,8 @@ impl<'a> Linked<'a> {
         Ok(sum(&page, "selvedge_edge_messages_total"))
     }
 
-    /// Waits until a side, which is `server`, has brought so many messages to where its routes send them; when that was,
-    /// to 20 ms.
+    /// Waits until a side, which is `server`, has brought so many messages to where its routes send them; when that
+    /// was, to 20 ms.
     pub(super) fn reaches(
         &self,
         (side, server): (Side, &mut ServerProcess),

@@ -96,8 +96,8 @@ impl Live {
                 last = Instant::now();
             }
             device.receive(Duration::ZERO, |_, _| ())?;
-            // Nothing more is due once it is over: who runs first and did not sleep then would keep a line on this CPU from
-            // bringing the last messages.
+            // Nothing more is due once it is over: who runs first and did not sleep then would keep a line on this CPU
+            // from bringing the last messages.
             let patience = if is_over {
                 self.interval
             } else {

@@ -1,8 +1,8 @@
-//! What a broker takes and holds: memory, time until ready, and acknowledged messages that survive `kill -9`; and what an
-//! edge and its cloud carry: a backlog, over a thin line too, through cuts and crashes, a thousand edges at once.
+//! What a broker takes and holds: memory, time until ready, and acknowledged messages that survive `kill -9`; and what
+//! an edge and its cloud carry: a backlog, over a thin line too, through cuts and crashes, a thousand edges at once.
 //!
-//! Selvedge beside Mosquitto with persistence on, in interleaved blocks of a seeded order (rule 9). Load is a closed loop
-//! (rule 1): one publisher with a fixed number of messages in flight.
+//! Selvedge beside Mosquitto with persistence on, in interleaved blocks of a seeded order (rule 9). Load is a closed
+//! loop (rule 1): one publisher with a fixed number of messages in flight.
 
 mod client;
 mod contender;

@@ -143,8 +143,8 @@ impl Part {
         matches!(self, Part::Drain | Part::DrainPostgresql | Part::DrainFar) || self.is_once()
     }
 
-    /// Whether it is measured in the first block alone: it takes minutes, and promises no time that differs from one block
-    /// to the next by more than its aim leaves room for.
+    /// Whether it is measured in the first block alone: it takes minutes, and promises no time that differs from one
+    /// block to the next by more than its aim leaves room for.
     pub(super) fn is_once(self) -> bool {
         matches!(self, Part::Thin | Part::Storm | Part::Cut)
     }

@@ -138,7 +138,8 @@ pub enum Figure {
     CloudSyncMs,
     /// Edges that had not come back 3 min after that.
     CloudMissingEdges,
-    /// 99th percentile of the time from a device at another edge to an application in the cloud while the others come back.
+    /// 99th percentile of the time from a device at another edge to an application in the cloud while the others come
+    /// back.
     LiveStormP99Us,
     /// That as a multiple of the one without.
     LiveStormRatio,

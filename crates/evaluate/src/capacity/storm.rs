@@ -1,5 +1,5 @@
-//! Many edges that lost their cloud at one instant come back at one instant: once when their line is back, beside an edge
-//! that was not cut off, and once when the cloud is back after `kill -9`.
+//! Many edges that lost their cloud at one instant come back at one instant: once when their line is back, beside an
+//! edge that was not cut off, and once when the cloud is back after `kill -9`.
 //!
 //! Each is a real `selvedge edge` with a log of its own. While there is no way to the cloud, a device leaves a message
 //! there; an edge is in sync again when an application in the cloud has that message.

@@ -1,5 +1,5 @@
-//! What the samples say: each figure of Selvedge beside Mosquitto's, their ratio within blocks, and whether a promise is
-//! kept.
+//! What the samples say: each figure of Selvedge beside Mosquitto's, their ratio within blocks, and whether a promise
+//! is kept.
 
 mod sources;
 

@@ -1,4 +1,5 @@
-//! A backlog over a line of 8 kbit/s: how much of what the line carries is readings, and how long a call takes beside it.
+//! A backlog over a line of 8 kbit/s: how much of what the line carries is readings, and how long a call takes beside
+//! it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -178,8 +179,8 @@ impl Meter<'_> {
     }
 }
 
-/// Calls the device from the cloud, in an open loop for `time`: milliseconds of each call from when it was due, infinite
-/// where the device's answer did not come.
+/// Calls the device from the cloud, in an open loop for `time`: milliseconds of each call from when it was due,
+/// infinite where the device's answer did not come.
 fn make_calls(edge: &Endpoint, cloud: &Endpoint, time: Duration) -> Result<Vec<f64>, String> {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

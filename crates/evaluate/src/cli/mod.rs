@@ -24,16 +24,17 @@ pub enum Command {
     /// Full-stack round trip: Selvedge beside Mosquitto, a TCP relay and a raw socket; with --model, device to cloud,
     /// through the edge, and to the edge
     Rtt(Box<rtt::Rtt>),
-    /// Memory, time until ready, and acknowledged messages that survive kill -9: Selvedge beside Mosquitto; and of an edge
-    /// and its cloud how a backlog drains, over a thin line too, how many edges come back at once, and what a cut loses
+    /// Memory, time until ready, and acknowledged messages that survive kill -9: Selvedge beside Mosquitto; and of an
+    /// edge and its cloud how a backlog drains, over a thin line too, how many edges come back at once, and what a cut
+    /// loses
     Capacity(Box<capacity::Capacity>),
-    /// What containers cost a gateway, and how long the first request to a sleeping application takes: programs of the host,
-    /// oci and docker, beside `docker start` and `runc run`; what sleeping saves over a day; as root
+    /// What containers cost a gateway, and how long the first request to a sleeping application takes: programs of the
+    /// host, oci and docker, beside `docker start` and `runc run`; what sleeping saves over a day; as root
     Gateway(Box<gateway::Gateway>),
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
-    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about two hours and
-    /// a half
+    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about two
+    /// hours and a half
     Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
     Replay(replay::Replay),

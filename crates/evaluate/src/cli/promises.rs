@@ -1,4 +1,5 @@
-//! `selvedge evaluate promises`: every experiment that a promised figure comes from, and one list of what became of them.
+//! `selvedge evaluate promises`: every experiment that a promised figure comes from, and one list of what became of
+//! them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use crate::rtt::{ArmKind, Options, Plan, Preset, Progress};
 /// Blocks of the only run where `--quick` is given: enough to see that everything works, not for an interval.
 const QUICK_BLOCKS: u32 = 2;
 
-/// What five blocks of `evaluate capacity` take: what all of it was seen to take, less the round trips. Most of it is no time
-/// that is set.
+/// What five blocks of `evaluate capacity` take: what all of it was seen to take, less the round trips. Most of it is
+/// no time that is set.
 const CAPACITY_GUESS: Duration = Duration::from_secs(44 * 60);
 /// Enough for an interval, and activations for a 99th percentile.
 const GATEWAY_BLOCKS: u32 = 5;
@@ -56,7 +57,8 @@ enum Experiment {
     Fleet,
     /// 10,000 devices
     Crowd,
-    /// Round trips of a hub by an edge, as a program of the host and in a container, beside the same on the host; as root
+    /// Round trips of a hub by an edge, as a program of the host and in a container, beside the same on the host; as
+    /// root
     Contained,
     /// D-E-C against D-C
     Link,

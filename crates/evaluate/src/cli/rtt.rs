@@ -29,8 +29,9 @@ pub struct Rtt {
     /// options is not measured again
     #[arg(long)]
     resume: bool,
-    /// What a container costs a message: each system on the host beside the same in each of these runtimes with the host's
-    /// network, by an edge; hubs with the generator's responder, and with one that runs where the hub does; as root
+    /// What a container costs a message: each system on the host beside the same in each of these runtimes with the
+    /// host's network, by an edge; hubs with the generator's responder, and with one that runs where the hub does; as
+    /// root
     #[arg(long, value_enum, value_delimiter = ',', value_name = "RUNTIME", conflicts_with_all = ["model", "baseline"])]
     runtime: Vec<Where>,
     #[command(flatten)]

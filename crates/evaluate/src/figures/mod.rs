@@ -1,7 +1,7 @@
 //! What the papers report, as data, and how a run of ours stands beside it (rules 12 and 13).
 //!
-//! `data/papers.json` holds the papers' requirements, figures and claims, each with its place. Absolute figures of other
-//! hardware are shown beside ours; only the shape of a claim is tested.
+//! `data/papers.json` holds the papers' requirements, figures and claims, each with its place. Absolute figures of
+//! other hardware are shown beside ours; only the shape of a claim is tested.
 
 mod beside;
 mod claims;

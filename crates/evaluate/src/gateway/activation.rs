@@ -1,4 +1,5 @@
-//! How long the first request to a web server takes that does not run, one after the other; between two it comes to rest.
+//! How long the first request to a web server takes that does not run, one after the other; between two it comes to
+//! rest.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

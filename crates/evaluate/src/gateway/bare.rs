@@ -52,7 +52,8 @@ impl<'a> Bare<'a> {
         }
     }
 
-    /// Starts it, and asks until it has answered: from the start of the command, in ms. On a thread of the gateway's host.
+    /// Starts it, and asks until it has answered: from the start of the command, in ms. On a thread of the gateway's
+    /// host.
     ///
     /// # Errors
     /// It does not start, in words; or does not answer.

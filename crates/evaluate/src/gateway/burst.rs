@@ -14,7 +14,8 @@ use super::site::Site;
 const IDLE_MS: u32 = 2_000;
 const NAME: &str = "site-burst";
 
-/// All connect, then all ask, then each waits for its answer: nothing else is waited for once the edge says that it sleeps.
+/// All connect, then all ask, then each waits for its answer: nothing else is waited for once the edge says that it
+/// sleeps.
 pub(super) fn measure(edge: &Edge, site: &Site, runtime: Runtime, requests: u32) -> Result<Vec<Sample>, String> {
     edge.apply(&web(site, NAME, runtime, (Mode::Cold, IDLE_MS)))?;
     edge.wait(NAME, |one| one.is_asleep(false))?;

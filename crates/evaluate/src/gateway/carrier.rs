@@ -1,5 +1,5 @@
-//! An edge that runs systems under test, each with the host's network, for experiments that compare them with the same on
-//! the host.
+//! An edge that runs systems under test, each with the host's network, for experiments that compare them with the same
+//! on the host.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};

@@ -1,6 +1,6 @@
-//! What a container costs a program: the benchmark programs of the paper, natively and in each runtime, one to four at a
-//! time, all within the same limits. The arms are all there at once and take turns within seconds, as a machine drifts by more
-//! than what is looked for from one minute to the next.
+//! What a container costs a program: the benchmark programs of the paper, natively and in each runtime, one to four at
+//! a time, all within the same limits. The arms are all there at once and take turns within seconds, as a machine
+//! drifts by more than what is looked for from one minute to the next.
 
 mod native;
 mod tools;

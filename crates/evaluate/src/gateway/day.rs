@@ -1,9 +1,9 @@
-//! A day of requests to a few applications that run all the time, or only while somebody asks: memory and processor time over
-//! it, energy where the machine says, and how long answers take.
+//! A day of requests to a few applications that run all the time, or only while somebody asks: memory and processor
+//! time over it, energy where the machine says, and how long answers take.
 //!
-//! The day goes by faster than it was, and with it the time after which an application sleeps; what a start, a request and a
-//! second at rest take is as it is. So each is measured for itself: a replay for the first two, a while without requests for
-//! the third.
+//! The day goes by faster than it was, and with it the time after which an application sleeps; what a start, a request
+//! and a second at rest take is as it is. So each is measured for itself: a replay for the first two, a while without
+//! requests for the third.
 
 mod traffic;
 
@@ -68,8 +68,8 @@ fn wait(edge: &Edge, is_so: impl Fn(&super::edge::Application) -> bool) -> Resul
         .try_for_each(|one| edge.wait(one.name(), &is_so).map(drop))
 }
 
-/// Asks each application, and finds where its container is counted. Nobody asks them whether they are ready: they are when they
-/// run, and may not listen yet.
+/// Asks each application, and finds where its container is counted. Nobody asks them whether they are ready: they are
+/// when they run, and may not listen yet.
 fn asked_once(edge: &Edge, site: &Site) -> Result<Vec<Group>, String> {
     let began = Instant::now();
     let find = |one: &Application| {

@@ -202,7 +202,8 @@ impl Edge {
         Ok(())
     }
 
-    /// Processes that name its data directory in their arguments, with these: itself, and what it has beside containers.
+    /// Processes that name its data directory in their arguments, with these: itself, and what it has beside
+    /// containers.
     pub(super) fn processes(&self) -> Vec<(u32, String)> {
         proc::naming(&self.data().display().to_string())
     }

@@ -25,12 +25,12 @@ const DAY_BY_ITSELF: &str =
 /// Files of this program beside the connections of a burst.
 const FILES_OF_OUR_OWN: u64 = 128;
 
-/// Measures. `before`: an earlier run that was ended, with which this one goes on; `keep` is given what there is after each
-/// job.
+/// Measures. `before`: an earlier run that was ended, with which this one goes on; `keep` is given what there is after
+/// each job.
 ///
 /// # Errors
-/// The machine refuses what every task needs, or what was measured cannot be kept, in words; or SIGINT or SIGTERM has ended it,
-/// with what is left of what it had started: nothing, if all went well.
+/// The machine refuses what every task needs, or what was measured cannot be kept, in words; or SIGINT or SIGTERM has
+/// ended it, with what is left of what it had started: nothing, if all went well.
 pub fn run(
     options: &Options,
     helper: &Helper,
@@ -270,8 +270,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What is to be done now: a job that is not done yet, with those of its task where arms take turns; nothing where it is, or
-    /// has failed once.
+    /// What is to be done now: a job that is not done yet, with those of its task where arms take turns; nothing where
+    /// it is, or has failed once.
     fn together(&self, jobs: &[Job], job: Job, block: u32) -> Vec<Job> {
         let is_done = |job: Job| self.run.done.iter().any(|one| one.block == block && one.job == job);
         let is_one = |one: Job| match job.task {
@@ -401,8 +401,8 @@ pub(super) fn task_name(task: Task) -> String {
     }
 }
 
-/// Tasks in random order, and within each the arms, so that what is compared stays close in time. The same of a seed and
-/// block, wherever a run began.
+/// Tasks in random order, and within each the arms, so that what is compared stays close in time. The same of a seed
+/// and block, wherever a run began.
 fn shuffled(jobs: &[Job], seed: u64, block: u32) -> Vec<Job> {
     let mut jobs = jobs.to_vec();
     shuffle(&mut jobs, &mut order(seed, block));

@@ -31,8 +31,8 @@ pub(super) fn running(site: &Site, runtime: Runtime, window_ms: u32) -> Result<V
     added(&edge, window_ms, |number| web(site, number, runtime, None), RUNNING)
 }
 
-/// The same with applications that sleep. The edge has had one before: what code takes that is used for the first time is not
-/// what a hundred take.
+/// The same with applications that sleep. The edge has had one before: what code takes that is used for the first time
+/// is not what a hundred take.
 pub(super) fn sleeping(site: &Site, runtime: Runtime, window_ms: u32) -> Result<Vec<Sample>, String> {
     let sleeper = |number| web(site, number, runtime, Some((Mode::Cold, IDLE_MS)));
     let edge = Edge::start(site, "edge-at-rest")?;

@@ -1,9 +1,9 @@
 //! What containers cost a gateway, and what it costs to run them only on demand: the gateway-as-a-service paper's two
 //! evaluations, and the latency of activation that it does not give.
 //!
-//! What is measured is the program by its commands, its doors and what `/proc` says of its processes, beside the same image
-//! run by `docker`, by bare `runc`, and as a program of the host. The arms of each task interleave in blocks of a seeded
-//! random order (rule 9).
+//! What is measured is the program by its commands, its doors and what `/proc` says of its processes, beside the same
+//! image run by `docker`, by bare `runc`, and as a program of the host. The arms of each task interleave in blocks of a
+//! seeded random order (rule 9).
 
 mod activation;
 mod ask;

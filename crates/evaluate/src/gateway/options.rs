@@ -76,15 +76,16 @@ pub struct Options {
     /// How much faster than in the paper a sensor sends: there 13 bytes every 60 s, for 62 min
     #[arg(long, default_value_t = SPEED, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=600))]
     pub speed: u32,
-    /// Readings of an office, whose times and values say when the applications of `day` are asked: a file as those of the
-    /// Occupancy Detection data set, of which the first whole day is taken; without it a built-in profile of an office's hours
+    /// Readings of an office, whose times and values say when the applications of `day` are asked: a file as those of
+    /// the Occupancy Detection data set, of which the first whole day is taken; without it a built-in profile of an
+    /// office's hours
     #[arg(long, value_name = "FILE")]
     pub day: Option<PathBuf>,
     /// How much faster than it was the day goes by
     #[arg(long, default_value_t = DAY_SPEED, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_800))]
     pub day_speed: u32,
-    /// Two blocks of a few activations and short measurements: to see that everything works, within ten minutes; the day only
-    /// by itself (`--parts day`)
+    /// Two blocks of a few activations and short measurements: to see that everything works, within ten minutes; the
+    /// day only by itself (`--parts day`)
     #[arg(long)]
     pub quick: bool,
     /// Seed of the order; drawn and recorded if absent
@@ -101,13 +102,15 @@ pub struct Options {
 pub enum Part {
     /// How long the first request to a sleeping web server takes, throughput after it, many first requests at once
     Activation,
-    /// Memory and processor at rest with 20 running containers and with 100 sleeping applications, and `apply` to answering
+    /// Memory and processor at rest with 20 running containers and with 100 sleeping applications, and `apply` to
+    /// answering
     Footprint,
     /// CPU, memory, disk and network of benchmark programs: natively, as programs of the host, and in containers
     Cost,
     /// A web server, a database and an orchestrator, started by the first packet of a sensor: CPU and memory over time
     Work,
-    /// Applications that sleep until they are asked beside the same that always run, over a day: memory, CPU, energy, answers
+    /// Applications that sleep until they are asked beside the same that always run, over a day: memory, CPU, energy,
+    /// answers
     Day,
 }
 

@@ -122,7 +122,8 @@ pub enum Benchmark {
     Cpu,
     /// mbw: copies of arrays.
     Memory,
-    /// fio: a file, written and read from its beginning to its end; in a volume, or in the container's own root file system.
+    /// fio: a file, written and read from its beginning to its end; in a volume, or in the container's own root file
+    /// system.
     Disk,
     /// iperf3: 90 Mbit/s of UDP each way.
     Udp,
@@ -267,7 +268,8 @@ pub enum Figure {
     OrchestratorMemoryBytes,
     /// When it was looked what is taken over time, since the beginning.
     LookS,
-    /// Proportional share of memory of the edge, of what it has beside containers, and of their processes, look by look.
+    /// Proportional share of memory of the edge, of what it has beside containers, and of their processes, look by
+    /// look.
     DayMemoryBytes,
     /// What of it is more than that edge took before it had applications.
     DayAddedMemoryBytes,

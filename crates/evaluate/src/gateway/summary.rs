@@ -1,4 +1,5 @@
-//! What the samples say: each figure with its interval, its ratio within blocks to a baseline, and whether an aim is kept.
+//! What the samples say: each figure with its interval, its ratio within blocks to a baseline, and whether an aim is
+//! kept.
 
 mod day;
 mod sources;

@@ -1,4 +1,5 @@
-//! What an edge and all that it runs take, as the kernel says it: nothing is asked of the edge, which that would cost some.
+//! What an edge and all that it runs take, as the kernel says it: nothing is asked of the edge, which that would cost
+//! some.
 
 use std::collections::HashSet;
 use std::fs;
@@ -127,7 +128,8 @@ impl Group {
         Some(Group(self.0.parent()?.to_owned()))
     }
 
-    /// Removes it with those in it wherever it is, once they are empty: of version 1, who makes one makes it in every tree.
+    /// Removes it with those in it wherever it is, once they are empty: of version 1, who makes one makes it in every
+    /// tree.
     pub(super) fn remove(&self) {
         let Ok(name) = self.0.strip_prefix(tree()) else { return };
         let trees = fs::read_dir(MOUNT).into_iter().flatten().flatten();
@@ -201,8 +203,8 @@ impl Own {
         put.map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// One in the group of an edge's containers, which otherwise would go, and with it what it has counted, whenever there is no
-    /// container.
+    /// One in the group of an edge's containers, which otherwise would go, and with it what it has counted, whenever
+    /// there is no container.
     ///
     /// # Errors
     /// The kernel refuses, with the file.

@@ -1,4 +1,5 @@
-//! What passes through the edge's port to an application that is awake, and past it straight to the application, in turn.
+//! What passes through the edge's port to an application that is awake, and past it straight to the application, in
+//! turn.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -16,13 +17,14 @@ use crate::interrupt::{self, pause};
 const IDLE_MS: u32 = 5_000;
 /// Clients of the closed loop; more would only wait for the two cores of a small machine.
 const CLIENTS: usize = 2;
-/// Of one client each time. A server's kernel remembers each connection for a minute (TIME_WAIT), of both ways the same client's:
-/// once it knows some 25,000 of the 28,000 ports that a client has, new ones collide with them and wait a second.
+/// Of one client each time. A server's kernel remembers each connection for a minute (TIME_WAIT), of both ways the same
+/// client's: once it knows some 25,000 of the 28,000 ports that a client has, new ones collide with them and wait a
+/// second.
 const ANSWERS_MAX: u64 = 400;
 /// Which way each part of the time is for, so that what drifts meanwhile is the same for both.
 const TURNS: [usize; 8] = [0, 1, 1, 0, 1, 0, 0, 1];
-/// From the first answer until the kernel leads connections past the edge: a change of the kernel's rules, which is no part of
-/// being ready, as connections before it go through the edge. No command says that it is done.
+/// From the first answer until the kernel leads connections past the edge: a change of the kernel's rules, which is no
+/// part of being ready, as connections before it go through the edge. No command says that it is done.
 const REST: Duration = Duration::from_millis(500);
 const NAME: &str = "site-busy";
 

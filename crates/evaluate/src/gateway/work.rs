@@ -1,5 +1,5 @@
-//! The gateway at work, as the paper has it: a web server, a database and an orchestrator that sleep until a sensor's first
-//! packet, then one small packet after the other.
+//! The gateway at work, as the paper has it: a web server, a database and an orchestrator that sleep until a sensor's
+//! first packet, then one small packet after the other.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};

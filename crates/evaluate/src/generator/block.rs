@@ -62,8 +62,8 @@ pub(crate) fn run_block(
         for event in 0..fleet.wait(due_ns, deadline_ns)? {
             let read = fleet.take(event);
             client_ns += take_answers(fleet, pacer, recorder, tag);
-            // Of some hundred sockets that are ready, none may delay a message that has become due. One of the connection
-            // that was read leaves in one write with what this has to answer.
+            // Of some hundred sockets that are ready, none may delay a message that has become due. One of the
+            // connection that was read leaves in one write with what this has to answer.
             send_due(fleet, pacer, recorder, payloads, tag);
             read.into_iter().for_each(|key| fleet.write(key));
         }

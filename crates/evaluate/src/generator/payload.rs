@@ -11,15 +11,15 @@ use crate::rtt::Trace;
 pub(crate) const NUMBER_BYTES: usize = 8;
 const JSON_HEAD: &[u8] = b"{\"seq\":\"";
 const JSON_NUMBER_DIGITS: usize = 16;
-/// Bytes that messages are padded from in turn, and how many messages at least: more than any batch of a link holds, which
-/// may compress what repeats.
+/// Bytes that messages are padded from in turn, and how many messages at least: more than any batch of a link holds,
+/// which may compress what repeats.
 const POOL_BYTES: usize = 1 << 20;
 const POOL_MESSAGES: usize = 16;
 
 /// Payloads of one cell, made ready before the block.
 pub(crate) enum Payloads {
-    /// The number in big endian, then random bytes, other ones in each message: none is faster than another because it is
-    /// compressed.
+    /// The number in big endian, then random bytes, other ones in each message: none is faster than another because it
+    /// is compressed.
     Padded { pool: Vec<u8>, bytes: usize },
     /// Rows of a data set in turn, as JSON.
     Rows(Vec<Vec<u8>>),

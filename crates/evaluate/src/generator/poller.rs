@@ -10,8 +10,8 @@ use super::clock::Clock;
 
 /// How long before a due time the timer fires and spinning begins: what a sleeping thread takes to wake up.
 const SPIN_NS: u64 = 100_000;
-/// How long a closed loop spins for an answer before it sleeps: longer than any part of a round trip on one machine. Its
-/// own sleeping and waking, which cost more than its work, are then no part of what it measures.
+/// How long a closed loop spins for an answer before it sleeps: longer than any part of a round trip on one machine.
+/// Its own sleeping and waking, which cost more than its work, are then no part of what it measures.
 const ANSWER_SPIN_NS: u64 = 300_000;
 /// The most that one look without result counts as spinning: one that took longer was interrupted, and the CPU was
 /// somebody else's meanwhile.
@@ -114,7 +114,8 @@ impl Poller {
         self.sleep(clock, wake_ns)
     }
 
-    /// Looks, at least once, until there is something or `until_ns` has come. All looks that found nothing were spinning.
+    /// Looks, at least once, until there is something or `until_ns` has come. All looks that found nothing were
+    /// spinning.
     fn spin(&mut self, clock: &Clock, mut now_ns: u64, until_ns: u64) -> io::Result<()> {
         loop {
             self.poll(Some(Timespec::default()))?;
@@ -189,8 +190,8 @@ impl Poller {
         })
     }
 
-    /// Begins a block: its clock has a new zero. `closed`: it is a closed loop, which spins for its answers where a core
-    /// can be spared.
+    /// Begins a block: its clock has a new zero. `closed`: it is a closed loop, which spins for its answers where a
+    /// core can be spared.
     pub(crate) fn begin(&mut self, closed: bool) {
         self.armed_ns = None;
         self.spin_ns = 0;

@@ -107,7 +107,8 @@ impl Role {
         }
     }
 
-    /// Takes what came at `now_ns`, appends what has to follow to `out` and answers to `answers`. Returns the bytes taken.
+    /// Takes what came at `now_ns`, appends what has to follow to `out` and answers to `answers`. Returns the bytes
+    /// taken.
     ///
     /// # Errors
     /// What the server did wrong.

@@ -141,8 +141,8 @@ impl Session {
         }
     }
 
-    /// Takes the packets at the start of `inbox`: hands each new application message to `on_message`, which may publish,
-    /// and then acknowledges it, as client libraries do. Returns the bytes taken.
+    /// Takes the packets at the start of `inbox`: hands each new application message to `on_message`, which may
+    /// publish, and then acknowledges it, as client libraries do. Returns the bytes taken.
     ///
     /// # Errors
     /// What the server did wrong, or why it refused, in words.

@@ -34,8 +34,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Begins to connect and does not wait: a thousand clients of a line of 30 ms share its delay. What is written before
-    /// the connection stands waits; that it was refused is the error of a read.
+    /// Begins to connect and does not wait: a thousand clients of a line of 30 ms share its delay. What is written
+    /// before the connection stands waits; that it was refused is the error of a read.
     pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Socket> {
         let stream = match &endpoint.from {
             None => begin(endpoint.address),

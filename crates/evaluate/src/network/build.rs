@@ -164,8 +164,8 @@ fn relay(ends: &[End; 2], settings: Settings, (seed, span): (u64, Span)) -> Resu
         tun(&ends[1].namespace, ends[1].device)?,
     ];
     for end in ends {
-        // What the relay has not read yet waits there. The usual 500 packets are less than a thousand devices send at once,
-        // and what is dropped there nobody counts.
+        // What the relay has not read yet waits there. The usual 500 packets are less than a thousand devices send at
+        // once, and what is dropped there nobody counts.
         let waiting = format!("link set dev {} txqueuelen {TUN_PACKETS}\n", end.device);
         end.namespace.ip(&(end.address_commands() + &waiting))?;
     }

@@ -1,5 +1,5 @@
-//! The three hosts of the papers on one machine: device, edge and cloud, each a network namespace of its own, with a line
-//! between device and edge and one between edge and cloud whose bandwidth, delay, jitter and loss are set.
+//! The three hosts of the papers on one machine: device, edge and cloud, each a network namespace of its own, with a
+//! line between device and edge and one between edge and cloud whose bandwidth, delay, jitter and loss are set.
 //!
 //! In the first paper's D-C model "the edge device only functions as a router": device and cloud reach each other only
 //! through the edge's namespace. The namespaces have no names. They live as long as this process holds them, so that

@@ -17,8 +17,8 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// From the header and the first row. Where rows have one field more than the header has names, the first of them is
-    /// a row number that the header does not name, as R's `write.csv` does it.
+    /// From the header and the first row. Where rows have one field more than the header has names, the first of them
+    /// is a row number that the header does not name, as R's `write.csv` does it.
     pub(super) fn new(header: &StringRecord, first: &StringRecord) -> Result<Columns, String> {
         let mut names: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
         if first.len() == names.len() + 1 {

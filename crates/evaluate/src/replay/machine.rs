@@ -40,8 +40,8 @@ impl Machine {
         }
     }
 
-    /// One reading as a JSON object; `now` is the time since any start. The first has no rates. What the kernel does not
-    /// say is left out.
+    /// One reading as a JSON object; `now` is the time since any start. The first has no rates. What the kernel does
+    /// not say is left out.
     pub fn read(&mut self, now: Duration) -> Map<String, Value> {
         let mut reading = Map::new();
         let totals = self.totals();

@@ -35,8 +35,8 @@ pub(super) fn lines(summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// The load at the paper's defaults, the first of a run, if it has p99; else the one of the sweep over intervals nearest
-/// to it that has.
+/// The load at the paper's defaults, the first of a run, if it has p99; else the one of the sweep over intervals
+/// nearest to it that has.
 pub(super) fn reference(summary: &Summary, arm: usize) -> Option<(&CellSummary, &ArmResult)> {
     let first = summary.cells.first()?;
     let with_p99 = |cell: &&CellSummary| {

@@ -37,11 +37,11 @@ pub enum ArmKind {
     DeviceEdge,
     /// Any broker that runs already: `mqtt://host[:port]`.
     Target(Target),
-    /// One of those that need a responder, with that as a process of its own beside the hub, instead of one of the generator:
-    /// `mosquitto+responder`.
+    /// One of those that need a responder, with that as a process of its own beside the hub, instead of one of the
+    /// generator: `mosquitto+responder`.
     WithResponder(Box<ArmKind>),
-    /// One of the systems that this program starts, run by an edge in a runtime, with the host's network: `mosquitto@oci`; its
-    /// responder too, where that is a process of its own: `mosquitto+responder@oci`.
+    /// One of the systems that this program starts, run by an edge in a runtime, with the host's network:
+    /// `mosquitto@oci`; its responder too, where that is a process of its own: `mosquitto+responder@oci`.
     In(Runtime, Box<ArmKind>),
 }
 
@@ -80,7 +80,8 @@ impl ArmKind {
         )
     }
 
-    /// The same with a responder that is a process of its own; none where there is none, or its connection is not plain.
+    /// The same with a responder that is a process of its own; none where there is none, or its connection is not
+    /// plain.
     pub(crate) fn with_responder(&self) -> Option<ArmKind> {
         let can = matches!(
             self,

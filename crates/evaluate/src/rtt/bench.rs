@@ -131,8 +131,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Sets the blocks from `first` on aside if the generator was late in the last of them (rule 2): what they were to be
-    /// compared in was not the same load.
+    /// Sets the blocks from `first` on aside if the generator was late in the last of them (rule 2): what they were to
+    /// be compared in was not the same load.
     pub(super) fn set_aside_if_late(&mut self, first: usize) -> bool {
         let Some(reason) = self.blocks[first..].last().and_then(lateness) else {
             return false;

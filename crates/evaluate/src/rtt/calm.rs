@@ -1,5 +1,5 @@
-//! Waits until the host leaves this thread its CPU: a burst of other users' work lasts for seconds to minutes, and what is
-//! measured in it is no result (rule 2).
+//! Waits until the host leaves this thread its CPU: a burst of other users' work lasts for seconds to minutes, and what
+//! is measured in it is no result (rule 2).
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -18,8 +18,8 @@ pub struct Options {
     /// A ready-made experiment; the other options change it (default quick, with --model paper-models)
     #[arg(long, value_enum)]
     pub preset: Option<Preset>,
-    /// Models of the first paper, on an emulated network of device, edge and cloud: d-c, d-e-c, d-e; and d-e-c-disk, whose
-    /// logs are on disk before an acknowledgement leaves
+    /// Models of the first paper, on an emulated network of device, edge and cloud: d-c, d-e-c, d-e; and d-e-c-disk,
+    /// whose logs are on disk before an acknowledgement leaves
     #[arg(long, value_delimiter = ',', value_name = "MODEL", value_parser = ArmKind::model)]
     pub model: Vec<ArmKind>,
     /// The reduced run of the three models, in 15 min
@@ -190,7 +190,8 @@ pub enum Preset {
     Fleet,
     /// 10,000 devices, each a message a second at QoS 1, about 5 min
     Crowd,
-    /// The highest rate of 100 devices with p99 and losses within bounds, of each arm: searched and confirmed, about 3 min
+    /// The highest rate of 100 devices with p99 and losses within bounds, of each arm: searched and confirmed, about 3
+    /// min
     Knee,
     /// A look in some seconds; too little for a verdict
     #[default]
@@ -202,7 +203,8 @@ pub enum Preset {
     PaperModels,
     /// A reduced run of the three models, as --quick
     QuickModels,
-    /// What the edge and its link add to the round trip, and keep up with: D-E-C against D-C, all under TLS, about 15 min
+    /// What the edge and its link add to the round trip, and keep up with: D-E-C against D-C, all under TLS, about 15
+    /// min
     Link,
     /// The three models every 50 ms, beside Mosquitto on the edge, about 2 min
     DemoModels,

@@ -47,8 +47,8 @@ impl Plan {
         }
     }
 
-    /// Where nothing of a line can be varied: its settings are none of the loads', and those that differ in nothing else
-    /// are one.
+    /// Where nothing of a line can be varied: its settings are none of the loads', and those that differ in nothing
+    /// else are one.
     #[must_use]
     pub(crate) fn without_line(self) -> Plan {
         let mut cells: Vec<Cell> = Vec::new();

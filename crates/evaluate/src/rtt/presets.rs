@@ -198,8 +198,9 @@ pub(crate) fn defaults(preset: Preset) -> Defaults {
     }
 }
 
-/// Think time of the closed loops of one message at `qos`. The generator writes and reads six packets of a round trip at
-/// QoS 2, and without a pause has less to spare than its sanity law asks (rule 10); a longer one would let the server sleep.
+/// Think time of the closed loops of one message at `qos`. The generator writes and reads six packets of a round trip
+/// at QoS 2, and without a pause has less to spare than its sanity law asks (rule 10); a longer one would let the
+/// server sleep.
 pub(crate) fn think_us(qos: u8) -> u64 {
     if qos == 2 { 15 } else { 0 }
 }
@@ -282,8 +283,8 @@ fn quick_sweeps(of_models: &Sweep) -> Vec<Sweep> {
     ]
 }
 
-/// Table II of the first paper, without the scenario on bandwidth; Figs. 4 to 6: intervals, these at other QoS, payloads,
-/// devices.
+/// Table II of the first paper, without the scenario on bandwidth; Figs. 4 to 6: intervals, these at other QoS,
+/// payloads, devices.
 fn paper_sweeps(one: &Sweep) -> [Sweep; 4] {
     let intervals = || {
         [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000]

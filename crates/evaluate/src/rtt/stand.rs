@@ -47,8 +47,8 @@ pub(crate) struct Standing {
 }
 
 impl Stand {
-    /// Starts every arm that can be started, and the baseline a second time. `network`: what arms run on, made before this
-    /// thread is pinned.
+    /// Starts every arm that can be started, and the baseline a second time. `network`: what arms run on, made before
+    /// this thread is pinned.
     ///
     /// # Errors
     /// The machine refuses, or no comparison is possible.

@@ -50,8 +50,8 @@ pub fn optimum_load(points: &[LoadPoint]) -> Option<Knee> {
     Some(at_or_edge(&points, best))
 }
 
-/// The highest load with p99 within `p99_us` and at most the share `lost` lost, all lower ones measured keeping both too.
-/// `None` with fewer than two points.
+/// The highest load with p99 within `p99_us` and at most the share `lost` lost, all lower ones measured keeping both
+/// too. `None` with fewer than two points.
 pub fn bounded_latency(points: &[LoadPoint], p99_us: f64, lost: f64) -> Option<Knee> {
     let points = by_load(points)?;
     let holds = |point: &&LoadPoint| point.p99_us <= p99_us && point.lost <= lost;

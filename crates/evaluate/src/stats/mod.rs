@@ -3,8 +3,8 @@
 //! A sample is a duration in any one unit; a message that was lost is `f64::INFINITY`, larger than any answer. Nothing
 //! here knows how a message was sent, which arm it belongs to or how a result is shown.
 //!
-//! Repetition has levels: runs, blocks of a run, segments of consecutive messages of a block. An interval comes from the
-//! two highest levels that were repeated ([`Units`]): messages that followed each other are correlated and say less
+//! Repetition has levels: runs, blocks of a run, segments of consecutive messages of a block. An interval comes from
+//! the two highest levels that were repeated ([`Units`]): messages that followed each other are correlated and say less
 //! than their number.
 
 mod bootstrap;

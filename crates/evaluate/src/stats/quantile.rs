@@ -28,7 +28,8 @@ pub fn rank(n: usize, q: f64) -> usize {
     ((exact - exact * 1e-12).ceil() as usize).clamp(1, n.max(1))
 }
 
-/// The least number of samples for which quantile `q` has a two-sided 95 % interval: p50 6, p95 72, p99 368, p99.9 3,688.
+/// The least number of samples for which quantile `q` has a two-sided 95 % interval: p50 6, p95 72, p99 368, p99.9
+/// 3,688.
 pub fn samples_needed(q: f64) -> usize {
     let rarer = q.max(1.0 - q);
     (TAIL.ln() / rarer.ln()).ceil() as usize

@@ -22,7 +22,8 @@ fn one_sample_less_is_too_few() {
     }
 }
 
-/// Ranks by scipy 1.x: the largest l with `binom.cdf(l - 1, n, q) <= 0.025`, the smallest u with `binom.sf(u - 1, n, q) <= 0.025`.
+/// Ranks by scipy 1.x: the largest l with `binom.cdf(l - 1, n, q) <= 0.025`, the smallest u with `binom.sf(u - 1, n, q)
+/// <= 0.025`.
 #[test]
 fn interval_ranks_are_those_of_the_binomial_distribution() {
     let known = [

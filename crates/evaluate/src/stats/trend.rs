@@ -29,8 +29,9 @@ impl Trend {
 /// Points of one block: middle message index and median of each stretch.
 type Curve = Vec<(f64, f64)>;
 
-/// The slope common to all blocks: median of the slopes between pairs of the same block (Theil–Sen, stratified as in the
-/// seasonal Kendall slope), its interval from the ranks that Kendall's variance allows. `None` means too few messages.
+/// The slope common to all blocks: median of the slopes between pairs of the same block (Theil–Sen, stratified as in
+/// the seasonal Kendall slope), its interval from the ranks that Kendall's variance allows. `None` means too few
+/// messages.
 pub fn trend(blocks: &[&[f64]]) -> Option<Trend> {
     let curves: Vec<Curve> = blocks.iter().map(|block| curve(block)).collect();
     let mut slopes: Vec<f64> = curves.iter().flat_map(|curve| slopes(curve)).collect();

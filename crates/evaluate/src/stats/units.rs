@@ -13,7 +13,8 @@ pub struct Units<'a> {
 }
 
 impl<'a> Units<'a> {
-    /// From the blocks of each run, messages in the order of sending. Empty blocks and runs say nothing and are left out.
+    /// From the blocks of each run, messages in the order of sending. Empty blocks and runs say nothing and are left
+    /// out.
     pub fn new(runs: &[Vec<&'a [f64]>]) -> Units<'a> {
         let blocks_of = |run: &Vec<&'a [f64]>| run.iter().copied().filter(|block| !block.is_empty()).collect();
         let mut runs: Vec<Vec<&[f64]>> = runs

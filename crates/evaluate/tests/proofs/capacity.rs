@@ -12,8 +12,8 @@ struct CommandLine {
     options: Options,
 }
 
-/// One block of what one server does, and a backlog, as small as it can be and still show something. The other parts take
-/// a line of their own, and are shown by the black-box tests.
+/// One block of what one server does, and a backlog, as small as it can be and still show something. The other parts
+/// take a line of their own, and are shown by the black-box tests.
 const SMALL: [&str; 13] = [
     "capacity",
     "--parts",

@@ -36,7 +36,8 @@ fn cannot_make_hosts() -> bool {
     true
 }
 
-/// Whether the kernel has no netem, found by other means than those under test; says so. Many kernels are built without.
+/// Whether the kernel has no netem, found by other means than those under test; says so. Many kernels are built
+/// without.
 fn no_netem() -> bool {
     let command = ["--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem"];
     let missing = !Command::new("unshare").args(command).output().unwrap().status.success();

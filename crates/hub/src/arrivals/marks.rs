@@ -11,12 +11,12 @@ use store::Kind;
 use super::ArrivalCounts;
 use crate::shard::journal::{Entry, Journal};
 
-/// Marks of an edge: of both lanes of as many routes as a tenant may have, those of the last sixteen starts. Of more the
-/// one goes that was needed longest ago; where its messages come again, they are taken again. What an edge sends
+/// Marks of an edge: of both lanes of as many routes as a tenant may have, those of the last sixteen starts. Of more
+/// the one goes that was needed longest ago; where its messages come again, they are taken again. What an edge sends
 /// again is what it has no acknowledgement for, which it sends first once it is connected: such a mark was needed last.
 const MARKS_MAX: usize = 32 * route::MAX_ROUTES;
-/// Ranges of all marks of an edge: above it marks go likewise. A lane has few: it keeps its order, and each message says
-/// behind which one it comes.
+/// Ranges of all marks of an edge: above it marks go likewise. A lane has few: it keeps its order, and each message
+/// says behind which one it comes.
 const RANGES_MAX: usize = 1 << 16;
 /// Ranges of one mark; above it the lowest gap counts as filled.
 const RANGES_OF_MARK_MAX: usize = 4_096;

@@ -292,8 +292,8 @@ impl Doorman {
         TurnedAway::Certificate(refusal)
     }
 
-    /// A place among the connections that may be open, in a moment if there is none: a peer sees its connection end before
-    /// its place is free, and may be back at once.
+    /// A place among the connections that may be open, in a moment if there is none: a peer sees its connection end
+    /// before its place is free, and may be back at once.
     async fn place_soon(&self) -> Option<OwnedSemaphorePermit> {
         for _ in 0..PLACE_TRIES {
             if let Some(place) = self.place() {

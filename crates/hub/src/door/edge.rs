@@ -1,4 +1,5 @@
-//! The connection of an edge, which brings messages of several tenants: a task of the one serves it whose shard that is.
+//! The connection of an edge, which brings messages of several tenants: a task of the one serves it whose shard that
+//! is.
 
 use std::future::poll_fn;
 use std::io;

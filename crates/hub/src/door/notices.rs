@@ -1,4 +1,5 @@
-//! How much the log says of clients that are turned away: strangers decide how many there are, so its lines are bounded.
+//! How much the log says of clients that are turned away: strangers decide how many there are, so its lines are
+//! bounded.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -56,7 +56,8 @@ impl Stream {
         self.websocket = Some(Box::default());
     }
 
-    /// Appends some bytes of the client, of MQTT once frames have begun, waiting for them; the end of the stream is an error.
+    /// Appends some bytes of the client, of MQTT once frames have begun, waiting for them; the end of the stream is an
+    /// error.
     pub(crate) async fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let from = bytes.len();
         self.read_some(bytes).await?;

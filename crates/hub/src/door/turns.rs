@@ -1,8 +1,8 @@
 //! Handshakes take turns: one step of one of them, then whoever else is ready.
 //!
-//! A step of TLS takes a core longer than anything else that the doors' thread does. Where a thousand edges come back at
-//! once, each of those that are connected would wait behind a step of every one of them. Nobody has a turn while it waits
-//! for the other end, so that one who is slow keeps nobody from coming in.
+//! A step of TLS takes a core longer than anything else that the doors' thread does. Where a thousand edges come back
+//! at once, each of those that are connected would wait behind a step of every one of them. Nobody has a turn while it
+//! waits for the other end, so that one who is slow keeps nobody from coming in.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -112,7 +112,8 @@ fn check_origin(request: &Request, door: &WebDoor) -> Result<(), NoUpgrade> {
     Err(NoUpgrade::Origin(origin.chars().take(MAX_TEXT_CHARS).collect()))
 }
 
-/// Whether the page is of the host that the WebSocket is asked of; its port may be another, since no page is served here.
+/// Whether the page is of the host that the WebSocket is asked of; its port may be another, since no page is served
+/// here.
 fn is_of_host(origin: &str, request: &Request) -> bool {
     let page = origin.parse::<Uri>().ok();
     let asked = request.headers().get("Host").and_then(|host| host.to_str().ok());

@@ -1,5 +1,5 @@
-//! What became of the messages of a queue: `received = delivered + queued + dropped`, at every moment. What is queued is
-//! counted in the queue itself ([`QueueFigures::queued`](super::QueueFigures::queued)).
+//! What became of the messages of a queue: `received = delivered + queued + dropped`, at every moment. What is queued
+//! is counted in the queue itself ([`QueueFigures::queued`](super::QueueFigures::queued)).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,10 @@
 //! What leaves the hub for another place: from an edge over its link to the cloud, in the cloud into the database.
 //!
 //! Each route with an `upstream` target has a [`Queue`](queue::Queue) of its own. Its messages are in the log of their
-//! shard, so that the acknowledgement of one waits for one position whatever it is kept for. A message is known for life
-//! by (epoch, sequence): each queue opens an epoch with the first message after a start, and numbers from 0. Who carries
-//! messages away holds an [`Outbox`]: it says how many bytes of two lanes it will have, gets them, and says what became
-//! of each.
+//! shard, so that the acknowledgement of one waits for one position whatever it is kept for. A message is known for
+//! life by (epoch, sequence): each queue opens an epoch with the first message after a start, and numbers from 0. Who
+//! carries messages away holds an [`Outbox`]: it says how many bytes of two lanes it will have, gets them, and says
+//! what became of each.
 //!
 //! The two lanes of an epoch share one row of sequences, which says what came first, and have each a number of their
 //! own, which differ in the lowest bit. What the other end has of a lane is a short thing to say, because a lane keeps
@@ -217,9 +217,9 @@ impl Settler {
         self.shards.len()
     }
 
-    /// Says how much each shard may send from now on. A message tells of which `term` it is, the last that its shard had
-    /// heard of when it left: one who carries messages over connections counts these, and so knows what left for one that
-    /// is no more. That goes back as [`Fate::Unsent`].
+    /// Says how much each shard may send from now on. A message tells of which `term` it is, the last that its shard
+    /// had heard of when it left: one who carries messages over connections counts these, and so knows what left for
+    /// one that is no more. That goes back as [`Fate::Unsent`].
     pub async fn allow(&self, term: u32, allowance: Allowance) {
         for shard in &self.shards {
             let feedback = Feedback {
@@ -230,8 +230,8 @@ impl Settler {
         }
     }
 
-    /// Says what became of messages, to the shards they came from. Of many, some at a time: whatever else a shard serves
-    /// has its turn between them.
+    /// Says what became of messages, to the shards they came from. Of many, some at a time: whatever else a shard
+    /// serves has its turn between them.
     pub async fn settle(&self, settled: impl IntoIterator<Item = Settled>) {
         let mut shares: Vec<Vec<Settled>> = Vec::new();
         shares.resize_with(self.shards.len(), Vec::new);

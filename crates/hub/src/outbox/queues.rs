@@ -27,8 +27,8 @@ use crate::shard::journal::{Entry, Journal};
 const LOADING_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that a queue of normal priority may send in a round of turns; one of high priority four times as many.
 const SHARE_BYTES: i64 = 16 << 10;
-/// Messages that are asked for in a turn, at most: a tenth of a millisecond, so that whatever else the shard serves has its
-/// turn where there is room for thousands at once.
+/// Messages that are asked for in a turn, at most: a tenth of a millisecond, so that whatever else the shard serves has
+/// its turn where there is room for thousands at once.
 const LOADS_PER_TURN: usize = 128;
 /// Messages looked at in one turn for their age.
 const EXPIRED_PER_TURN: usize = 1_024;
@@ -216,7 +216,8 @@ impl Queues {
         number
     }
 
-    /// The queue of the same route for what came from an edge: each has a ledger of its own, and none waits for another.
+    /// The queue of the same route for what came from an edge: each has a ledger of its own, and none waits for
+    /// another.
     pub(crate) fn queue_of_edge(&mut self, number: u32, edge: &Arc<str>) -> u32 {
         let queue = &self.queues[&number];
         let (tenant, settings) = (Arc::clone(&queue.tenant), queue.settings);

@@ -11,8 +11,8 @@ use super::Shard;
 
 /// Time in milliseconds in which the log has to get on; then those that wait are refused.
 const PATIENCE_MS: u64 = 5_000;
-/// Time in milliseconds between two looks at those that wait: a connection that is not read must not be taken for silent
-/// (MQTT-3.1.2-22).
+/// Time in milliseconds between two looks at those that wait: a connection that is not read must not be taken for
+/// silent (MQTT-3.1.2-22).
 const LOOK_EVERY_MS: u64 = 500;
 
 /// Those that wait, in the order in which they go on. They are no more than connections.

@@ -102,7 +102,8 @@ pub(crate) enum Ask {
     },
     /// What each route did.
     Routes { answer: oneshot::Sender<Vec<RouteInfo>> },
-    /// The owner was removed: ends its sessions, and its twin if it was a device; the answer comes once that is durable.
+    /// The owner was removed: ends its sessions, and its twin if it was a device; the answer comes once that is
+    /// durable.
     Forget {
         owner: Arc<str>,
         answer: oneshot::Sender<()>,

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 /// Orders that may wait for a shard; a sender waits for a place.
 const CAPACITY: usize = 1_024;
 
-/// Wakes the loop of a shard. It costs a system call only where the loop sleeps: one that is awake looks before it does.
+/// Wakes the loop of a shard. It costs a system call only where the loop sleeps: one that is awake looks before it
+/// does.
 pub(crate) struct Bell {
     eventfd: OwnedFd,
     is_asleep: AtomicBool,

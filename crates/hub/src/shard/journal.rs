@@ -149,7 +149,8 @@ impl Journal {
         self.commit(kind, body)
     }
 
-    /// Whether the log makes room just now, so that what it refuses it may take in a moment: a session's own record, say.
+    /// Whether the log makes room just now, so that what it refuses it may take in a moment: a session's own record,
+    /// say.
     pub(crate) fn is_making_room(&self) -> bool {
         let would_take = self.log.would_take(Kind::Replacement, SESSION_BYTES);
         matches!(would_take, Err(Refused::Full | Refused::Behind))
@@ -160,7 +161,8 @@ impl Journal {
         self.log.has_pending()
     }
 
-    /// Whether a message in a packet of so many bytes, which may leave upstream too, has to wait until the disk has caught up.
+    /// Whether a message in a packet of so many bytes, which may leave upstream too, has to wait until the disk has
+    /// caught up.
     pub(crate) fn is_behind(&self, packet_bytes: usize) -> bool {
         let takes = |bytes| self.log.would_take(Kind::Value, SESSION_BYTES + bytes);
         match takes(2 * packet_bytes) {

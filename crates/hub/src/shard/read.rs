@@ -13,7 +13,8 @@ use crate::{acl, pipeline};
 /// Bytes taken from a socket at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes taken at once where the tenant publishes as fast as it may, or the log takes no more: what cannot be served yet is kept.
+/// Bytes taken at once where the tenant publishes as fast as it may, or the log takes no more: what cannot be served
+/// yet is kept.
 const READ_PACED_BYTES: usize = 4 * 1024;
 
 impl Shard {
@@ -26,8 +27,8 @@ impl Shard {
         self.read(now, conn, is_gone);
     }
 
-    /// Reads a socket once and serves the packets that are complete with it. Epoll says but once that there is something
-    /// to read: what may be left, the end of the stream too, is read in the next turn.
+    /// Reads a socket once and serves the packets that are complete with it. Epoll says but once that there is
+    /// something to read: what may be left, the end of the stream too, is read in the next turn.
     fn read(&mut self, now: Now, conn: ConnId, is_gone: bool) {
         let Some(connection) = self.connections.get_mut(conn) else {
             return;

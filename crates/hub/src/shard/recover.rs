@@ -155,7 +155,8 @@ impl Shard {
                         let device = devices.remove(&Position(position.0)).expect("is there");
                         tracing::error!(%device, %damage, "its twin is lost");
                     }
-                    // The log empties its oldest file already. What moves is here, and its file may go before it is read.
+                    // The log empties its oldest file already. What moves is here, and its file may go before it is
+                    // read.
                     Event::Relocate { position, ref body, .. } if devices.contains_key(&Position(position.0)) => {
                         let device = devices.remove(&Position(position.0)).expect("is there");
                         self.put_twin(Position(position.0), &device, body);

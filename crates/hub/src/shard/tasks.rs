@@ -1,5 +1,5 @@
-//! Tasks that run on the loop of a shard, in turn with its connections: what one has from the shard's tenants, or asks of
-//! them, crosses no thread. A link is one, because each message of its devices goes through it.
+//! Tasks that run on the loop of a shard, in turn with its connections: what one has from the shard's tenants, or asks
+//! of them, crosses no thread. A link is one, because each message of its devices goes through it.
 //!
 //! A task has its turn at the end of each turn of the loop in which it was woken: by its socket, which epoll watches
 //! beside those of clients, or by whatever else it waits for. Timers and what it spawns are those of the hub's tokio
@@ -186,8 +186,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Gives up the turn of the task if it has lasted long enough: connections and other tasks have theirs then. Whoever has
-    /// many things to do asks after each.
+    /// Gives up the turn of the task if it has lasted long enough: connections and other tasks have theirs then.
+    /// Whoever has many things to do asks after each.
     pub async fn give_way(&self) {
         if self.turn.has_lasted(TURN) {
             tokio::task::yield_now().await;

@@ -18,8 +18,8 @@ pub struct ApplicationLogins {
 }
 
 impl Registry {
-    /// Lets these applications of a tenant log in, and no others. What one was given that was removed is worth nothing to
-    /// one of its name that comes later.
+    /// Lets these applications of a tenant log in, and no others. What one was given that was removed is worth nothing
+    /// to one of its name that comes later.
     ///
     /// # Errors
     /// SQLite failed.

@@ -8,8 +8,8 @@ use crate::name::ClientName;
 /// Most certificates of one client that are valid at one time.
 pub(super) const MAX_CERTIFICATES: i64 = 16;
 
-/// Of the certificates of an edge that are renewed, those that are remembered: an edge whose answers are lost asks again
-/// with the one that it has, and any of those that it was sent meanwhile may be the one that it kept.
+/// Of the certificates of an edge that are renewed, those that are remembered: an edge whose answers are lost asks
+/// again with the one that it has, and any of those that it was sent meanwhile may be the one that it kept.
 const MAX_RENEWABLE: i64 = 4;
 
 /// A certificate of the edge's own authority.
@@ -68,8 +68,8 @@ impl Registry {
         Ok(found)
     }
 
-    /// Adds the certificate that takes the place of `old_serial`, which stays for as long as the edge may not have got the
-    /// new one: with both the last [`MAX_RENEWABLE`] are kept, and what is older goes.
+    /// Adds the certificate that takes the place of `old_serial`, which stays for as long as the edge may not have got
+    /// the new one: with both the last [`MAX_RENEWABLE`] are kept, and what is older goes.
     ///
     /// # Errors
     /// `old_serial` was revoked meanwhile.

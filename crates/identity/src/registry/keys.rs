@@ -5,8 +5,9 @@ use zeroize::Zeroizing;
 
 use super::{HeldCredential, Registry, RegistryError, What};
 
-/// Keys that no longer sign but still verify; with one more the next rotation is refused until the first has had its time,
-/// for a token that nobody ended shall not end by itself. With the one that signs as many as an edge believes of its cloud.
+/// Keys that no longer sign but still verify; with one more the next rotation is refused until the first has had its
+/// time, for a token that nobody ended shall not end by itself. With the one that signs as many as an edge believes of
+/// its cloud.
 pub(super) const MAX_OLD_KEYS: u32 = 15;
 
 /// A stored key.
@@ -68,8 +69,8 @@ impl Registry {
     }
 
     /// Makes `new` the key that signs. The one before verifies until the last token that it signed has ended, and until
-    /// `old_until_unix_s` at least; keys that were past their time before this go. With `ends_others` all others go at once,
-    /// and connections made with a token end.
+    /// `old_until_unix_s` at least; keys that were past their time before this go. With `ends_others` all others go at
+    /// once, and connections made with a token end.
     pub(crate) fn rotate_token_keys(
         &self,
         new: &KeyRow,

@@ -107,8 +107,8 @@ impl Registry {
     }
 
     /// Looks at devices of a tenant that log in at `edge` (empty: here), and makes of each what `work` says: the device
-    /// and the document to keep of it, or as it was. All in one write to disk; a device that cannot be what it should be
-    /// stays as it was.
+    /// and the document to keep of it, or as it was. All in one write to disk; a device that cannot be what it should
+    /// be stays as it was.
     ///
     /// # Errors
     /// SQLite failed. For each device: its name is taken, or the tenant is full.

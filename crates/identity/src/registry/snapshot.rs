@@ -9,8 +9,8 @@ use super::labels::Labels;
 use super::{Registry, RegistryError, lock, tenants};
 use crate::quotas::Quotas;
 
-/// Quotas, labels and devices as they were after one change. Shared and never modified: a loop keeps its `Arc` and fetches
-/// another when [`Registry::last_change`] has moved on.
+/// Quotas, labels and devices as they were after one change. Shared and never modified: a loop keeps its `Arc` and
+/// fetches another when [`Registry::last_change`] has moved on.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     change: u64,

@@ -12,11 +12,11 @@ use mqtt::PacketId;
 use super::registry::Connected;
 use crate::batch::Section;
 
-/// How many an edge may have: what it is told as the Receive Maximum, and has to keep to (MQTT 3.3.4). It is read all the
-/// same: its signs of life, results of calls and twins wait for no batch.
+/// How many an edge may have: what it is told as the Receive Maximum, and has to keep to (MQTT 3.3.4). It is read all
+/// the same: its signs of life, results of calls and twins wait for no batch.
 pub(super) const BATCHES_MAX: u16 = 256;
-/// Bytes of messages in these. What comes beyond is not taken now, and its edge pauses. No edge of ours has half as much on
-/// the way.
+/// Bytes of messages in these. What comes beyond is not taken now, and its edge pauses. No edge of ours has half as
+/// much on the way.
 const BYTES_MAX: usize = 32 << 20;
 
 /// Those that wait.
@@ -47,7 +47,8 @@ impl Batches {
         self.waiting.len()
     }
 
-    /// Has the hub take the messages of a batch, each section for its tenant; what there is no room for comes back at once.
+    /// Has the hub take the messages of a batch, each section for its tenant; what there is no room for comes back at
+    /// once.
     pub(super) async fn take(
         &mut self,
         hub: &Hub,
@@ -91,7 +92,8 @@ impl Batches {
     }
 }
 
-/// Has the hub take the sections of a batch, each for its tenant; what comes back is done once all that was taken is durable.
+/// Has the hub take the sections of a batch, each for its tenant; what comes back is done once all that was taken is
+/// durable.
 async fn take(
     hub: &Hub,
     edge: &Arc<str>,

@@ -33,8 +33,8 @@ pub(super) enum Down {
 /// is told when the sides compare.
 const DOWN_MAX: usize = 4_096;
 
-/// Edges that are not connected any more and of which it is remembered when they were heard last, at most; of more, those
-/// that were heard longest ago are as if they had never been here.
+/// Edges that are not connected any more and of which it is remembered when they were heard last, at most; of more,
+/// those that were heard longest ago are as if they had never been here.
 const GONE_MAX: usize = 65_536;
 
 /// Time for all edges to be told that the cloud stops.
@@ -242,8 +242,8 @@ impl Connected {
     }
 
     /// An edge has connected, which says something within `keep_alive` each time. One of the same start takes the place
-    /// of its older connection, which ends; another one does not, as long as the older one keeps its word: two that have
-    /// one name would drive each other out for ever.
+    /// of its older connection, which ends; another one does not, as long as the older one keeps its word: two that
+    /// have one name would drive each other out for ever.
     pub(super) fn enter(
         &self,
         name: Arc<str>,

@@ -34,8 +34,8 @@ const TOLD_ON_THE_WAY_MAX: usize = 4;
 const TASKS_MAX: usize = 1_024;
 /// Bytes for which an edge has to have room within the time in which it has to be heard from.
 const WRITE_BYTES: usize = 4 << 10;
-/// Seconds between two signs of life of an edge, at most. One that asks for a longer Keep Alive, or none, is told this one
-/// (MQTT-3.2.2-21).
+/// Seconds between two signs of life of an edge, at most. One that asks for a longer Keep Alive, or none, is told this
+/// one (MQTT-3.2.2-21).
 const KEEP_ALIVE_MAX_S: u16 = 60;
 /// Time for batches to become durable where the cloud stops.
 const LAST_BATCHES: Duration = Duration::from_secs(1);
@@ -76,8 +76,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Serves an edge until its connection ends: on the loop of the shard of its own tenant, which is that of most of its
-    /// messages.
+    /// Serves an edge until its connection ends: on the loop of the shard of its own tenant, which is that of most of
+    /// its messages.
     pub(super) async fn serve(
         connection: EdgeConnection,
         common: Common,
@@ -168,8 +168,8 @@ impl Session {
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             match std::mem::take(&mut self.has_taken_batch) {
-                // What it asks of its tenants is done before the next one is looked at: the edge sees by its acknowledgement
-                // how much the cloud keeps up with, and sends no more ahead of what is live.
+                // What it asks of its tenants is done before the next one is looked at: the edge sees by its
+                // acknowledgement how much the cloud keeps up with, and sends no more ahead of what is live.
                 true => yield_now().await,
                 false => place.give_way().await,
             }
@@ -404,8 +404,8 @@ impl Session {
         self.called_at = Instant::now();
     }
 
-    /// While calls wait, an edge from which nothing came since is to show that it is there: whoever waits in vain is told
-    /// whether it was the line or the device that was away.
+    /// While calls wait, an edge from which nothing came since is to show that it is there: whoever waits in vain is
+    /// told whether it was the line or the device that was away.
     fn look_for_life(&mut self) {
         let was_heard = self.last_heard.at() > self.called_at.into_std();
         if !self.calls.is_empty() && !was_heard && self.told_on_the_way < TOLD_ON_THE_WAY_MAX {

@@ -1,5 +1,5 @@
-//! What a device is, as a document whose members have the stamps of the edits that made them: how it becomes one, how the
-//! documents of two sides become one, and what of that is not believed.
+//! What a device is, as a document whose members have the stamps of the edits that made them: how it becomes one, how
+//! the documents of two sides become one, and what of that is not believed.
 
 use std::sync::Arc;
 

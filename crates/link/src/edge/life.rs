@@ -45,8 +45,8 @@ impl Life {
         self.wrote = now;
     }
 
-    /// Messages and what acknowledges them are signs of both ends: on a line of 8 kbit/s a ping beside them would take a
-    /// twenty-fifth of it.
+    /// Messages and what acknowledges them are signs of both ends: on a line of 8 kbit/s a ping beside them would take
+    /// a twenty-fifth of it.
     pub(super) fn beat(&mut self, now: Instant) -> Beat {
         let silent = now.duration_since(self.heard);
         if silent > 2 * Duration::from_secs(KEEP_ALIVE_S.into()) {

@@ -1,4 +1,5 @@
-//! The edge's end of the link: carries what leaves the hub to the cloud, over one connection, for as long as the hub runs.
+//! The edge's end of the link: carries what leaves the hub to the cloud, over one connection, for as long as the hub
+//! runs.
 
 mod allowance;
 mod dial;
@@ -156,8 +157,8 @@ pub async fn run(way: Way, parts: Parts) {
     }
 }
 
-/// Carries messages and calls over a connection until it ends, on the loop of the shard that most edges have most devices
-/// on. `None`: that has ended.
+/// Carries messages and calls over a connection until it ends, on the loop of the shard that most edges have most
+/// devices on. `None`: that has ended.
 async fn serve(mut link: Link, greeted: Greeted) -> Option<(Link, Ended)> {
     let hub = Arc::clone(&link.hub);
     let start = move |place: Place| async move {

@@ -14,8 +14,8 @@ const BATCH_MESSAGES_MAX: usize = 4_096;
 /// shard needs for one, some milliseconds, however few bytes the line has to carry.
 pub(super) const BATCH_MOST_BYTES: usize = 32 << 10;
 
-/// Puts messages of a lane into a batch, in their order; those that it takes. It has `line_bytes` on the line, and no more
-/// than `plain_bytes` before it is made smaller.
+/// Puts messages of a lane into a batch, in their order; those that it takes. It has `line_bytes` on the line, and no
+/// more than `plain_bytes` before it is made smaller.
 pub(super) fn put_batch(
     encoder: &mut Encoder,
     load: &mut Load,

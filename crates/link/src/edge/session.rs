@@ -68,7 +68,8 @@ pub(super) struct Session {
     packets: Packets,
     dialect: Dialect,
     window: Window,
-    /// Bytes of messages for each byte of the line that the last packets took: more than one where batches are made smaller.
+    /// Bytes of messages for each byte of the line that the last packets took: more than one where batches are made
+    /// smaller.
     messages_per_line_byte: f64,
     /// When the line is free again, for all that is known.
     line_free_at: Instant,
@@ -220,8 +221,8 @@ impl Session {
     }
 
     /// Bytes of messages that the hub may send for each byte of the window. What a long line carries smaller is as many
-    /// messages more on the way; over a short one a few batches keep both ends busy, and live messages would wait behind
-    /// more of them.
+    /// messages more on the way; over a short one a few batches keep both ends busy, and live messages would wait
+    /// behind more of them.
     fn allowed_per_line_byte(&self) -> f64 {
         let round_trip = self.window.round_trip().unwrap_or(LONG_LINE);
         let length = (round_trip.as_secs_f64() / LONG_LINE.as_secs_f64()).min(1.0);

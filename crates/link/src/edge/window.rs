@@ -18,8 +18,8 @@ use super::packing::BATCH_MOST_BYTES;
 
 /// Beyond the round trip: as long again, within these bounds.
 const SLACK: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
-/// A batch takes the line for as long as a round trip, within these bounds: what is live waits for one of the backlog on
-/// the line, and for as many messages at both ends.
+/// A batch takes the line for as long as a round trip, within these bounds: what is live waits for one of the backlog
+/// on the line, and for as many messages at both ends.
 const BATCH_TAKES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
 /// A packet that took so much longer than the shortest round trip, or as long again, waited in a queue: on a line with
 /// less delay it may have been the other end, which had something else to do.
@@ -30,9 +30,9 @@ const FIRST_BYTES: f64 = 2_048.0;
 const MOST_BYTES: f64 = (8 << 20) as f64;
 /// A rate of so long ago still counts.
 const RATE_MEMORY: Duration = Duration::from_secs(10);
-/// A rate below this part of the highest may be that of an end that is slow to acknowledge, which the window would follow
-/// down to nothing: it is opened anew. What counts as the highest is halved each time, so that a line that really is
-/// thinner is tried a few times only.
+/// A rate below this part of the highest may be that of an end that is slow to acknowledge, which the window would
+/// follow down to nothing: it is opened anew. What counts as the highest is halved each time, so that a line that
+/// really is thinner is tried a few times only.
 const FALL: f64 = 0.5;
 /// A round trip of so long ago still counts.
 const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(30);
@@ -206,8 +206,8 @@ impl Window {
         rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate))
     }
 
-    /// When the line is free that now has acknowledged a packet and left others on the way: what it acknowledges has left
-    /// it a round trip ago.
+    /// When the line is free that now has acknowledged a packet and left others on the way: what it acknowledges has
+    /// left it a round trip ago.
     pub(crate) fn free_at(&self, now: Instant, on_the_way_bytes: usize) -> Instant {
         let left_at = now.checked_sub(self.way().unwrap_or_default()).unwrap_or(now);
         left_at + self.takes(on_the_way_bytes)

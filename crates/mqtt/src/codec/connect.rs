@@ -221,7 +221,8 @@ fn read_version(reader: &mut Reader<'_>) -> Result<Version, DecodeError> {
     }
 }
 
-/// What the Connect Flags say of each other. In 3.1 the reserved bit is unused and a will's bits count only with a will.
+/// What the Connect Flags say of each other. In 3.1 the reserved bit is unused and a will's bits count only with a
+/// will.
 fn check_flags(flags: u8, version: Version) -> Result<(), DecodeError> {
     if flags & PASSWORD != 0 && flags & USER_NAME == 0 && version != Version::V5 {
         return Err(bad_flags(

@@ -23,7 +23,8 @@ impl<'a> Publish<'a> {
         }
     }
 
-    /// Appends the packet's bytes to `out`, as [`Packet::encode`](crate::Packet::encode) does, without a copy of the packet.
+    /// Appends the packet's bytes to `out`, as [`Packet::encode`](crate::Packet::encode) does, without a copy of the
+    /// packet.
     ///
     /// # Panics
     /// Where [`Packet::encode`](crate::Packet::encode) does.

@@ -13,8 +13,8 @@ use crate::output::Output;
 
 #[derive(Args)]
 pub(crate) struct Apply {
-    /// The manifest; - reads standard input, and of a folder it is each *.yaml, *.yml and *.json, by name: nothing of them
-    /// is applied where one is refused
+    /// The manifest; - reads standard input, and of a folder it is each *.yaml, *.yml and *.json, by name: nothing of
+    /// them is applied where one is refused
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     /// Say what would change, and change nothing

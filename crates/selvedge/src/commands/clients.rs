@@ -34,7 +34,8 @@ pub(crate) enum Command {
     Disable(Named),
     /// Let a disabled one connect again
     Enable(Named),
-    /// In a cloud: have a device log in at an edge from now on, and nowhere else; its connections end, its credentials stay
+    /// In a cloud: have a device log in at an edge from now on, and nowhere else; its connections end, its credentials
+    /// stay
     Move {
         #[command(flatten)]
         named: Named,

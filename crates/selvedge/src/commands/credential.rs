@@ -12,7 +12,8 @@ use crate::output::{Output, table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Give one another credential; those it has stay valid, but for a password, which takes the place of the one before
+    /// Give one another credential; those it has stay valid, but for a password, which takes the place of the one
+    /// before
     Add(Given),
     /// List those that one has, certificates with serial number and end
     List(Named),

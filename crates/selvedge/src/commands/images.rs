@@ -1,4 +1,5 @@
-//! `selvedge image`: what containers are made of, in an edge's data directory. An edge that runs there finds what is new.
+//! `selvedge image`: what containers are made of, in an edge's data directory. An edge that runs there finds what is
+//! new.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -12,8 +12,8 @@ pub(crate) enum Command {
     List(Asked),
     /// Sign with a new key from now on; tokens signed before are good until they end
     Rotate {
-        /// Make all tokens worthless that were signed before, because a key got out: connections made with them end, devices
-        /// and apps need new ones, users go on with their refresh tokens
+        /// Make all tokens worthless that were signed before, because a key got out: connections made with them end,
+        /// devices and apps need new ones, users go on with their refresh tokens
         #[arg(long)]
         at_once: bool,
         #[command(flatten)]

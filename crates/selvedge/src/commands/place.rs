@@ -12,8 +12,8 @@ use crate::output::note;
 /// Which edge or cloud is asked.
 #[derive(Args)]
 pub(crate) struct Where {
-    /// Data directory of the edge or cloud [default: ./selvedge-data/edge or ./selvedge-data/cloud, whichever is there; the
-    /// cloud's for its edges and with --edge]
+    /// Data directory of the edge or cloud [default: ./selvedge-data/edge or ./selvedge-data/cloud, whichever is there;
+    /// the cloud's for its edges and with --edge]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Who is asked where none is named; `None`: both have what the command is about.

@@ -62,7 +62,8 @@ pub(crate) struct Flags {
     /// Sessions, connected or not; one more is refused [default: 40000]
     #[arg(long, value_name = "N")]
     sessions: Option<Quota>,
-    /// Bytes of memory for sessions and the places in their queues, such as 64MiB; more are refused [default: 256000000]
+    /// Bytes of memory for sessions and the places in their queues, such as 64MiB; more are refused [default:
+    /// 256000000]
     #[arg(long, value_name = "BYTES")]
     session_bytes: Option<Quota>,
     /// Bytes of memory for subscriptions, such as 64MiB; one more is refused [default: 256000000]
@@ -93,14 +94,15 @@ pub(crate) struct Flags {
     /// Thousandths of a core for all its containers together [default: none]
     #[arg(long, value_name = "MILLIS")]
     app_cpu_millis: Option<Quota>,
-    /// Bytes of memory for all its containers together, such as 512MiB; one of them ends where there is no more [default:
-    /// none]
+    /// Bytes of memory for all its containers together, such as 512MiB; one of them ends where there is no more
+    /// [default: none]
     #[arg(long, value_name = "BYTES")]
     app_memory_bytes: Option<Quota>,
     /// Processes and threads of all its containers together; no further one is made [default: 4096]
     #[arg(long, value_name = "N")]
     app_pids: Option<Quota>,
-    /// Bytes on the disk of all that its containers write, such as 4GiB; those with most of it are replaced [default: none]
+    /// Bytes on the disk of all that its containers write, such as 4GiB; those with most of it are replaced [default:
+    /// none]
     #[arg(long, value_name = "BYTES")]
     app_disk_bytes: Option<Quota>,
 }

@@ -32,8 +32,8 @@ pub(super) struct Applications {
     pub(super) logins: Logins,
 }
 
-/// Over the containers of the data directory `data`, whoever started them; they reach the edge's `doors`, and log in by what
-/// the `issuer` gives them.
+/// Over the containers of the data directory `data`, whoever started them; they reach the edge's `doors`, and log in by
+/// what the `issuer` gives them.
 pub(super) async fn applications(
     data: &Path,
     doors: Vec<SocketAddrV4>,
@@ -89,8 +89,8 @@ pub(super) async fn applications(
     })
 }
 
-/// In memory, where programs come to their own that run as another user than the edge; where that may not be written, in the
-/// data directory.
+/// In memory, where programs come to their own that run as another user than the edge; where that may not be written,
+/// in the data directory.
 fn logins(data: &Path, tag: &str, issuer: Arc<dyn Issuer>) -> anyhow::Result<Logins> {
     let in_memory = Path::new(IN_MEMORY).join(tag);
     Logins::at(&in_memory, Arc::clone(&issuer)).or_else(|_| {

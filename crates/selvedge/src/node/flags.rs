@@ -37,7 +37,8 @@ pub(crate) struct Flags {
     /// Path of a Unix socket for MQTT; may be repeated
     #[arg(long, value_name = "PATH")]
     mqtt_unix: Vec<PathBuf>,
-    /// Each connection of every door but the Unix sockets begins with a PROXY protocol header that says where it is from
+    /// Each connection of every door but the Unix sockets begins with a PROXY protocol header that says where it is
+    /// from
     #[arg(long)]
     proxy_protocol: bool,
     /// Address for the API, /healthz, /readyz and /metrics; may be repeated
@@ -64,7 +65,8 @@ pub(crate) struct Flags {
     /// Let clients in without credentials; they have the whole tree of the default tenant
     #[arg(long)]
     allow_anonymous: bool,
-    /// Threads that serve clients, 1 to 256; each tenant lives on one of them [default: as its logs say, else one a core]
+    /// Threads that serve clients, 1 to 256; each tenant lives on one of them [default: as its logs say, else one a
+    /// core]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=SHARDS_MAX))]
     shards: Option<usize>,
     /// When an acknowledgement may leave: "disk" survives a power cut, "os" a crash of the program [default: disk]

@@ -1,7 +1,7 @@
 //! The program's log: to standard error, and its end kept for a support bundle.
 //!
-//! A thread of its own writes to standard error. What nobody takes there in time is lost and counted; nothing of the edge
-//! waits for it.
+//! A thread of its own writes to standard error. What nobody takes there in time is lost and counted; nothing of the
+//! edge waits for it.
 
 use std::io;
 
@@ -77,8 +77,8 @@ fn filter(config: &Log) -> anyhow::Result<EnvFilter> {
     EnvFilter::try_new(&config.level).with_context(|| format!("log.level {:?}", config.level))
 }
 
-/// Whether `level` is one, or several by part, such as `info,hub=debug`. What else the filter would take as the name of a
-/// part that there is none of, and be silent.
+/// Whether `level` is one, or several by part, such as `info,hub=debug`. What else the filter would take as the name of
+/// a part that there is none of, and be silent.
 pub(super) fn check_level(level: &str) -> Result<(), String> {
     level.split(',').map(str::trim).try_for_each(|directive| {
         let (part, level) = match directive.split_once('=') {

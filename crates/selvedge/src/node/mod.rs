@@ -73,18 +73,19 @@ impl Cloud {
     }
 }
 
-/// Tasks that have their turn before it is looked again whose sockets are ready. Where a thousand edges come back at once
-/// there is always one with a step of a handshake to do, and what edges that are connected send is not to wait for sixty.
+/// Tasks that have their turn before it is looked again whose sockets are ready. Where a thousand edges come back at
+/// once there is always one with a step of a handshake to do, and what edges that are connected send is not to wait for
+/// sixty.
 const TASKS_PER_LOOK: u32 = 8;
 
-/// Of threads that wait for a disk, a database or a program of the host; what more there is to wait for waits for one. A
-/// hundred applications that were applied at once took three hundred, and memory for each.
+/// Of threads that wait for a disk, a database or a program of the host; what more there is to wait for waits for one.
+/// A hundred applications that were applied at once took three hundred, and memory for each.
 const WAITING_MAX: usize = 32;
 /// After its last work.
 const WAITING_KEPT: Duration = Duration::from_secs(2);
 
-/// Threads that the runtime starts write to databases and check passwords (`SCHED_BATCH`): where all cores are busy, one
-/// that wakes up for them takes none from a message. Live messages waited for 90 ms behind a backlog that went into
+/// Threads that the runtime starts write to databases and check passwords (`SCHED_BATCH`): where all cores are busy,
+/// one that wakes up for them takes none from a message. Live messages waited for 90 ms behind a backlog that went into
 /// SQLite on the same core, and then for 9.
 fn let_messages_go_first() {
     let parameters = libc::sched_param { sched_priority: 0 };

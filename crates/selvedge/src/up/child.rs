@@ -41,7 +41,8 @@ impl Child {
         // SAFETY: between fork and exec only system calls are made, none of which allocates.
         unsafe {
             command.pre_exec(|| {
-                // Even where this process is killed, nothing keeps running; Ctrl-C of a terminal is this one's to act on.
+                // Even where this process is killed, nothing keeps running; Ctrl-C of a terminal is this one's to act
+                // on.
                 set_parent_process_death_signal(Some(Signal::TERM))?;
                 rustix::process::setsid()?;
                 Ok(())

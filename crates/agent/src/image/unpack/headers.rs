@@ -1,5 +1,5 @@
-//! What the headers of an archive say of its entries: those of the entry itself, and those before it that have what does
-//! not fit in there (GNU's long names; POSIX.1-2001, "pax Interchange Format").
+//! What the headers of an archive say of its entries: those of the entry itself, and those before it that have what
+//! does not fit in there (GNU's long names; POSIX.1-2001, "pax Interchange Format").
 
 use std::io::Read;
 

@@ -13,7 +13,8 @@ use crate::capacity::linked::{EdgeFiles, Linked, PATIENCE, Side, edge_arguments}
 use crate::generator::socket::Endpoint;
 use crate::network::{Host, Network, Place};
 
-/// The first edge's door; the others' follow. No connection gets such a port for its own end, and the host is ours alone.
+/// The first edge's door; the others' follow. No connection gets such a port for its own end, and the host is ours
+/// alone.
 const FIRST_PORT: u16 = 10_000;
 /// So many may there be.
 pub(in crate::capacity) const EDGES_MAX: u32 = 20_000;
@@ -62,8 +63,8 @@ impl<'a> Fleet<'a> {
         self.linked.directory.join(name(edge))
     }
 
-    /// Starts all of them. They share a CPU with the generator: those of the cloud and of the edge that is not cut off are
-    /// theirs alone.
+    /// Starts all of them. They share a CPU with the generator: those of the cloud and of the edge that is not cut off
+    /// are theirs alone.
     pub(super) fn start(&mut self) -> Result<(), String> {
         let on = || On {
             host: self.host,

@@ -61,8 +61,8 @@ fn copy(path: &Path, folder: &Path) -> Result<(), String> {
     copied.map(drop).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// How often each arm has its turn. Where the arrays of mbw lie makes more of a process's rate than anything that is measured,
-/// and what a disk does meanwhile of a file's.
+/// How often each arm has its turn. Where the arrays of mbw lie makes more of a process's rate than anything that is
+/// measured, and what a disk does meanwhile of a file's.
 pub(super) fn rounds(benchmark: Benchmark, options: &Options) -> u32 {
     let (whole, least) = match benchmark {
         Benchmark::Cpu => (3, 3),
@@ -73,8 +73,8 @@ pub(super) fn rounds(benchmark: Benchmark, options: &Options) -> u32 {
     (whole / options.cost_divisor).max(least)
 }
 
-/// What an instance does in `directory`: says that it is there, and runs the program each time that it is told to; fio's file
-/// is in `files`.
+/// What an instance does in `directory`: says that it is there, and runs the program each time that it is told to;
+/// fio's file is in `files`.
 pub(super) fn script(
     benchmark: Benchmark,
     number: u32,

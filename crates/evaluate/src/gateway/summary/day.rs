@@ -1,5 +1,5 @@
-//! What a replay of a day says of a whole one: what requests and starts take is as it was seen, what rest takes is for the
-//! whole of its time.
+//! What a replay of a day says of a whole one: what requests and starts take is as it was seen, what rest takes is for
+//! the whole of its time.
 
 use crate::gateway::options::DAY_S;
 use crate::gateway::record::{Arm, Figure, GatewayRun, Job, Task};
@@ -45,7 +45,8 @@ impl Seen<'_> {
         self.of(arm, figure)?.first().copied()
     }
 
-    /// What is used in a second without requests: of applications on demand, with those awake that were, as long as they were.
+    /// What is used in a second without requests: of applications on demand, with those awake that were, as long as
+    /// they were.
     fn at_rest(&self, arm: Arm, figure: Figure) -> Option<f64> {
         let is_energy = figure == Figure::DayEnergyJ;
         let [awake, asleep] = if is_energy {

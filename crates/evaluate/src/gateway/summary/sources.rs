@@ -1,4 +1,5 @@
-//! The rows of the table, in its order: where each one's values come from, what they stand beside, and what is aimed at.
+//! The rows of the table, in its order: where each one's values come from, what they stand beside, and what is aimed
+//! at.
 
 use super::{Aim, Of};
 use crate::capacity::Unit;

@@ -37,8 +37,8 @@ pub struct Way {
     pub probes_sent: u64,
     /// Those of them that arrived.
     pub probes_arrived: u64,
-    /// Bits that arrived in a second of a load beyond the bandwidth: of IP packets of UDP, or where the line is unshaped
-    /// of the payload of one TCP connection.
+    /// Bits that arrived in a second of a load beyond the bandwidth: of IP packets of UDP, or where the line is
+    /// unshaped of the payload of one TCP connection.
     pub throughput_bit_per_s: f64,
 }
 

@@ -7,8 +7,8 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::network::{Counters, Settings};
 
-/// Packets queued and on the way together; the newest beyond are dropped. Of full packets it is 98 MB: 2.6 Gbit/s over a
-/// round trip of 600 ms.
+/// Packets queued and on the way together; the newest beyond are dropped. Of full packets it is 98 MB: 2.6 Gbit/s over
+/// a round trip of 600 ms.
 const MOST_PACKETS: usize = 65_536;
 
 /// What is delivered so much after it was due is counted as late.

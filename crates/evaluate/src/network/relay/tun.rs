@@ -1,4 +1,5 @@
-//! A TUN device: what a namespace sends into it is read here, and what is written here arrives there, one IP packet each.
+//! A TUN device: what a namespace sends into it is read here, and what is written here arrives there, one IP packet
+//! each.
 
 use std::fs::File;
 use std::io;

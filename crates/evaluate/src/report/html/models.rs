@@ -14,8 +14,8 @@ const PAPER: [(&str, f64, f64, f64); 3] = [
     // Of its nodes there is no figure: each makes it slower.
     ("paper: D-E", 123.0, 200.0, f64::NAN),
 ];
-/// What industry asks for at least, by the factors of the paper's Fig. 8: 12 in the round trip, 20 in the interval; and the
-/// nodes of its Sec. VI-C.
+/// What industry asks for at least, by the factors of the paper's Fig. 8: 12 in the round trip, 20 in the interval; and
+/// the nodes of its Sec. VI-C.
 const ASKED: (f64, f64, f64) = (10.0, 10.0, 50.0);
 
 pub(super) fn section(page: &mut Page, summary: &Summary) {

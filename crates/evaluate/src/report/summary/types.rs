@@ -189,7 +189,8 @@ pub struct Latency {
     pub p999: Option<Estimate>,
 }
 
-/// Figures of a distribution in µs without intervals, however few the messages; absent where they fall among the losses.
+/// Figures of a distribution in µs without intervals, however few the messages; absent where they fall among the
+/// losses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// Mean of the answered.

@@ -13,9 +13,9 @@ use super::super::{CLOCKS_BEGIN_UNIX_S, FIXED_BYTES};
 use super::{Queues, seconds};
 use crate::shard::journal::{Entry, Journal};
 
-/// How long the log may not know of what was delivered, in milliseconds. Nobody waits to hear of it, and a state of its own
-/// for every acknowledgement costs each a commit, and so a flush of the disk's cache. What is forgotten by a crash is sent
-/// again, and known at the other end.
+/// How long the log may not know of what was delivered, in milliseconds. Nobody waits to hear of it, and a state of its
+/// own for every acknowledgement costs each a commit, and so a flush of the disk's cache. What is forgotten by a crash
+/// is sent again, and known at the other end.
 const TELLING_MS: u64 = 100;
 /// Bytes of the log that are not given back meanwhile, at most.
 const TELLING_BYTES: u64 = 1 << 20;

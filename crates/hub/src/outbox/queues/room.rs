@@ -1,12 +1,12 @@
 //! Room for what comes: who gives way where a bound is reached.
 //!
-//! Half of a bound is set aside in equal parts, one for each tenant, and of that one for each of its queues (sharing with
-//! a minimum allocation: Kamoun and Kleinrock, "Analysis of Shared Finite Storage in a Computer Network Node Environment
-//! under General Traffic Conditions", IEEE Transactions on Communications 28(7), 1980). The other half is for whoever
-//! needs it:
+//! Half of a bound is set aside in equal parts, one for each tenant, and of that one for each of its queues (sharing
+//! with a minimum allocation: Kamoun and Kleinrock, "Analysis of Shared Finite Storage in a Computer Network Node
+//! Environment under General Traffic Conditions", IEEE Transactions on Communications 28(7), 1980). The other half is
+//! for whoever needs it:
 //!
-//! - a queue that drops its oldest gives way, so it may have all that is free. The tenant that has most gives way first,
-//!   and of its queues the one that has most, never to one that has more;
+//! - a queue that drops its oldest gives way, so it may have all that is free. The tenant that has most gives way
+//!   first, and of its queues the one that has most, never to one that has more;
 //! - a queue that keeps what it has (`drop-newest`, `refuse`) leaves to the others what is set aside for them;
 //! - a queue within its part takes the place of any that gives way and is beyond its own.
 

@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::ReadWrite;
 use super::tcp::UNSENT_BYTES_MAX;
 
-/// Sends on what TLS and WebSocket keep back while the socket is full, as soon as it takes more: nothing lies in between
-/// until somebody flushes. No more than one piece of [`UNSENT_BYTES_MAX`] is kept there.
+/// Sends on what TLS and WebSocket keep back while the socket is full, as soon as it takes more: nothing lies in
+/// between until somebody flushes. No more than one piece of [`UNSENT_BYTES_MAX`] is kept there.
 ///
 /// It is sent on by whoever reads, so a reader must wait at all times, as that of a session does.
 pub(super) struct Prompt<S> {

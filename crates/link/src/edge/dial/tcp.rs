@@ -19,8 +19,8 @@ const ADDRESSES_MAX: usize = 16;
 /// Bytes that the kernel takes beyond those that it has sent. What waits longer waits with us, where something more
 /// urgent can still go first.
 pub(super) const UNSENT_BYTES_MAX: usize = 16 << 10;
-/// Bytes that the kernel may have sent and that are not acknowledged, what it needs beside them counted: with the usual 4 MiB a line
-/// of 300 ms carries no more than 90 Mbit/s. The window decides how much it is.
+/// Bytes that the kernel may have sent and that are not acknowledged, what it needs beside them counted: with the usual
+/// 4 MiB a line of 300 ms carries no more than 90 Mbit/s. The window decides how much it is.
 const SENT_BYTES_MAX: usize = 16 << 20;
 /// Sent and not acknowledged by the other kernel for as long: the line is gone. It is as long as the session waits for
 /// a sign of life.
