@@ -8,8 +8,8 @@ pub(crate) type InRow = (u64, u64);
 /// When messages of a queue came: at most one mark for each of them, and one for each second.
 #[derive(Debug, Default)]
 pub(crate) struct Ages {
-    /// The first message of some seconds of the shard's clock, in their order; what came before the start has less than
-    /// 0.
+    /// The first message of some seconds of the shard's clock, in their order; what came before the start has
+    /// less than 0.
     marks: VecDeque<(InRow, i64)>,
 }
 
