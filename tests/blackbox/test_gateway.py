@@ -220,6 +220,7 @@ def an_office(file: Path) -> bytes:
     return file.read_bytes()
 
 
+@pytest.mark.timeout(300)
 def test_a_day_of_requests_finds_applications_on_demand_started_each_time_and_the_others_never(tmp_path):
     readings = tmp_path / "office.csv"
     content = an_office(readings)
