@@ -24,13 +24,15 @@ apt_for() {
     if [ ${#missing[@]} -gt 0 ]; then apt_install "${missing[@]}"; fi
 }
 
+lists_are_new=
 apt_install() {
     command -v apt-get >/dev/null || {
         echo "install: $* missing, and this is no Debian: install them with your package manager" >&2
         exit 1
     }
     echo "install: apt-get install $*"
-    as_root apt-get update -qq
+    [ -n "$lists_are_new" ] || as_root apt-get update -qq
+    lists_are_new=yes
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 

@@ -151,6 +151,25 @@ def test_changed_values_renew_the_applications_that_need_them_and_no_others(own,
     assert "LOW=2" in Path(f"/proc/{new}/environ").read_text().split("\0")
 
 
+def test_a_dry_run_says_what_each_field_is_and_would_be_and_changes_nothing(own, host):
+    text = application("site", SLEEPS, ", env: [{name: GREETING, value: hello}]")
+    changed = application("site", SLEEPS, ", env: [{name: GREETING, value: bye}]", replicas=2)
+    changed = changed.replace("image: /bin/sh", "image: /bin/bash")
+    apply(own, text)
+    runs(own, "site")
+    before = host.pids()
+    would = apply(own, changed, "--dry-run").stdout
+    container = "~ Deployment/site spec.template.spec.containers[0]"
+    assert would.splitlines() == [
+        "~ Deployment/site spec.replicas: 1 → 2",
+        f'{container}.env[0].value: "hello" → "bye"',
+        f'{container}.image: "/bin/sh" → "/bin/bash"',
+    ]
+    assert apply(own, text).stdout == "= Deployment/site unchanged\n"
+    assert host.pids() == before
+    assert apply(own, changed).stdout == would
+
+
 def test_an_application_waits_for_values_that_are_not_there_and_runs_on_when_they_go(own, host):
     apply(own, application("site", SLEEPS, ", envFrom: [{configMapRef: {name: limits}}]"))
     waits = "waits: spec.template.spec.containers[0].envFrom[0]: there is no ConfigMap limits; apply one"

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import tarfile
 import threading
 import time
@@ -187,6 +188,7 @@ def test_one_that_exits_at_once_is_started_again_after_longer_and_longer_pauses_
     # One that has just been started has not said it yet.
     wait_until(lambda: "nothing to do" in own.run("logs", "bad").stdout)
     assert next(one for one in events(own, "bad") if one["what"] == "ended")["message"] == "exited with 7"
+    wait_until(lambda: re.search(r"(?m)^#   .* F nothing to do$", own.run("describe", "deployment", "bad").stdout))
 
 
 @in_any_runtime
@@ -196,6 +198,38 @@ def test_one_that_is_never_ready_is_said_why_and_left_alone(own, runtime):
     wait_until(lambda: "runs, and is not ready: " in state(own, "bad"))
     time.sleep(2)
     assert (deployment(own, "bad")["ready"], deployment(own, "bad")["restarts"]) == (0, 0)
+
+
+def test_values_that_are_immutable_stay_as_they_are_until_they_are_deleted(own):
+    values = {
+        "configmap": "kind: ConfigMap\nmetadata: {name: v}\nimmutable: true\ndata: {LOW: '7'}\n",
+        "secret": "kind: Secret\nmetadata: {name: v}\nimmutable: true\nstringData: {LOW: '7'}\n",
+    }
+    for kind, text in values.items():
+        text = f"apiVersion: v1\n{text}"
+        apply(own, text)
+        apply(own, text)
+        for other in (text.replace("'7'", "'8'"), text.replace("immutable: true\n", "")):
+            refused = apply(own, other, check=False)
+            assert refused.returncode == 1, refused.stdout
+            assert "metadata.name: is there with immutable: true, and says something else" in refused.stderr
+        own.run("delete", kind, "v")
+        apply(own, text.replace("'7'", "'8'"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: v, annotations: {selvedge.dev/activation: on-demand}}\n",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: v, annotations: {selvedge.dev/activation: on-demand}}\n",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: v, annotations: {selvedge.dev/activation: on-demand}}\n"
+        "spec: {selector: {app: v}, ports: [{port: 80}]}\n",
+    ],
+)
+def test_an_annotation_where_nobody_reads_it_is_refused_by_name(own, text):
+    refused = apply(own, text, check=False)
+    assert refused.returncode == 1
+    assert "metadata.annotations.selvedge.dev/activation: is nothing that is read here" in refused.stderr
 
 
 FILLS = "while cat /bin/busybox >> {place}/fill; do sleep 0.05; done; sleep 1000"

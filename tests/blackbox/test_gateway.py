@@ -38,7 +38,7 @@ SHORT = [
     "--rest-ms",
     "300",
 ]
-SHORT += ["--instances", "1", "--cost-divisor", "50", "--udp-s", "1", "--burst", "50"]
+SHORT += ["--instances", "2", "--cost-divisor", "50", "--udp-s", "1", "--burst", "50"]
 
 
 def measure(out: Path, part: str, *words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
@@ -181,7 +181,12 @@ def test_an_edge_at_rest_and_what_is_applied_are_measured_without_docker_where_i
     assert {arm for _, arm in found} == {"oci"}
 
 
-def test_benchmark_programs_run_natively_and_in_each_runtime_within_the_same_limits(tmp_path):
+def says_its_power() -> bool:
+    """Whether this machine does (RAPL): of a package, such as `intel-rapl:0`, and not of a part of one."""
+    return any(file.parent.name.count(":") == 1 for file in Path("/sys/class/powercap").glob("*/energy_uj"))
+
+
+def test_benchmark_programs_run_two_at_a_time_natively_and_in_each_runtime_within_the_same_limits(tmp_path):
     found = measured(tmp_path, "cost", "--runtime", "process,oci,docker")
     arms = {"native", "native-again", "process", "oci", "docker"}
     roots = {"oci-root", "docker-root"}
@@ -191,9 +196,18 @@ def test_benchmark_programs_run_natively_and_in_each_runtime_within_the_same_lim
         "disk": ["write_bytes_per_s", "read_bytes_per_s"],
         "udp": ["udp_receive_cpu_share", "udp_send_cpu_share"],
     }.items():
-        seen = {arm: values for (task, arm), values in found.items() if benchmark in task}
+        figures += ["power_w"] if says_its_power() else []
+        cell = json.dumps({"cost": [benchmark, 2]})
+        seen = {arm: values for (task, arm), values in found.items() if task == cell}
         assert set(seen) == (arms | roots if benchmark == "disk" else arms)
         assert all(values[figure][0] > 0 for values in seen.values() for figure in figures), seen
+    # Of each of the two in three turns.
+    assert {arm: len(found['{"cost": ["cpu", 2]}', arm]["cpu_s"]) for arm in arms} == dict.fromkeys(arms, 6)
+    report = (tmp_path / "report.html").read_text()
+    assert "sysbench, time × 2, oci" in report
+    here = "of the processor" if says_its_power() else "not measurable here: the machine has no /sys/class/powercap"
+    assert f"Power: {here}" in report
+    assert ("power × 2, native" in report) == says_its_power()
 
 
 def test_web_server_database_and_orchestrator_are_started_by_the_first_packet_and_readings_are_counted(tmp_path):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import os
+import re
 import socket
 import struct
 import subprocess
@@ -14,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -222,6 +226,32 @@ def test_bytes_that_come_before_it_is_ready_are_not_lost(own):
         while len(got) < 350:
             got += stream.recv(4096)
     assert got == b"".join(b"%06d\n" % number for number in range(50))
+
+
+def peak_bytes(edge: Selvedge) -> int:
+    """The most memory that it had resident."""
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{edge.process.pid}/status").read_text())[1]) << 10
+
+
+@pytest.mark.parametrize("own", ["oci"], indirect=True)
+def test_what_comes_before_it_is_ready_does_not_wait_in_the_edges_memory_and_all_of_it_arrives(own):
+    port, said = PORTS.take(), os.urandom(8 << 20)
+    probe = ", readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}"
+    apply(own, sleeper("digests", "sleep 2; exec nc -ll -p 8080 -e busybox sha256sum", port, more=probe))
+    wait_until(lambda: sleeps(own, "digests"))
+
+    def digest(_: int) -> str:
+        with socket.create_connection(("127.0.0.1", port), timeout=3 * PATIENCE_S) as call:
+            call.sendall(said)
+            call.shutdown(socket.SHUT_WR)
+            with call.makefile("rb") as answer:
+                return answer.read().split()[0].decode()
+
+    before = own.rss_bytes()
+    with ThreadPoolExecutor(20) as callers:
+        digests = list(callers.map(digest, range(20)))
+    assert digests == [hashlib.sha256(said).hexdigest()] * 20
+    assert peak_bytes(own) - before < 16 << 20
 
 
 def test_a_readiness_probe_is_waited_for(own):

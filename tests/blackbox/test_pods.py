@@ -154,7 +154,8 @@ def test_a_command_runs_in_a_container_with_its_end_its_streams_and_a_terminal(o
 
 @pytest.mark.parametrize("runtime", ["process", "oci"])
 def test_what_containers_take_is_shown_beside_what_they_may(own, runtime):
-    limits = ", resources: {limits: {cpu: 300m, memory: 64Mi, selvedge.dev/pids: 9}}"
+    limits = "cpu: 300m, memory: 64Mi, selvedge.dev/pids: 9, selvedge.dev/write-bytes-per-s: 1M"
+    limits = f", resources: {{limits: {{{limits}}}}}"
     make = application if runtime == "process" else of_image
     apply(own, make("busy", "while :; do :; done", limits))
     runs(own, "busy")
@@ -172,6 +173,7 @@ def test_what_containers_take_is_shown_beside_what_they_may(own, runtime):
     assert "m of 300m" in shown
     assert "MB of 67.1 MB" in shown
     assert "1 of 9" in shown
+    assert shown.endswith(" MB, at most 1.0 MB/s")
 
 
 def test_what_containers_write_to_disks_is_shown(own):

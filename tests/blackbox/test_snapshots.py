@@ -17,6 +17,7 @@ import pytest
 
 from applications import Host, application, apply, deployment, ending, runs, runs_now
 from brokers import Selvedge
+from engines import IMAGE
 from http_api import Api
 from raw import SLOWNESS
 from sites import PASSWORD, wait_until
@@ -133,6 +134,27 @@ def test_what_writes_all_the_time_is_of_one_moment_on_another_edge(edge, tmp_pat
     assert [listed(there)[number]["name"] for number in range(5)] == [f"s{number}" for number in range(5)]
     if runtime == "oci":
         assert images(there) == images(here)
+
+
+def test_an_image_of_a_docker_engine_is_in_it_and_comes_back_to_an_engine_that_has_it_not(edge, engine, tmp_path):
+    here, there = edge(), edge()
+    files = ["tar", "-C", str(engine.place / "box"), "--mtime=2001-01-01", "-c", "."]
+    packed = subprocess.run(files, capture_output=True, check=True).stdout
+    engine.docker("import", "-", "box:mine", stdin=packed)
+    apply(here, keeping("site", SLEEPS, "docker").replace(IMAGE, "box:mine"))
+    runs(here, "site")
+    first = taken(here, "site", "--name", "s")
+    assert (first["left_out"], first["images"][0]["name"]) == ([], "box:mine")
+    assert first["images"][0]["digest"].startswith("sha256:") and first["bytes"] > 1_000_000
+    assert taken(here, "site", "--name", "t")["own_bytes"] < 100_000
+    here.run("snapshot", "export", "s", str(tmp_path / "s.tar"))
+    here.run("delete", "deployment", "site")
+    engine.clear()
+    engine.docker("rmi", "--force", "box:mine")
+    there.run("snapshot", "import", str(tmp_path / "s.tar"))
+    there.run("snapshot", "restore", "s")
+    runs(there, "site")
+    engine.docker("rmi", "--force", "box:mine", check=False)
 
 
 def test_a_program_of_the_host_is_paused_and_comes_back_by_its_manifests_alone(edge, tmp_path):
@@ -401,6 +423,10 @@ def test_of_too_many_bytes_the_oldest_scheduled_go_and_by_hand_it_is_said(edge):
     taken(here, "site")
     refused = here.run("snapshot", "create", "site", "--name", "other", check=False)
     assert refused.returncode == 1 and "and may take 3.0 MB" in refused.stderr
+    # What one tenant has takes nothing from another.
+    here.run("tenant", "add", "acme")
+    apply(here, keeping("site", SLEEPS).replace("{name: site}", "{name: site, namespace: acme}", 1))
+    assert taken(here, "site", "--tenant", "acme")["tenant"] == "acme"
 
 
 def test_a_full_disk_is_said_and_what_was_taken_goes_on(start, small_disk):

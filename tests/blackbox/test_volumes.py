@@ -14,6 +14,7 @@ from applications import Host, apply, deployment, ending, runs
 from brokers import Selvedge
 from sites import wait_until
 from test_images import SLEEPS, build, of_image
+from test_networks import over_each, pod
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
 
@@ -23,6 +24,13 @@ def own(start):
     """An edge of the test's own, with an image that has a shell."""
     with ending(start()) as edge:
         build(edge, "box:1")
+        yield edge
+
+
+@pytest.fixture(params=["oci", "docker"])
+def of_each(start, request):
+    """An edge of the test's own, over each of what runs images."""
+    with over_each(start, request) as edge:
         yield edge
 
 
@@ -156,7 +164,7 @@ def test_what_is_read_only_or_full_is_not_written_to(own):
     assert any("No space left on device" in line for line in said(own, "writer"))
 
 
-def test_a_device_of_the_host_is_given_by_its_name_and_no_other_can_be_used(own):
+def test_a_device_of_the_host_is_given_by_its_name_and_no_other_can_be_used(of_each):
     device = Path("/dev/selvedge-test")
     device.unlink(missing_ok=True)
     script = (
@@ -164,15 +172,15 @@ def test_a_device_of_the_host_is_given_by_its_name_and_no_other_can_be_used(own)
         "cat /dev/selvedge-other; exec sleep 100"
     )
     more = ", resources: {limits: {selvedge.dev/selvedge-test: 1}}, securityContext: {runAsUser: 1234}"
-    apply(own, of_image("site", script.replace("id -u", "busybox id -u"), more))
-    wait_until(lambda: "/dev/selvedge-test: No such file" in own.run("get", "deployments").stdout)
+    apply(of_each, pod("site", script.replace("id -u", "busybox id -u"), more))
+    wait_until(lambda: "/dev/selvedge-test: No such file" in of_each.run("get", "deployments").stdout)
     try:
         os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # Of zeros.
-        runs(own, "site")
-        wait_until(lambda: "1234" in said(own, "site"))
+        runs(of_each, "site")
+        wait_until(lambda: "1234" in said(of_each, "site"))
     finally:
         device.unlink()
-    lines = said(own, "site")
+    lines = said(of_each, "site")
     assert " 00 00 00" in lines
     assert "selvedge-test" in lines
     assert "mem" not in lines

@@ -12,6 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 use crate::freezer::Freezer;
+use crate::throttle::Rates;
 
 /// All groups of this program's are below one of this name.
 const PARENT: &str = "selvedge";
@@ -30,6 +31,9 @@ const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "freezer"];
 const UNLIMITED: u64 = u64::MAX;
 /// Those of version 2 that have to be let in from group to group; the freezer is in each by itself.
 const LET_IN: [&str; 3] = ["cpu", "memory", "pids"];
+/// What limits reading and writing, as each version names it: only groups that ask for it are in it.
+const IO_1: &str = "blkio";
+const IO_2: &str = "io";
 
 /// The host's control groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +53,12 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u32>,
+    /// Bytes that it reads each second from each disk of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes_per_s: Option<u64>,
+    /// Bytes that it writes each second to each disk of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_bytes_per_s: Option<u64>,
     /// Of the processor where there is not enough for all, in thousandths of a core beside those of others.
     pub promised_cpu_millis: Option<u32>,
     /// Memory that is taken from others first where there is not enough for all.
@@ -64,7 +74,16 @@ impl Limits {
             "memory" if self.memory_bytes.is_some() => Some("limits.memory or the quota app_memory_bytes"),
             "memory" if self.promised_memory_bytes.is_some() => Some("requests.memory"),
             "pids" if self.pids.is_some() => Some("limits of selvedge.dev/pids"),
+            IO_2 if self.read_bytes_per_s.is_some() => Some("limits of selvedge.dev/read-bytes-per-s"),
+            IO_2 if self.write_bytes_per_s.is_some() => Some("limits of selvedge.dev/write-bytes-per-s"),
             _ => None,
+        }
+    }
+
+    fn rates(&self) -> Rates {
+        Rates {
+            read_bytes_per_s: self.read_bytes_per_s,
+            write_bytes_per_s: self.write_bytes_per_s,
         }
     }
 }
@@ -135,7 +154,8 @@ impl Hierarchy {
     #[must_use]
     pub fn has(&self, controller: &str) -> bool {
         match self {
-            // None is taken up that lacks one of them.
+            Hierarchy::One(mount) if controller == IO_2 => mount.join(IO_1).is_dir(),
+            // None is taken up that lacks one of the others.
             Hierarchy::One(_) => true,
             Hierarchy::Two(mount) => {
                 let known = fs::read_to_string(mount.join("cgroup.controllers")).unwrap_or_default();
@@ -182,16 +202,18 @@ impl Hierarchy {
     /// What is asked of a controller that the kernel has not.
     fn check(&self, limits: &Limits) -> io::Result<()> {
         let mut asked = LET_IN
-            .iter()
+            .into_iter()
+            .chain([IO_2])
             .filter_map(|controller| Some((controller, limits.asked_of(controller)?)));
         let Some((controller, asked)) = asked.find(|(controller, _)| !self.has(controller)) else {
             return Ok(());
         };
-        let way = match *controller {
+        let way = match controller {
             "memory" => {
                 "start it with cgroup_enable=memory (on a Raspberry Pi, at the end of the line in /boot/firmware/cmdline.txt)"
             }
             "cpu" => "it needs CONFIG_CGROUP_SCHED and CONFIG_CFS_BANDWIDTH",
+            IO_2 => "it needs CONFIG_BLK_CGROUP and CONFIG_BLK_DEV_THROTTLING",
             _ => "it needs CONFIG_CGROUP_PIDS",
         };
         let message = format!(
@@ -248,13 +270,21 @@ impl Cgroup {
             fs::create_dir_all(above).map_err(naming(above))?;
             let mut above: Vec<&Path> = above.ancestors().take_while(|path| path.starts_with(mount)).collect();
             above.reverse();
-            let let_in = LET_IN.iter().filter(|controller| self.hierarchy.has(controller));
+            let of_io = (!limits.rates().is_none()).then_some(IO_2);
+            let let_in = LET_IN
+                .into_iter()
+                .chain(of_io)
+                .filter(|controller| self.hierarchy.has(controller));
             let let_in: Vec<String> = let_in.map(|controller| format!("+{controller}")).collect();
             for directory in above {
                 write(&directory.join("cgroup.subtree_control"), &let_in.join(" "))?;
             }
         }
-        for directory in self.directories() {
+        let mut directories = self.directories();
+        if matches!(self.hierarchy, Hierarchy::One(_)) && !limits.rates().is_none() {
+            directories.push(self.directory(IO_1));
+        }
+        for directory in directories {
             fs::create_dir_all(&directory).map_err(naming(&directory))?;
         }
         self.limit(limits)
@@ -294,7 +324,13 @@ impl Cgroup {
                     let file = self.file("memory", "memory.soft_limit_in_bytes");
                     write(&file, &bytes.to_string())?;
                 }
-                write(&self.file("pids", "pids.max"), &pids)
+                write(&self.file("pids", "pids.max"), &pids)?;
+                let io = self.directory(IO_1);
+                if io.is_dir() {
+                    limits.rates().keep_1(&io)
+                } else {
+                    Ok(())
+                }
             }
             Hierarchy::Two(_) => {
                 if self.hierarchy.has("cpu") {
@@ -310,7 +346,12 @@ impl Cgroup {
                 if self.hierarchy.has("pids") {
                     write(&self.file("pids", "pids.max"), &pids)?;
                 }
-                Ok(())
+                let is_in_io = self.file(IO_2, "io.max").exists();
+                if is_in_io {
+                    limits.rates().keep_2(&self.directory(""))
+                } else {
+                    Ok(())
+                }
             }
         }
     }
@@ -559,10 +600,11 @@ impl Cgroup {
 
     fn directories(&self) -> Vec<PathBuf> {
         match &self.hierarchy {
-            Hierarchy::One(_) => CONTROLLERS
-                .iter()
-                .map(|controller| self.directory(controller))
-                .collect(),
+            Hierarchy::One(_) => {
+                let io = Some(self.directory(IO_1)).filter(|io| io.is_dir());
+                let others = CONTROLLERS.iter().map(|controller| self.directory(controller));
+                others.chain(io).collect()
+            }
             Hierarchy::Two(_) => vec![self.directory("")],
         }
     }

@@ -21,6 +21,7 @@ pub mod snapshot;
 pub mod sockets;
 pub mod supervise;
 mod tail;
+mod throttle;
 mod tools;
 mod tree;
 pub mod workload;

@@ -431,6 +431,30 @@ fn a_program_has_no_more_processor_time_than_it_may() {
 }
 
 #[test]
+fn a_program_reads_from_disks_no_faster_than_it_may() {
+    if !is_root() {
+        return;
+    }
+    let bytes = fs::metadata("/bin/busybox").unwrap().len();
+    for &kind in kinds() {
+        let host = Host::new(kind);
+        let limits = Limits {
+            read_bytes_per_s: Some(bytes / 2),
+            ..Limits::default()
+        };
+        let start = Instant::now();
+        host.start_within(
+            "reader",
+            "busybox dd if=/bin/busybox of=/dev/null bs=64k iflag=direct || exit 3",
+            limits,
+        );
+        assert_eq!(host.end("reader").how, How::Exited { code: 0 });
+        // Two seconds, less what the kernel lets pass at once.
+        assert!(start.elapsed() > Duration::from_millis(1_200), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
 fn a_container_whose_shim_was_killed_is_ended_and_known_to_be_unseen() {
     for kind in with_shims() {
         let host = Host::new(kind);

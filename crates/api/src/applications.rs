@@ -11,7 +11,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use identity::{Action, ClientName, HeldCredential, Registry, Tenant};
-use manifest::workload::{Deployment, Deployments};
+use manifest::workload::{ConfigMap, Deployment, Deployments, Secret};
 use manifest::{Document, Error, Resource};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -228,21 +228,52 @@ impl Desk {
 
 /// What of an application, or of what it is given, shows only where it is to run.
 pub(crate) fn check(document: &Document) -> Vec<Error> {
-    match &document.resource {
+    let found: Vec<(String, String)> = match &document.resource {
         Resource::Deployment(deployment) => {
             let found = workload::unsupported(deployment).into_iter();
             let found = found.map(|finding| (finding.path, finding.message));
-            let found = found
+            found
                 .chain(mesh::unsupported(deployment))
-                .chain(subscriptions::unsupported(deployment));
-            found.map(|(path, message)| document.error(&path, 0, message)).collect()
+                .chain(subscriptions::unsupported(deployment))
+                .collect()
         }
-        Resource::Service(service) => {
-            let found = mesh::unsupported_of_service(service).into_iter();
-            found.map(|(path, message)| document.error(&path, 0, message)).collect()
+        Resource::Service(service) => mesh::unsupported_of_service(service),
+        Resource::ConfigMap(map) => mesh::unsupported_annotations(&map.metadata).collect(),
+        Resource::Secret(secret) => mesh::unsupported_annotations(&secret.metadata).collect(),
+        Resource::Device(_) | Resource::Route(_) => Vec::new(),
+    };
+    let error = |(path, message): (String, String)| document.error(&path, 0, message);
+    found.into_iter().map(error).collect()
+}
+
+/// Values that are there as `immutable: true`, and that would change.
+pub(crate) fn check_immutable(desk: &Desk, document: &Document) -> Option<Error> {
+    let new = &document.resource;
+    let is_changed = desk.manifests.with_workloads(new.tenant(), |workloads| {
+        let known = &workloads.configuration;
+        match new {
+            Resource::ConfigMap(new) => {
+                let as_new = |old: &ConfigMap| ConfigMap {
+                    metadata: old.metadata.clone(),
+                    ..new.clone()
+                };
+                let old = known.config_maps.get(&new.metadata.name);
+                old.is_some_and(|old| old.immutable && *old != as_new(old))
+            }
+            Resource::Secret(new) => {
+                let as_new = |old: &Secret| Secret {
+                    metadata: old.metadata.clone(),
+                    ..new.clone()
+                };
+                let old = known.secrets.get(&new.metadata.name);
+                old.is_some_and(|old| old.immutable && *old != as_new(old))
+            }
+            _ => false,
         }
-        Resource::ConfigMap(_) | Resource::Secret(_) | Resource::Device(_) | Resource::Route(_) => Vec::new(),
-    }
+    });
+    let message = "is there with immutable: true, and says something else; give this one another name, or delete that \
+        one first";
+    is_changed.then(|| document.error("metadata.name", 0, message.to_owned()))
 }
 
 /// Applications that would wait for themselves, by what is there and by what is to be.
@@ -454,6 +485,8 @@ pub(crate) async fn usage(State(desk): State<Arc<Desk>>, Path(tenant): Path<Stri
                 cpu_limit_millis: one.limits.cpu_millis,
                 memory_limit_bytes: one.limits.memory_bytes,
                 pids_limit: one.limits.pids,
+                read_limit_bytes_per_s: one.limits.read_bytes_per_s,
+                write_limit_bytes_per_s: one.limits.write_bytes_per_s,
             });
         }
     }

@@ -142,7 +142,10 @@ async fn check(desk: &Desk, documents: &[Document], terms: Terms) -> Done<()> {
                 errors.0.extend(check_device(desk, document, device).await?);
             }
             _ if desk.connected.is_some() => errors.0.push(applications::none_here(document)),
-            _ => errors.0.extend(applications::check(document)),
+            _ => {
+                errors.0.extend(applications::check(document));
+                errors.0.extend(applications::check_immutable(desk, document));
+            }
         }
     }
     check_room(desk, documents, &mut errors);

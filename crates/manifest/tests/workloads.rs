@@ -194,7 +194,8 @@ fn a_wrong_type_is_refused_with_what_would_be_right() {
         "{gpu: 1}",
         &format!(
             "13: {container}.resources.limits: no resource \"gpu\"; there are cpu, memory, ephemeral-storage, \
-             selvedge.dev/pids and devices such as selvedge.dev/ttyUSB0"
+             selvedge.dev/pids, selvedge.dev/read-bytes-per-s, selvedge.dev/write-bytes-per-s and devices such as \
+             selvedge.dev/ttyUSB0"
         ),
     );
     check(

@@ -21,10 +21,11 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::first_bytes::{Begun, FirstBytes};
 use crate::held;
 use crate::idle::{Activity, Request};
+use crate::room::Room;
 
-/// Connections of a door at once; more wait in the kernel's queue, and then are refused by it.
-const CONNECTIONS_MAX: usize = 4_096;
-/// Of them, those that are led to somebody of whom it is not known yet that he has them: a program has room for few
+/// Connections that wait in the kernel's queue of a door while there is no place for them; more are refused by it.
+const QUEUE_MAX: u32 = 4_096;
+/// Connections of a door that are led to somebody of whom it is not known yet that he has them: a program has room for few
 /// that it has not taken.
 const BEGINNINGS_MAX: usize = 128;
 /// Of those that nobody has yet: where more come at once the kernel does not yet lead those that follow past the door.
@@ -77,6 +78,15 @@ enum State {
 /// Backends that have taken a connection since they were ready.
 pub(crate) type Reached = Arc<Mutex<BTreeSet<SocketAddrV4>>>;
 
+/// What all doors of an edge have in common.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) reached: Reached,
+    /// Told when another is reached, and when a door is open.
+    pub(crate) changes: Arc<Notify>,
+    pub(crate) room: Arc<Room>,
+}
+
 /// How a door listens.
 pub(crate) enum Listens {
     /// At a port; 0: at one that is free.
@@ -95,13 +105,13 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Open from when that can be; `changes` is told then.
+    /// One of a tenant's, open from when that can be.
     pub(crate) fn new(
         listens: Listens,
         backends: Vec<SocketAddrV4>,
         sleepers: Vec<Activity>,
-        reached: Reached,
-        changes: Arc<Notify>,
+        tenant: &str,
+        shared: Shared,
     ) -> Self {
         let (way, leading) = watch::channel(Way {
             backends: backends.into(),
@@ -110,8 +120,8 @@ impl Opened {
         let state = Arc::default();
         let leads = Leads {
             leading,
-            reached,
-            changes,
+            tenant: tenant.into(),
+            shared,
         };
         let serving = open(listens, leads, Arc::clone(&state));
         Opened {
@@ -161,7 +171,7 @@ async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
         match bound {
             Ok(listener) => {
                 *held(&state) = State::Open(listener.port());
-                leads.changes.notify_one();
+                leads.shared.changes.notify_one();
                 return match listener {
                     Listener::Given(socket) => wake_for(socket, leads.leading).await,
                     listener => serve(listener, leads).await,
@@ -171,7 +181,7 @@ async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
                 if pause > BIND_PATIENCE {
                     let before = std::mem::replace(&mut *held(&state), State::Closed(listens.trouble(&error)));
                     if matches!(before, State::Opening) {
-                        leads.changes.notify_one();
+                        leads.shared.changes.notify_one();
                     }
                 }
                 sleep(pause).await;
@@ -233,7 +243,7 @@ fn listen(at: SocketAddrV4) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind(at.into())?;
-    socket.listen(CONNECTIONS_MAX as u32)
+    socket.listen(QUEUE_MAX)
 }
 
 /// Nobody else has it.
@@ -287,22 +297,21 @@ impl Drop for Beginning<'_> {
 #[derive(Clone)]
 struct Leads {
     leading: watch::Receiver<Way>,
-    reached: Reached,
-    /// Told when another is reached.
-    changes: Arc<Notify>,
+    /// Whose door it is.
+    tenant: Arc<str>,
+    shared: Shared,
 }
 
 async fn serve(listener: Listener, leads: Leads) {
-    let (room, turn) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(AtomicUsize::new(0)));
-    let beginnings = Arc::new(Beginnings::new());
+    let (turn, beginnings) = (Arc::new(AtomicUsize::new(0)), Arc::new(Beginnings::new()));
     loop {
-        let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
         match listener.accept().await {
             Ok(stream) => {
+                let seat = leads.shared.room.seat(&leads.tenant).await;
                 let (leads, turn, beginnings) = (leads.clone(), Arc::clone(&turn), Arc::clone(&beginnings));
                 tokio::spawn(async move {
                     lead(stream, leads, &turn, &beginnings).await;
-                    drop(place);
+                    drop(seat);
                 });
             }
             // No descriptor is left, or who called has gone.
@@ -436,11 +445,7 @@ async fn lead(mut stream: Stream, mut leads: Leads, turn: &AtomicUsize, beginnin
 /// A connection to one of those that are ready, each in its turn. Where nobody is, those that sleep are woken, and
 /// waited for.
 async fn connect<'a>(
-    Leads {
-        leading,
-        reached,
-        changes,
-    }: &mut Leads,
+    Leads { leading, shared, .. }: &mut Leads,
     turn: &AtomicUsize,
     beginnings: &'a Beginnings,
 ) -> Result<(TcpStream, Beginning<'a>), String> {
@@ -466,8 +471,8 @@ async fn connect<'a>(
             let backend = backends[(first + step) % backends.len()];
             match timeout(ATTEMPT, TcpStream::connect(backend)).await {
                 Ok(Ok(stream)) => {
-                    if beginnings.are_few() && held(reached).insert(backend) {
-                        changes.notify_one();
+                    if beginnings.are_few() && held(&shared.reached).insert(backend) {
+                        shared.changes.notify_one();
                     }
                     connected = Some(stream);
                     break;

@@ -6,6 +6,7 @@ mod door;
 mod first_bytes;
 mod idle;
 mod names;
+mod room;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,11 +26,14 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::door::{Listens, Opened, Reached};
+use self::door::{Listens, Opened, Reached, Shared};
 pub use self::idle::Request;
 use self::idle::{Activity, Connections, Idle, Rules, Watcher};
 use self::names::Names;
-pub use self::table::{Activation, SUBSCRIPTIONS, activation, selected, unsupported, unsupported_of_service};
+use self::room::Room;
+pub use self::table::{
+    Activation, SUBSCRIPTIONS, activation, selected, unsupported, unsupported_annotations, unsupported_of_service,
+};
 use self::table::{Door, Place};
 
 /// How long an edge leads requests where the edge before it did, where nobody has said yet that they are ready.
@@ -84,6 +88,7 @@ impl Mesh {
             resolver: None,
             watchers: HashMap::new(),
             reached: Reached::default(),
+            room: Room::of_process(),
             of_parts: Arc::default(),
             before,
             until: Instant::now() + resumption,
@@ -280,6 +285,8 @@ struct Leading {
     watchers: HashMap<Key, Watcher>,
     /// Of all doors.
     reached: Reached,
+    /// For connections that doors hold.
+    room: Arc<Room>,
     /// Told when one of those wants something else of the kernel, or a door is open.
     of_parts: Arc<Notify>,
     /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time.
@@ -556,7 +563,6 @@ impl Leading {
             match doors.opened.get(&place) {
                 Some(opened) => opened.lead_to(door.backends, sleepers),
                 None => {
-                    let changes = Arc::clone(&self.of_parts);
                     let listens = match &place.at {
                         at if door.is_taken => Listens::Given(at.clone(), self.sockets.clone()),
                         at @ At::Unix { .. } => Listens::Unix(at.clone(), self.sockets.clone()),
@@ -565,8 +571,12 @@ impl Leading {
                             Listens::Tcp(SocketAddrV4::new(*at.ip(), port))
                         }
                     };
-                    let reached = Arc::clone(&self.reached);
-                    let opened = Opened::new(listens, door.backends, sleepers, reached, changes);
+                    let shared = Shared {
+                        reached: Arc::clone(&self.reached),
+                        changes: Arc::clone(&self.of_parts),
+                        room: Arc::clone(&self.room),
+                    };
+                    let opened = Opened::new(listens, door.backends, sleepers, &place.tenant, shared);
                     doors.opened.insert(place, opened);
                 }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::sockets::At;
 use agent::supervise::{Key, Status, WhenIdle};
 use agent::workload::{DEPENDS_ON, snapshots, sockets};
-use manifest::workload::{Container, Deployment, Deployments, PortRef, Protocol, Service};
+use manifest::workload::{Container, Deployment, Deployments, Metadata, PortRef, Protocol, Service};
 
 use crate::Wanted;
 
@@ -197,7 +197,17 @@ pub fn unsupported_of_service(service: &Service) -> Vec<(String, String)> {
     let message = "is UDP; only connections are led yet";
     datagrams
         .map(|(number, _)| (format!("spec.ports[{number}].protocol"), message.to_owned()))
+        .chain(unsupported_annotations(&service.metadata))
         .collect()
+}
+
+/// Annotations of this program's at what is no application, as path and words.
+pub fn unsupported_annotations(metadata: &Metadata) -> impl Iterator<Item = (String, String)> {
+    let own = metadata.annotations.keys().filter(|name| name.starts_with(OWN));
+    own.map(|name| {
+        let message = "is nothing that is read here; annotations of selvedge.dev stand at Deployments";
+        (format!("metadata.annotations.{name}"), message.to_owned())
+    })
 }
 
 /// All doors of a tenant: of its services at their addresses, and of ports that containers have of the edge.

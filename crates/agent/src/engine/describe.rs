@@ -7,14 +7,16 @@ use std::path::Path;
 use bollard::models::{
     ContainerCreateBody, DeviceMapping, EndpointIpamConfig, EndpointSettings, HealthConfig, HostConfig,
     HostConfigLogConfig, Ipam, IpamConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType,
-    NetworkCreateRequest, NetworkInspect, NetworkingConfig, RestartPolicy, RestartPolicyNameEnum,
+    NetworkCreateRequest, NetworkInspect, NetworkingConfig, RestartPolicy, RestartPolicyNameEnum, ThrottleDevice,
 };
 use oci_spec::runtime::Capability;
 
+use super::devices::Device;
 use crate::instance::Bind;
 use crate::local::bundle;
 use crate::network::Bridge;
 use crate::runtime::{Launch, Volume};
+use crate::throttle::{Disk, disks};
 
 /// Of a core, as Docker has it.
 const NANO_CPUS_PER_MILLI: i64 = 1_000_000;
@@ -72,6 +74,7 @@ pub(super) fn of(
     name: &str,
     launch: &Launch,
     binds: &[Bind],
+    devices: &[Device],
     network: &str,
     address: Option<Ipv4Addr>,
     group: Option<&str>,
@@ -96,7 +99,7 @@ pub(super) fn of(
         host_config: Some(HostConfig {
             cgroup_parent: group.map(str::to_owned),
             network_mode: Some(network.to_owned()),
-            ..host_config(launch, binds)?
+            ..host_config(launch, binds, devices)?
         }),
         networking_config: address.map(|address| at(network, address)),
         ..ContainerCreateBody::default()
@@ -126,7 +129,7 @@ fn user(launch: &Launch) -> Result<Option<String>, String> {
     }
 }
 
-fn host_config(launch: &Launch, binds: &[Bind]) -> Result<HostConfig, String> {
+fn host_config(launch: &Launch, binds: &[Bind], devices: &[Device]) -> Result<HostConfig, String> {
     let (rights, limits) = (&launch.rights, &launch.limits);
     let capabilities = bundle::capabilities(rights)?;
     let capabilities = capabilities.bounding().iter().flatten().map(Capability::to_string);
@@ -139,7 +142,7 @@ fn host_config(launch: &Launch, binds: &[Bind]) -> Result<HostConfig, String> {
     Ok(HostConfig {
         mounts: Some(binds.iter().map(mount).collect()),
         tmpfs: Some(launch.mounts.iter().filter_map(in_memory).collect()),
-        devices: Some(launch.devices.iter().map(|name| device(name)).collect()),
+        devices: Some(devices.iter().map(device).collect()),
         group_add: launch.volumes_gid.map(|gid| vec![gid.to_string()]),
         cap_drop: Some(vec!["ALL".to_owned()]),
         cap_add: Some(capabilities.collect()),
@@ -154,6 +157,8 @@ fn host_config(launch: &Launch, binds: &[Bind]) -> Result<HostConfig, String> {
         memory_swap: memory,
         memory_reservation: limits.promised_memory_bytes.map(signed),
         pids_limit: limits.pids.map(i64::from),
+        blkio_device_read_bps: limits.read_bytes_per_s.map(of_each_disk),
+        blkio_device_write_bps: limits.write_bytes_per_s.map(of_each_disk),
         log_config: Some(HostConfigLogConfig {
             typ: Some("json-file".to_owned()),
             config: Some(HashMap::from([
@@ -168,6 +173,14 @@ fn host_config(launch: &Launch, binds: &[Bind]) -> Result<HostConfig, String> {
         }),
         ..HostConfig::default()
     })
+}
+
+fn of_each_disk(bytes_per_s: u64) -> Vec<ThrottleDevice> {
+    let throttle = |disk: Disk| ThrottleDevice {
+        path: Some(in_words(&disk.path)),
+        rate: Some(signed(bytes_per_s)),
+    };
+    disks().into_iter().map(throttle).collect()
 }
 
 fn mount(bind: &Bind) -> Mount {
@@ -192,11 +205,10 @@ fn in_memory(mount: &crate::runtime::Mount) -> Option<(String, String)> {
     Some((in_words(&mount.path), format!("rw,exec,nosuid,nodev,mode=1777{size}")))
 }
 
-fn device(name: &str) -> DeviceMapping {
-    let path = format!("/dev/{name}");
+fn device(device: &Device) -> DeviceMapping {
     DeviceMapping {
-        path_on_host: Some(path.clone()),
-        path_in_container: Some(path),
+        path_on_host: Some(in_words(&device.node)),
+        path_in_container: Some(in_words(&device.path)),
         cgroup_permissions: Some("rw".to_owned()),
     }
 }

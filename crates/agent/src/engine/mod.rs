@@ -3,8 +3,10 @@
 
 mod answers;
 mod describe;
+mod devices;
 mod exec;
 mod follow;
+mod images;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -30,6 +32,7 @@ use tokio::time::{Instant, sleep};
 use self::answers::{add_line, check_never_root, has_memory_limit, is_absent, is_unreachable, state};
 pub(crate) use self::exec::command_in;
 pub use self::follow::Followed;
+pub use self::images::EngineImages;
 use crate::cgroup::{Hierarchy, Usage};
 use crate::image::name;
 use crate::image::registry::Login;
@@ -277,7 +280,9 @@ impl Engine {
                     limits: local.groups.within_tenant(tenant, &launch.limits),
                     ..launch
                 };
-                let body = describe::of(&name, &launch, &binds, &mode, address, group.as_deref());
+                let devices = devices::of(&launch.devices, instance.directory())?;
+                let group = group.as_deref();
+                let body = describe::of(&name, &launch, &binds, &devices, &mode, address, group);
                 let mut body = body.map_err(Error::Engine)?;
                 if is_podman {
                     // It takes what says that there is none for a command.
@@ -681,7 +686,12 @@ impl Engine {
 }
 
 async fn connect(socket: &Path) -> Result<Docker, Error> {
-    let docker = Docker::connect_with_unix(&socket.to_string_lossy(), PATIENCE_S, API_DEFAULT_VERSION);
+    connect_for(socket, PATIENCE_S).await
+}
+
+/// An engine that has so long to begin each of its answers.
+async fn connect_for(socket: &Path, patience_s: u64) -> Result<Docker, Error> {
+    let docker = Docker::connect_with_unix(&socket.to_string_lossy(), patience_s, API_DEFAULT_VERSION);
     let docker = docker.map_err(|error| absent(socket, &error))?;
     docker.negotiate_version().await.map_err(|error| absent(socket, &error))
 }

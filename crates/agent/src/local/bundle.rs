@@ -1,7 +1,7 @@
 //! What a container of an image is, as the OCI runtime specification has it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -182,20 +182,31 @@ pub(crate) fn names(launch: &Launch, network: &Attachment, directory: &Path) -> 
     Ok(binds)
 }
 
+/// The one of this name, and what it is.
+///
+/// # Errors
+/// There is none; in words.
+pub(crate) fn device_of_host(name: &str) -> Result<(PathBuf, Metadata), String> {
+    let path = Path::new("/dev").join(name);
+    let about = path
+        .metadata()
+        .map_err(|error| format!("the host's device {}: {error}", path.display()))?;
+    match about.file_type() {
+        kind if kind.is_char_device() || kind.is_block_device() => Ok((path, about)),
+        _ => Err(format!("{} is no device of the host", path.display())),
+    }
+}
+
 /// Those of the host that it is given, which any user in it may use, and which ones it may: those, and what runners
 /// allow by themselves (`/dev/null` and its like, terminals).
 fn devices(names: &[String]) -> Result<(Vec<LinuxDevice>, Vec<LinuxDeviceCgroup>), String> {
     let none = LinuxDeviceCgroupBuilder::default().allow(false).access("rwm").build();
     let (mut devices, mut allowed) = (Vec::new(), vec![none.expect("nothing is missing")]);
     for name in names {
-        let path = Path::new("/dev").join(name);
-        let about = path
-            .metadata()
-            .map_err(|error| format!("the host's device {}: {error}", path.display()))?;
-        let kind = match about.file_type() {
-            kind if kind.is_char_device() => LinuxDeviceType::C,
-            kind if kind.is_block_device() => LinuxDeviceType::B,
-            _ => return Err(format!("{} is no device of the host", path.display())),
+        let (path, about) = device_of_host(name)?;
+        let kind = match about.file_type().is_block_device() {
+            true => LinuxDeviceType::B,
+            false => LinuxDeviceType::C,
         };
         let (major, minor) = (i64::from(major(about.rdev())), i64::from(minor(about.rdev())));
         let device = LinuxDeviceBuilder::default()

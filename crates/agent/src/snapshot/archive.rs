@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::path::Path;
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 
 use oci_spec::image::{Descriptor, Digest, ImageIndex, ImageManifest, MediaType};
 use seal::Passphrase;
@@ -13,10 +13,11 @@ use tar::{EntryType, Header};
 use super::pieces::{KEPT_BYTES_MAX, PIECE_BYTES, PIECES_MAX};
 use super::secrets::{self, SEALED_BYTES_MAX};
 use super::{
-    ARTIFACT, About, CONFIG, Error, Kept, MANIFESTS, MANIFESTS_BYTES_MAX, NAME, PIECE, SECRETS, Snapshots, annotation,
-    annotations, is_a,
+    ARTIFACT, About, CONFIG, Error, ImageOf, Kept, MANIFESTS, MANIFESTS_BYTES_MAX, NAME, PIECE, SECRETS, Snapshots,
+    annotation, annotations, is_a,
 };
-use crate::image::store::{DOCUMENT_BYTES_MAX, Workplace, at, digest_of, understand};
+use crate::image::name;
+use crate::image::store::{DOCUMENT_BYTES_MAX, Using, Workplace, at, digest_of, understand};
 use crate::image::unpack::place::Place;
 use crate::image::unpack::{Bounds, unpack_files};
 
@@ -27,6 +28,20 @@ const ARCHIVE: Bounds = Bounds {
 };
 /// Of a layer of an image.
 const LAYER_BYTES_MAX: u64 = 16 << 30;
+
+/// A file for a Docker Engine, which goes when this is dropped.
+pub struct ImageArchive {
+    place: Workplace,
+    _using: Using,
+}
+
+impl ImageArchive {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.place.0.join("archive")
+    }
+}
 
 impl Snapshots {
     /// Writes a snapshot as an archive that any tool for OCI image layouts reads.
@@ -64,6 +79,59 @@ impl Snapshots {
         }
         into.write_all(&[0; 1024]).and_then(|()| into.flush()).map_err(out())?;
         Ok(())
+    }
+
+    /// Whether a snapshot's image is what an engine knows by this digest: that of its manifest or configuration.
+    ///
+    /// # Errors
+    /// Of a file.
+    pub fn is_image(&self, image: &ImageOf, id: &str) -> Result<bool, Error> {
+        let Some(digest) = image.manifest()? else {
+            return Ok(false);
+        };
+        let manifest: ImageManifest = self.layout.document(&digest)?;
+        Ok([&digest, manifest.config().digest()]
+            .iter()
+            .any(|one| one.as_ref() == id))
+    }
+
+    /// An image that a snapshot carries, as an archive that `docker load` takes.
+    ///
+    /// # Errors
+    /// It carries only its name; or of a file.
+    pub fn image_archive(&self, image: &ImageOf) -> Result<ImageArchive, Error> {
+        let using = self.layout.using()?;
+        let wrong = |message: &str| Error::Refused(format!("image {}: {message}", image.name));
+        let digest = image.manifest()?.ok_or_else(|| wrong("is not in the snapshot"))?;
+        let manifest: ImageManifest = self.layout.document(&digest)?;
+        let reference = name::parse(&image.name).map_err(|why| wrong(&why))?;
+        let layer_at = |layer: &Descriptor| format!("{}.tar", layer.digest().digest());
+        let config_at = format!("{}.json", manifest.config().digest().digest());
+        let list = serde_json::json!([{
+            "Config": config_at,
+            // One that is named by its digest alone has no tag.
+            "RepoTags": reference.tag().map(|tag| vec![format!("{}/{}:{tag}", reference.registry(), reference.repository())]),
+            "Layers": manifest.layers().iter().map(layer_at).collect::<Vec<String>>(),
+        }]);
+        let list = list.to_string();
+        let archive = ImageArchive {
+            place: self.layout.workplace()?,
+            _using: using,
+        };
+        let path = &archive.path();
+        let mut into = BufWriter::new(File::create_new(path).map_err(at(path))?);
+        append(&mut into, "manifest.json", list.len() as u64, &mut list.as_bytes()).map_err(at(path))?;
+        let layers = manifest.layers().iter().map(|layer| (layer_at(layer), layer));
+        for (name, blob) in layers.chain([(config_at.clone(), manifest.config())]) {
+            let from = self.layout.blob_path(blob.digest())?;
+            let mut file = File::open(&from).map_err(at(&from))?;
+            let bytes = file.metadata().map_err(at(&from))?.len();
+            append(&mut into, &name, bytes, &mut file).map_err(at(path))?;
+        }
+        into.write_all(&[0; 1024])
+            .and_then(|()| into.flush())
+            .map_err(at(path))?;
+        Ok(archive)
     }
 
     /// Takes in the snapshots of an archive for a tenant, `name` in place of the name of the only one; their names. One

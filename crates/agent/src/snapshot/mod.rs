@@ -12,13 +12,14 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use oci_spec::image::{Descriptor, Digest, ImageManifest, MediaType};
 use serde::{Deserialize, Serialize};
 
 pub use self::restore::Target;
 pub use self::secrets::Secrets;
-pub use self::take::{Draft, Request};
+pub use self::take::{Brought, Draft, ImageWanted, Request};
 use crate::image::store::{self, Images, Using, at, remove_others};
 use crate::image::unpack;
 
@@ -80,6 +81,17 @@ pub struct ImageOf {
     pub name: String,
     /// Of its manifest, which is in the snapshot with all that it refers to; `None`: only its name is.
     pub digest: Option<String>,
+    /// Whether a Docker Engine has it, and not the edge.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_engine: bool,
+}
+
+impl ImageOf {
+    fn manifest(&self) -> Result<Option<Digest>, Error> {
+        let wrong = |digest: &String| Error::Refused(format!("image {}: {digest:?} is no digest", self.name));
+        let parse = |digest: &String| Digest::from_str(digest).map_err(|_| wrong(digest));
+        self.digest.as_ref().map(parse).transpose()
+    }
 }
 
 /// A volume in a snapshot.
@@ -328,17 +340,18 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Of all that is kept, in bytes.
+    /// Of all that is kept of a tenant, in bytes. What it has in common with others counts for each.
     ///
     /// # Errors
     /// Of a file.
-    pub fn bytes(&self) -> Result<u64, Error> {
-        let blobs = self.layout.blobs();
-        Ok(store::bytes_below(&blobs).map_err(at(&blobs))?)
+    pub fn bytes_of(&self, tenant: &str) -> Result<u64, Error> {
+        let own = self.list()?.into_iter().filter(|kept| kept.tenant == tenant);
+        let blobs: HashMap<Digest, u64> = own.flat_map(|kept| kept.blobs()).collect();
+        Ok(blobs.values().sum())
     }
 
-    /// Removes those that were scheduled beyond the last `keep` of their application, or, where all take more than
-    /// `bytes_max`, the oldest of them, but for the last one of each application; their names.
+    /// Removes those that were scheduled beyond the last `keep` of their application, or, where all of a tenant take more
+    /// than `bytes_max`, the oldest of them, but for the last one of each application; their names.
     ///
     /// # Errors
     /// Of a file.
@@ -361,12 +374,13 @@ impl Snapshots {
             self.remove(&kept.tenant, &kept.name)?;
             gone.push(kept.name.clone());
         }
-        while let Some(bytes_max) = bytes_max
-            && self.bytes()? > bytes_max
-            && let Some(oldest) = spare.pop()
-        {
-            self.remove(&oldest.tenant, &oldest.name)?;
-            gone.push(oldest.name.clone());
+        if let Some(bytes_max) = bytes_max {
+            for oldest in spare.into_iter().rev() {
+                if self.bytes_of(&oldest.tenant)? > bytes_max {
+                    self.remove(&oldest.tenant, &oldest.name)?;
+                    gone.push(oldest.name.clone());
+                }
+            }
         }
         Ok(gone)
     }

@@ -3,9 +3,8 @@
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use oci_spec::image::{Digest, ImageManifest};
+use oci_spec::image::ImageManifest;
 use rustix::fs::{CWD, RenameFlags, renameat_with, statvfs};
 
 use super::pieces::{Joined, Piece};
@@ -154,10 +153,8 @@ impl Snapshots {
     /// One is not whole, or of a file.
     pub fn restore_images(&self, kept: &Kept, images: &Images) -> Result<(), Error> {
         let _using = images.using()?;
-        for image in &kept.about.images {
-            let Some(digest) = &image.digest else { continue };
-            let wrong = || Error::Refused(format!("image {}: {digest:?} is no digest", image.name));
-            let digest = Digest::from_str(digest).map_err(|_| wrong())?;
+        for image in kept.about.images.iter().filter(|image| !image.is_of_engine) {
+            let Some(digest) = image.manifest()? else { continue };
             let manifest: ImageManifest = self.layout.document(&digest)?;
             let mut bytes = 0;
             let blobs = manifest

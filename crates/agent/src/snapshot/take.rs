@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use oci_spec::image::{Descriptor, Digest, ImageManifest, ImageManifestBuilder, MediaType};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use super::{
     ARTIFACT, About, CONFIG, Error, ImageOf, MANIFESTS, MANIFESTS_BYTES_MAX, PIECE, SECRETS, Secrets, Snapshots,
     VolumeOf,
 };
+use crate::image::archive;
 use crate::image::store::{DOCUMENT_BYTES_MAX, Images, Using, Workplace, at, replace, sync_directory, understand};
 use crate::local::volumes::kept_at;
 
@@ -36,12 +38,79 @@ pub struct Request {
     pub manifests: String,
     /// Its Secrets; `None`: they are not in it.
     pub secrets: Option<Secrets>,
-    /// Names of images, and whether they are of `images`.
-    pub images: Vec<(String, bool)>,
+    /// By their names.
+    pub images: Vec<(String, ImageWanted)>,
     /// Claims of its volumes.
     pub claims: Vec<String>,
     /// What is not in it, in words.
     pub left_out: Vec<String>,
+}
+
+/// Where an image is that a snapshot is to have.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ImageWanted {
+    /// In the edge's own store.
+    OfEdge,
+    /// A Docker Engine has it: brought from there, or in a snapshot already, with this manifest. `None`: only its name
+    /// is taken.
+    OfEngine(Option<String>),
+}
+
+/// Images that were brought from a Docker Engine to be in a snapshot. What of them is in none goes with this.
+pub struct Brought {
+    snapshots: Snapshots,
+    images: Images,
+    place: Workplace,
+    /// What snapshots have of them stays.
+    _using: Using,
+}
+
+impl Brought {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    /// Of a file.
+    pub fn new(snapshots: Snapshots) -> Result<Self, Error> {
+        let using = snapshots.layout.using()?;
+        let place = snapshots.layout.workplace()?;
+        Ok(Brought {
+            images: Images::open(&place.0.join("images"))?,
+            snapshots,
+            place,
+            _using: using,
+        })
+    }
+
+    /// The digest of the manifest of an image that a snapshot has already, which an engine knows by `id`: the digest of
+    /// that, or of its configuration.
+    ///
+    /// # Errors
+    /// Of a file.
+    pub fn known(&self, id: &str) -> Result<Option<String>, Error> {
+        for image in self.snapshots.list()?.into_iter().flat_map(|kept| kept.about.images) {
+            if self.snapshots.is_image(&image, id)? {
+                return Ok(image.digest);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where an archive of `docker save` is to be written for [`Brought::take_in`].
+    #[must_use]
+    pub fn archive(&self) -> PathBuf {
+        self.place.0.join("archive")
+    }
+
+    /// Takes in the image of this name in the archive, which goes; the digest of its manifest.
+    ///
+    /// # Errors
+    /// It is no such archive, or of a file.
+    pub fn take_in(&self, name: &str) -> Result<String, Error> {
+        let path = self.archive();
+        archive::import(&self.images, File::open(&path).map_err(at(&path))?, Some(name))?;
+        fs::remove_file(&path).map_err(at(&path))?;
+        Ok(self.images.find(name)?.digest.to_string())
+    }
 }
 
 /// What is known of a volume from the last time that it was read.
@@ -67,11 +136,18 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Reads, of volumes in the directory `volumes`, what it can while the application runs.
+    /// Reads, of volumes in the directory `volumes`, what it can while the application runs; images are those of the
+    /// edge and those that were brought.
     ///
     /// # Errors
     /// There is one of this name; or of a file.
-    pub fn begin(snapshots: Snapshots, images: &Images, volumes: &Path, request: Request) -> Result<Self, Error> {
+    pub fn begin(
+        snapshots: Snapshots,
+        images: &Images,
+        brought: &Brought,
+        volumes: &Path,
+        request: Request,
+    ) -> Result<Self, Error> {
         let using = snapshots.layout.using()?;
         let kept = snapshots.list()?;
         if kept
@@ -99,7 +175,7 @@ impl Draft {
             _using: using,
             request,
         };
-        draft.take_images(images)?;
+        draft.take_images(images, &brought.images)?;
         for claim in draft.request.claims.clone() {
             let seen = draft.seen(&claim);
             draft.known.insert(claim.clone(), seen.pieces);
@@ -238,23 +314,29 @@ impl Draft {
         Ok(())
     }
 
-    /// What `images` has of them is taken in without being copied, where it can be.
-    fn take_images(&mut self, images: &Images) -> Result<(), Error> {
-        let _using = images.using()?;
-        for (name, is_of_ours) in self.request.images.clone() {
-            let image = match is_of_ours {
-                true => Some(images.find(&name)?),
-                false => None,
+    /// What of them is elsewhere is taken in without being copied, where it can be.
+    fn take_images(&mut self, of_edge: &Images, brought: &Images) -> Result<(), Error> {
+        let _using = of_edge.using()?;
+        for (name, wanted) in self.request.images.clone() {
+            let digest = match &wanted {
+                ImageWanted::OfEdge => Some(of_edge.find(&name)?.digest),
+                ImageWanted::OfEngine(digest) => digest.as_ref().and_then(|digest| Digest::from_str(digest).ok()),
             };
             self.images.push(ImageOf {
                 name,
-                digest: image.as_ref().map(|image| image.digest.to_string()),
+                digest: digest.as_ref().map(Digest::to_string),
+                is_of_engine: wanted != ImageWanted::OfEdge,
             });
-            let Some(image) = image else { continue };
-            let manifest: ImageManifest = images.document(&image.digest)?;
-            let path = images.blob_path(&image.digest)?;
+            let Some(digest) = digest else { continue };
+            let images = match wanted {
+                ImageWanted::OfEdge => of_edge,
+                ImageWanted::OfEngine(_) if brought.has(&digest) => brought,
+                ImageWanted::OfEngine(_) => &Images::open(self.snapshots.layout.root())?,
+            };
+            let manifest: ImageManifest = images.document(&digest)?;
+            let path = images.blob_path(&digest)?;
             let bytes = path.metadata().map_err(at(&path))?.len();
-            let own = Descriptor::new(MediaType::ImageManifest, bytes, image.digest.clone());
+            let own = Descriptor::new(MediaType::ImageManifest, bytes, digest);
             for blob in [&own, manifest.config()].into_iter().chain(manifest.layers()) {
                 self.take_blob(images, blob.digest())?;
                 self.blobs.push(blob.clone());

@@ -33,11 +33,20 @@ impl Edge {
         Snapshots::open(self.data()).unwrap()
     }
 
+    /// Bytes on disk.
+    fn blobs(&self) -> u64 {
+        store::bytes_below(&self.snapshots().layout.blobs()).unwrap()
+    }
+
     fn take(&mut self, name: &str, is_scheduled: bool) -> Result<u64, Error> {
+        self.take_of("default", name, is_scheduled)
+    }
+
+    fn take_of(&mut self, tenant: &str, name: &str, is_scheduled: bool) -> Result<u64, Error> {
         self.taken += 1;
         let request = Request {
             name: name.to_owned(),
-            tenant: "default".to_owned(),
+            tenant: tenant.to_owned(),
             application: "site".to_owned(),
             created_s: self.taken,
             is_scheduled,
@@ -49,7 +58,14 @@ impl Edge {
             left_out: Vec::new(),
         };
         let images = Images::open(&self.data().join("images")).unwrap();
-        let mut draft = Draft::begin(self.snapshots(), &images, &self.data().join("volumes"), request)?;
+        let brought = Brought::new(self.snapshots())?;
+        let mut draft = Draft::begin(
+            self.snapshots(),
+            &images,
+            &brought,
+            &self.data().join("volumes"),
+            request,
+        )?;
         draft.read_again()?;
         draft.finish(None)
     }
@@ -132,7 +148,7 @@ fn what_is_unchanged_takes_nothing_and_a_change_what_is_around_it() {
     edge.restore("four").unwrap();
     assert_eq!(fs::read(volume.join("large")).unwrap(), expected);
     edge.snapshots().remove("default", "four").unwrap();
-    assert_eq!(edge.snapshots().bytes().unwrap(), 0);
+    assert_eq!(edge.blobs(), 0);
 }
 
 #[test]
@@ -183,6 +199,23 @@ fn the_oldest_scheduled_go_beyond_their_number_and_for_room_and_the_last_never()
 }
 
 #[test]
+fn what_one_tenant_has_takes_no_room_of_another() {
+    let mut edge = Edge::new();
+    let of_other = edge.data().join("volumes/kept/other/files");
+    fs::create_dir_all(&of_other).unwrap();
+    for name in ["a", "b"] {
+        fs::write(edge.volume().join("large"), noise(2 << 20)).unwrap();
+        fs::write(of_other.join("small"), name).unwrap();
+        edge.take(name, true).unwrap();
+        edge.take_of("other", name, true).unwrap();
+    }
+    let bytes_of = |tenant: &str| edge.snapshots().bytes_of(tenant).unwrap();
+    assert!(bytes_of("default") > 4 << 20 && bytes_of("other") < 1 << 20);
+    assert_eq!(edge.snapshots().prune(|_| None, Some(3 << 20)).unwrap(), ["a"]);
+    assert!(edge.snapshots().find("other", "a").is_ok());
+}
+
+#[test]
 fn a_name_is_used_once_and_another_is_found() {
     let mut edge = Edge::new();
     edge.take("one", false).unwrap();
@@ -205,7 +238,7 @@ fn what_is_refused_is_named_and_leaves_nothing() {
     fs::create_dir_all(&deep).unwrap();
     let error = edge.take("one", false).unwrap_err().to_string();
     assert!(error.contains("is nested deeper than 200"), "{error}");
-    assert_eq!(edge.snapshots().bytes().unwrap(), 0);
+    assert_eq!(edge.blobs(), 0);
     let left = fs::read_dir(edge.data().join("snapshots")).unwrap();
     assert!(
         left.flatten()

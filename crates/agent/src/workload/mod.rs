@@ -180,6 +180,8 @@ fn launch(
             cpu_millis: limits.cpu.map(|cpu| cpu.millis),
             memory_bytes: limits.memory.map(|bytes| bytes.0),
             pids: limits.others.get(support::PIDS).copied(),
+            read_bytes_per_s: limits.read_bytes_per_s.map(|bytes| bytes.0),
+            write_bytes_per_s: limits.write_bytes_per_s.map(|bytes| bytes.0),
             promised_cpu_millis: promised.cpu.map(|cpu| cpu.millis),
             promised_memory_bytes: promised.memory.map(|bytes| bytes.0),
         },

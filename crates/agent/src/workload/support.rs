@@ -9,6 +9,10 @@ use crate::runtime::Kind;
 /// The resource that limits processes and threads.
 pub(super) const PIDS: &str = "selvedge.dev/pids";
 
+/// Those that limit how fast disks are read and written.
+const READ: &str = "selvedge.dev/read-bytes-per-s";
+const WRITTEN: &str = "selvedge.dev/write-bytes-per-s";
+
 /// What resources are called that are not Kubernetes' own.
 const OWN: &str = "selvedge.dev/";
 
@@ -65,6 +69,11 @@ impl Found {
                 "can be false only with runtimeClassName: oci; leave it out",
             ),
             ("volumes", is_program && !pod.volumes.is_empty(), OF_CONTAINERS),
+            (
+                "imagePullSecrets",
+                is_program && !pod.image_pull_secrets.is_empty(),
+                OF_CONTAINERS,
+            ),
             ("hostname", is_program && pod.hostname.is_some(), OF_CONTAINERS),
             (
                 "securityContext.fsGroup",
@@ -131,6 +140,7 @@ impl Found {
         let security = &container.security_context;
         let capabilities = &security.capabilities;
         for (field, is_set, message) in [
+            ("imagePullPolicy", container.image_pull_policy.is_some(), OF_CONTAINERS),
             (
                 "securityContext.readOnlyRootFilesystem",
                 security.read_only_root_filesystem == Some(true),
@@ -198,15 +208,16 @@ impl Found {
 
     fn container(&mut self, path: &str, container: &Container) {
         let resources = &container.resources;
-        for (field, amounts) in [("requests", &resources.requests), ("limits", &resources.limits)] {
+        let promised = &resources.requests;
+        for (name, is_promise) in [
             // A board promises nobody a part of its disk.
-            let is_promise = field == "requests" && amounts.ephemeral_storage.is_some();
-            let message = "is promised to nobody here; write it in limits";
-            self.is_set(
-                is_promise,
-                &format!("{path}.resources.{field}.ephemeral-storage"),
-                message,
-            );
+            ("ephemeral-storage", promised.ephemeral_storage.is_some()),
+            (PIDS, promised.others.contains_key(PIDS)),
+            (READ, promised.read_bytes_per_s.is_some()),
+            (WRITTEN, promised.write_bytes_per_s.is_some()),
+        ] {
+            let path = format!("{path}.resources.requests.{name}");
+            self.is_set(is_promise, &path, "is promised to nobody here; write it in limits");
         }
         for name in devices(&resources.requests) {
             let is_limited = devices(&resources.limits).any(|other| other == name);

@@ -101,13 +101,15 @@ fn what_is_referred_to_and_not_there_is_said_by_its_place() {
 #[test]
 fn limits_and_the_user_are_those_of_the_manifest() {
     let launch = launch_of(
-        "          securityContext: {runAsUser: 65534}\n          resources:\n            limits: {cpu: 250m, memory: 16Mi, selvedge.dev/pids: 8}\n            requests: {cpu: 100m, memory: 8Mi}\n",
+        "          securityContext: {runAsUser: 65534}\n          resources:\n            limits: {cpu: 250m, memory: 16Mi, selvedge.dev/pids: 8, selvedge.dev/read-bytes-per-s: 10Mi, selvedge.dev/write-bytes-per-s: 5000000}\n            requests: {cpu: 100m, memory: 8Mi}\n",
     );
     assert_eq!((launch.uid, launch.gid), (Some(65_534), None));
     let limits = Limits {
         cpu_millis: Some(250),
         memory_bytes: Some(16 << 20),
         pids: Some(8),
+        read_bytes_per_s: Some(10 << 20),
+        write_bytes_per_s: Some(5_000_000),
         promised_cpu_millis: Some(100),
         promised_memory_bytes: Some(8 << 20),
     };
@@ -178,6 +180,15 @@ fn what_is_not_done_is_refused_by_name() {
             "          resources: {limits: {selvedge.dev/ttyUSB0: 1}}\n",
             "resources.limits.selvedge.dev/ttyUSB0",
         ),
+        (
+            "          resources: {requests: {selvedge.dev/pids: 8}}\n",
+            "resources.requests.selvedge.dev/pids",
+        ),
+        (
+            "          resources: {requests: {selvedge.dev/read-bytes-per-s: 1Mi}}\n",
+            "resources.requests.selvedge.dev/read-bytes-per-s",
+        ),
+        ("          imagePullPolicy: Always\n", "imagePullPolicy"),
         (
             "          securityContext: {runAsNonRoot: true}\n",
             "securityContext.runAsNonRoot",

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use agent::runtime::Kind;
+use agent::snapshot::ImageWanted;
 use agent::supervise::Key as Application;
 use agent::workload::{self, snapshots as annotations};
 use axum::http::StatusCode;
@@ -22,7 +23,7 @@ pub(super) struct Plan {
     pub(super) manifests: String,
     /// Those that it is given, and are there.
     pub(super) secrets: Vec<Resource>,
-    pub(super) images: Vec<(String, bool)>,
+    pub(super) images: Vec<(String, ImageWanted)>,
     pub(super) claims: Vec<String>,
     pub(super) left_out: Vec<String>,
     /// All that may write to its volumes.
@@ -48,11 +49,8 @@ pub(super) fn plan(desk: &Desk, key: &Application) -> Done<Plan> {
         for container in &wanted.containers {
             let image = container.launch.image.clone();
             match container.launch.kind {
-                Kind::Oci => images.push((image, true)),
-                Kind::Docker => {
-                    left_out.push(format!("image {image}, which a Docker Engine has"));
-                    images.push((image, false));
-                }
+                Kind::Oci => images.push((image, ImageWanted::OfEdge)),
+                Kind::Docker => images.push((image, ImageWanted::OfEngine(None))),
                 Kind::Process => left_out.push(format!("program {image}, which the host has")),
             }
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::engine::{self, EngineImages};
 use agent::image::store::Images;
 use agent::snapshot::{Error, Kept, Snapshots, Target};
 use axum::Json;
@@ -80,6 +81,7 @@ async fn restore_one(desk: &Arc<Desk>, tenant: String, name: String, wanted: Res
         may_start: desk.supervisor.is_some(),
     };
     let work = working(move || Ok(work.check().map(|()| work)?)).await?;
+    give(desk.snapshots.data.clone(), &work.kept).await?;
     let resting = resting(desk, &tenant, &work.claims, &documents);
     desk.snapshots.set_restoring(resting);
     let done = match applications::follow(desk, &tenant).await {
@@ -91,6 +93,28 @@ async fn restore_one(desk: &Arc<Desk>, tenant: String, name: String, wanted: Res
     let followed = applications::follow(desk, &tenant).await;
     let done = done?;
     followed.map(|()| done)
+}
+
+/// Gives a Docker Engine the images of a snapshot that are for one, where it has others or none under their names.
+async fn give(data: PathBuf, kept: &Kept) -> Done<()> {
+    let of_engine = |error: agent::runtime::Error| Wrong::new(StatusCode::CONFLICT, error.to_string());
+    let images = kept.about.images.iter();
+    for image in images.filter(|image| image.is_of_engine && image.digest.is_some()) {
+        let engine = EngineImages::at(&engine::socket()).await.map_err(of_engine)?;
+        let id = engine.id(&image.name).await.map_err(of_engine)?;
+        let (data, image) = (data.clone(), image.clone());
+        let packed = working(move || {
+            let snapshots = Snapshots::open(&data)?;
+            match id {
+                Some(id) if snapshots.is_image(&image, &id)? => Ok(None),
+                _ => Ok(Some((snapshots.image_archive(&image)?, image.name))),
+            }
+        });
+        if let Some((archive, name)) = packed.await? {
+            engine.load(&name, &archive.path()).await.map_err(of_engine)?;
+        }
+    }
+    Ok(())
 }
 
 async fn put_back(desk: &Desk, work: Work, documents: Vec<Document>, terms: Terms) -> Done<Restored> {

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(5);
 
 impl Desk {
     /// Takes snapshots as applications have them scheduled, and removes those that are not to be kept, as long as the
-    /// edge runs. All of them take at most so many bytes; 0: however many. Secrets are sealed in them by the passphrase
+    /// edge runs. Those of a tenant take at most so many bytes; 0: however many. Secrets are sealed in them by the passphrase
     /// in a file, which is read each time; `None`: they are left out.
     pub fn keep_snapshots(self: &Arc<Self>, bytes_max: u64, passphrase_file: Option<PathBuf>) {
         self.snapshots.bytes_max.store(bytes_max, Ordering::Relaxed);

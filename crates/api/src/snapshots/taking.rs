@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::engine::{self, EngineImages};
 use agent::image::store::Images;
 use agent::local::volumes::is_in_use;
 use agent::runtime::State as Running;
-use agent::snapshot::{Draft, Error, Kept, Request, Secrets, Snapshots};
+use agent::snapshot::{Brought, Draft, Error, ImageWanted, Kept, Request, Secrets, Snapshots};
 use agent::supervise::{Key as Application, Status};
 use agent::workload::snapshots as annotations;
 use axum::extract::{Path, State};
@@ -120,14 +121,15 @@ pub(super) async fn take_one(desk: &Arc<Desk>, key: &Application, by: By) -> Don
     let mut plan = plan(desk, key)?;
     let (data, bytes_max) = (desk.snapshots.data.clone(), desk.snapshots.bytes_max());
     let of = key.clone();
+    let brought = bring(&data, &mut plan).await?;
     let (draft, name, plan) = working(move || {
         let secrets = sealed(&mut plan, &by)?;
         let snapshots = Snapshots::open(&data)?;
-        check_room(&snapshots, bytes_max)?;
+        check_room(&snapshots, &of.tenant, bytes_max)?;
         let request = request(&snapshots, of, by, &mut plan, secrets)?;
         let name = request.name.clone();
         let images = Images::open(&data.join("images")).map_err(Error::from)?;
-        let draft = Draft::begin(snapshots, &images, &data.join("volumes"), request)?;
+        let draft = Draft::begin(snapshots, &images, &brought, &data.join("volumes"), request)?;
         Ok((draft, name, plan))
     })
     .await?;
@@ -143,13 +145,46 @@ pub(super) async fn take_one(desk: &Arc<Desk>, key: &Application, by: By) -> Don
     .await
 }
 
-fn check_room(snapshots: &Snapshots, bytes_max: Option<u64>) -> Result<(), Error> {
-    let bytes = snapshots.bytes()?;
+/// Brings what a Docker Engine has of the images that are wanted. What it does not give is left out, and said.
+async fn bring(data: &std::path::Path, plan: &mut Plan) -> Done<Arc<Brought>> {
+    let data = data.to_owned();
+    let brought = working(move || Ok(Brought::new(Snapshots::open(&data)?)?)).await?;
+    let brought = Arc::new(brought);
+    for (name, wanted) in &mut plan.images {
+        if *wanted == ImageWanted::OfEdge {
+            continue;
+        }
+        match bring_one(name, &brought).await {
+            Ok(digest) => *wanted = ImageWanted::OfEngine(Some(digest)),
+            Err(wrong) => plan.left_out.push(format!("image {name}: {}", wrong.message())),
+        }
+    }
+    Ok(brought)
+}
+
+/// The digest of its manifest, once it is here.
+async fn bring_one(name: &str, brought: &Arc<Brought>) -> Done<String> {
+    let of_engine = |error: agent::runtime::Error| Wrong::here(error.to_string());
+    let engine = EngineImages::at(&engine::socket()).await.map_err(of_engine)?;
+    let id = engine.id(name).await.map_err(of_engine)?;
+    let id = id.ok_or_else(|| Wrong::absent("a Docker Engine that has it not is to run it"))?;
+    let (known, here) = (id, Arc::clone(brought));
+    if let Some(digest) = working(move || Ok(here.known(&known)?)).await? {
+        return Ok(digest);
+    }
+    engine.save(name, &brought.archive()).await.map_err(of_engine)?;
+    let (name, here) = (name.to_owned(), Arc::clone(brought));
+    working(move || Ok(here.take_in(&name)?)).await
+}
+
+fn check_room(snapshots: &Snapshots, tenant: &str, bytes_max: Option<u64>) -> Result<(), Error> {
+    let bytes = snapshots.bytes_of(tenant)?;
     let Some(most) = bytes_max.filter(|most| bytes > *most) else {
         return Ok(());
     };
     Err(Error::TooMuch(format!(
-        "snapshots take {:.1} MB, and may take {:.1} MB ([snapshots] bytes); remove some: selvedge snapshot remove",
+        "snapshots of tenant {tenant} take {:.1} MB, and may take {:.1} MB ([snapshots] bytes); remove some: selvedge \
+         snapshot remove",
         bytes as f64 / 1e6,
         most as f64 / 1e6
     )))

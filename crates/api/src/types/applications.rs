@@ -143,6 +143,10 @@ pub struct UsageInfo {
     pub memory_limit_bytes: Option<u64>,
     /// Processes and threads that it may have.
     pub pids_limit: Option<u32>,
+    /// Bytes that it may read each second from each disk.
+    pub read_limit_bytes_per_s: Option<u64>,
+    /// Bytes that it may write each second to each disk.
+    pub write_limit_bytes_per_s: Option<u64>,
 }
 
 /// A ConfigMap or Secret, without its values.

@@ -1,4 +1,4 @@
-//! What an earlier run of the models left behind, for one that goes on with it.
+//! What an earlier run of several parts left behind, for one that goes on with it.
 
 use std::path::Path;
 

@@ -25,8 +25,8 @@ const MACHINE_READING_EVERY: Duration = Duration::from_millis(20);
 pub struct Rtt {
     #[command(flatten)]
     options: Options,
-    /// Of the models: go on with the run that --out holds a part of. What the same program measured there with the same
-    /// options is not measured again
+    /// Of the models and of --runtime: go on with the run that --out holds a part of. What the same program measured
+    /// there with the same options is not measured again
     #[arg(long)]
     resume: bool,
     /// What a container costs a message: each system on the host beside the same in each of these runtimes with the
@@ -42,21 +42,43 @@ impl Rtt {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
         let out = &self.outcome.out;
         let mut progress = progress();
-        let kept = if self.resume {
-            Kept::read(out, &self.options)?
+        let experiments = if self.runtime.is_empty() {
+            vec![self.options]
         } else {
-            Kept::default()
+            let experiments = beside_host(&self.options, &self.runtime);
+            let trace = data_set(&self.options, progress.as_mut())?;
+            progress.say(&whole(&experiments, trace.as_ref())?);
+            experiments
         };
-        if !self.runtime.is_empty() {
-            let mut runs = Vec::new();
-            for options in beside_host(&self.options, &self.runtime) {
-                runs.extend(measure_all(options, (prefix, out), Kept::default(), progress.as_mut())?);
-            }
-            return self.outcome.report(runs);
+        let mut runs = Vec::new();
+        for options in experiments {
+            let kept = if self.resume {
+                Kept::read(out, &options)?
+            } else {
+                Kept::default()
+            };
+            runs.extend(measure_all(options, (prefix, out), kept, progress.as_mut())?);
         }
-        let runs = measure_all(self.options, (prefix, out), kept, progress.as_mut())?;
         self.outcome.report(runs)
     }
+}
+
+/// What is measured beside the host, and how long all of it takes.
+fn whole(experiments: &[Options], trace: Option<&Trace>) -> Result<String, Failure> {
+    let mut time = Duration::ZERO;
+    for options in experiments {
+        let plan = Plan::new(options.clone(), trace.cloned())?;
+        time += plan.estimate() * plan.runs();
+    }
+    let systems: Vec<String> = experiments
+        .iter()
+        .filter_map(|one| Some(one.baseline.as_ref()?.to_string()))
+        .collect();
+    Ok(format!(
+        "What a container costs a message, of {}: {} in all; --resume goes on where it was ended",
+        systems.join(", "),
+        about(time)
+    ))
 }
 
 /// Where a system runs.

@@ -201,6 +201,12 @@ pub struct Amounts {
     /// What it writes outside of volumes.
     #[serde(rename = "ephemeral-storage", skip_serializing_if = "Option::is_none")]
     pub ephemeral_storage: Option<Bytes>,
+    /// What it reads each second from each disk of the host.
+    #[serde(rename = "selvedge.dev/read-bytes-per-s", skip_serializing_if = "Option::is_none")]
+    pub read_bytes_per_s: Option<Bytes>,
+    /// What it writes each second to each disk of the host.
+    #[serde(rename = "selvedge.dev/write-bytes-per-s", skip_serializing_if = "Option::is_none")]
+    pub write_bytes_per_s: Option<Bytes>,
     /// By the name behind `selvedge.dev/`: devices of the host, and `pids`.
     #[serde(flatten)]
     pub others: BTreeMap<String, u32>,
@@ -229,9 +235,12 @@ impl<'de> serde::de::Visitor<'de> for AmountsVisitor {
                 ("cpu", _) => amounts.cpu = Some(map.next_value()?),
                 ("memory", _) => amounts.memory = Some(map.next_value()?),
                 ("ephemeral-storage", _) => amounts.ephemeral_storage = Some(map.next_value()?),
+                (_, Some("read-bytes-per-s")) => amounts.read_bytes_per_s = Some(map.next_value()?),
+                (_, Some("write-bytes-per-s")) => amounts.write_bytes_per_s = Some(map.next_value()?),
                 (_, Some(_)) => _ = amounts.others.insert(name, map.next_value()?),
                 _ => {
-                    let known = "there are cpu, memory, ephemeral-storage, selvedge.dev/pids and devices such as \
+                    let known = "there are cpu, memory, ephemeral-storage, selvedge.dev/pids, \
+                        selvedge.dev/read-bytes-per-s, selvedge.dev/write-bytes-per-s and devices such as \
                         selvedge.dev/ttyUSB0";
                     return Err(A::Error::custom(format!("no resource {name:?}; {known}")));
                 }

@@ -161,7 +161,21 @@ pub(super) fn values(target: &Target, path: &str, what: &str) -> anyhow::Result<
 struct Description {
     manifest: String,
     does: DeploymentInfo,
+    /// What those said last that have ended and were to run.
+    last_words: Vec<LastWords>,
 }
+
+#[derive(Serialize)]
+struct LastWords {
+    container: String,
+    replica: u32,
+    lines: Vec<String>,
+}
+
+/// What one that has ended said before it, so many lines of it.
+const LAST_WORDS: usize = 5;
+/// Of so many containers.
+const LAST_WORDS_OF: usize = 5;
 
 pub(super) fn describe(target: &Target, name: &str) -> anyhow::Result<()> {
     check_name("deployment", name)?;
@@ -171,11 +185,41 @@ pub(super) fn describe(target: &Target, name: &str) -> anyhow::Result<()> {
         let manifest = client.good(Method::GET, &path, Vec::new()).await?;
         Ok(Description {
             manifest: String::from_utf8(manifest).context("the manifest")?,
+            last_words: last_words(client, &target.tenant, &does).await,
             does,
         })
     };
     target.output.show(&target.edge.ask(false, ask)?, text);
     Ok(())
+}
+
+/// Of the containers that have ended and were to run: why, in their own words.
+async fn last_words(client: &Client, tenant: &str, does: &DeploymentInfo) -> Vec<LastWords> {
+    let has_failed = |container: &&ContainerInfo| match does.sleeps {
+        true => container.trouble.is_some(),
+        false => container.last_end.is_some() && !container.is_done,
+    };
+    let mut all = Vec::new();
+    for container in does.containers.iter().filter(has_failed).take(LAST_WORDS_OF) {
+        let ContainerInfo { name, replica, .. } = container;
+        let mut path = paths::deployment_log(tenant, &does.name);
+        // One that runs again has begun another log.
+        path += &format!(
+            "?container={name}&replica={replica}&lines={LAST_WORDS}&previous={}",
+            container.is_running
+        );
+        // It may have said nothing, or that may have gone.
+        let Ok(said) = client.good(Method::GET, &path, Vec::new()).await else {
+            continue;
+        };
+        let said = String::from_utf8_lossy(&said);
+        all.push(LastWords {
+            container: name.clone(),
+            replica: *replica,
+            lines: said.lines().map(str::to_owned).collect(),
+        });
+    }
+    all
 }
 
 fn text(described: &Description) -> String {
@@ -210,6 +254,11 @@ fn text(described: &Description) -> String {
             "# {name} of replica {replica}{at}: {}; {restarts} restarts\n",
             doing(container)
         );
+        let mut all = described.last_words.iter();
+        let own = all.find(|words| (&words.container, words.replica) == (name, *replica));
+        for line in own.iter().flat_map(|words| &words.lines) {
+            text += &format!("#   {line}\n");
+        }
     }
     text
 }

@@ -76,6 +76,7 @@ fn taken_row(taken: &Taken) -> [String; 8] {
     let Taken { usage, cpu_millis } = taken;
     let of = |limit: Option<String>| limit.map_or(String::new(), |limit| format!(" of {limit}"));
     let mb = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+    let at_most = |rate: Option<u64>| rate.map_or(String::new(), |rate| format!(", at most {}/s", mb(rate)));
     [
         usage.deployment.clone(),
         usage.container.clone(),
@@ -86,8 +87,8 @@ fn taken_row(taken: &Taken) -> [String; 8] {
         ),
         mb(usage.memory_bytes) + &of(usage.memory_limit_bytes.map(mb)),
         usage.pids.to_string() + &of(usage.pids_limit.map(|pids| pids.to_string())),
-        mb(usage.read_bytes),
-        mb(usage.written_bytes),
+        mb(usage.read_bytes) + &at_most(usage.read_limit_bytes_per_s),
+        mb(usage.written_bytes) + &at_most(usage.write_limit_bytes_per_s),
     ]
 }
 

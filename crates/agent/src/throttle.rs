@@ -1,0 +1,90 @@
+//! How fast a control group may read from disks and write to them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cgroup::{read, write};
+
+/// Bytes each second, of each disk of the host by itself; `None`: as fast as it goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rates {
+    pub(crate) read_bytes_per_s: Option<u64>,
+    pub(crate) write_bytes_per_s: Option<u64>,
+}
+
+/// A disk of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Disk {
+    /// `MAJOR:MINOR`.
+    number: String,
+    /// In `/dev`.
+    pub(crate) path: PathBuf,
+}
+
+/// Those that are there, whole: the kernel limits no partition.
+pub(crate) fn disks() -> Vec<Disk> {
+    let of_kernel = Path::new("/sys/block");
+    let names = fs::read_dir(of_kernel).into_iter().flatten().filter_map(Result::ok);
+    let disk = |name: &str| {
+        let about = |what: &str| fs::read_to_string(of_kernel.join(name).join(what)).ok();
+        let is_empty = about("size")?.trim() == "0";
+        // The kernel writes "!" for the "/" of a name such as `cciss/c0d0`.
+        let path = Path::new("/dev").join(name.replace('!', "/"));
+        let number = about("dev")?.trim().to_owned();
+        (!is_empty && path.exists()).then_some(Disk { number, path })
+    };
+    names.filter_map(|entry| disk(entry.file_name().to_str()?)).collect()
+}
+
+impl Rates {
+    pub(crate) fn is_none(self) -> bool {
+        self == Rates::default()
+    }
+
+    /// Keeps the group of version 1 with this directory in `blkio` within them.
+    pub(crate) fn keep_1(self, directory: &Path) -> io::Result<()> {
+        for (name, rate) in [
+            ("blkio.throttle.read_bps_device", self.read_bytes_per_s),
+            ("blkio.throttle.write_bps_device", self.write_bytes_per_s),
+        ] {
+            let file = directory.join(name);
+            if rate.is_none() && read(&file)?.is_empty() {
+                continue;
+            }
+            for disk in disks() {
+                // 0 lifts a limit.
+                write(&file, &format!("{} {}", disk.number, rate.unwrap_or(0)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for version 2.
+    pub(crate) fn keep_2(self, directory: &Path) -> io::Result<()> {
+        let file = directory.join("io.max");
+        if self.is_none() && read(&file)?.is_empty() {
+            return Ok(());
+        }
+        let word = |rate: Option<u64>| rate.map_or("max".to_owned(), |rate| rate.to_string());
+        let (read, written) = (word(self.read_bytes_per_s), word(self.write_bytes_per_s));
+        for disk in disks() {
+            write(&file, &format!("{} rbps={read} wbps={written}", disk.number))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disk_under_the_root_is_among_the_disks_or_it_is_no_disk() {
+        for disk in disks() {
+            let about = format!("/sys/dev/block/{}/size", disk.number);
+            assert!(fs::read_to_string(&about).is_ok(), "{disk:?} is known to the kernel");
+            assert!(disk.path.exists(), "{disk:?}");
+        }
+    }
+}
