@@ -271,3 +271,23 @@ fn paths(deployment: &Deployment) -> Vec<String> {
         .map(|finding| finding.path)
         .collect()
 }
+
+/// What agents have called an application so far: where this changes, an upgrade starts all of them again.
+#[test]
+fn an_application_of_an_earlier_agent_is_the_same_to_this_one() {
+    let lines =
+        "          args: [serve]\n          resources: {limits: {cpu: 250m, memory: 16Mi, selvedge.dev/pids: 8}}\n";
+    let written = serde_json::to_string(&wanted(&deployment(lines), &configuration()).unwrap().containers).unwrap();
+    assert_eq!(written, EARLIER.lines().map(str::trim).collect::<String>());
+}
+
+const EARLIER: &str = r#"
+    [{"name":"web","replica":0,"is_init":false,"launch":{"kind":"process","image":"/bin/web",
+    "pull":{"policy":"if-absent","login":null},"command":[],"args":["serve"],"env":[],"working_dir":null,
+    "uid":null,"gid":null,"pod":{"tenant":"default","application":"site","replica":0},"has_own_network":false,
+    "hostname":null,"mounts":[],"volumes_gid":null,"devices":[],
+    "rights":{"added":[],"dropped":[],"is_root_read_only":false,"may_gain":false,"is_never_root":false},
+    "limits":{"cpu_millis":250,"memory_bytes":16777216,"pids":8,"promised_cpu_millis":null,
+    "promised_memory_bytes":null},"log":{"file_bytes":4194304,"files":3}},
+    "probes":{"startup":null,"liveness":null,"readiness":null},"pre_stop":null,"grace":{"secs":30,"nanos":0}}]
+"#;
