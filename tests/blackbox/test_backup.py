@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -131,6 +132,25 @@ def test_without_its_passphrase_or_damaged_it_changes_nothing(start, tmp_path, p
     occupied = back(here, file, passphrase, check=False)
     assert occupied.returncode == 1 and "something is there" in occupied.stderr
     assert here.alive()
+
+
+def test_by_schedule_one_is_made_where_the_last_is_old_and_the_oldest_go(start, tmp_path, passphrase):
+    place = tmp_path / "backups"
+    place.mkdir()
+    old = [place / f"edge-2026010{day}-000000.backup" for day in (1, 2, 3)]
+    others = [place / name for name in ("cloud-20260101-000000.backup", "edge.txt")]
+    for path in old + others:
+        path.write_bytes(b"")
+        os.utime(path, (1_760_000_000, 1_760_000_000))
+    scheduled = f"[backup]\ndirectory = '{place}'\nkeep = 2\npassphrase_file = '{passphrase}'\n"
+    here, there = start(configuration=scheduled, begin=False), start(begin=False)
+    here.run("device", "add", "pump-7", "--password", PASSWORD)
+    here.start()
+    new = lambda: set(place.glob("edge-*.backup")) - set(old)  # noqa: E731
+    wait_until(lambda: new() and not old[1].exists())
+    assert set(place.iterdir()) == {old[2], *others, *new()}
+    back(there, new().pop(), passphrase)
+    assert [one["id"] for one in json.loads(there.run("device", "list", "--output", "json").stdout)] == ["pump-7"]
 
 
 def test_an_edge_that_comes_back_links_to_its_cloud_and_no_reading_is_lost(site, tmp_path, passphrase):

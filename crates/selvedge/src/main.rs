@@ -4,6 +4,7 @@
 // They panic where nobody reads or the disk is full: `say` and `complain` do not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod backups_kept;
 mod commands;
 mod images_kept;
 mod node;

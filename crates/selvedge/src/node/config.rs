@@ -15,6 +15,7 @@ use super::config_error::explain;
 use super::enrolment::Enrolment;
 use super::origin::Origin;
 use super::role::{EDGE_DATA, Role};
+use crate::backups_kept::Schedule;
 use crate::retention::Retention;
 
 /// All of it.
@@ -36,6 +37,7 @@ pub(crate) struct Config {
     pub(crate) images: Images,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) snapshots: Snapshots,
+    pub(crate) backup: Backup,
     pub(crate) limits: Limits,
     pub(crate) log: Log,
     pub(crate) audit: Audit,
@@ -141,6 +143,33 @@ pub(crate) struct Snapshots {
     pub(crate) passphrase_file: PathBuf,
 }
 
+/// Backups that are made by themselves; an empty directory: none are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Backup {
+    pub(crate) directory: PathBuf,
+    pub(crate) every: Retention,
+    pub(crate) keep: usize,
+    pub(crate) passphrase_file: PathBuf,
+}
+
+impl Backup {
+    /// Those of the node in the data directory `data`; `None`: none are made.
+    pub(crate) fn schedule(&self, data: &Path, name: &'static str) -> std::io::Result<Option<Schedule>> {
+        let Some(every) = self.every.age().filter(|_| !self.directory.as_os_str().is_empty()) else {
+            return Ok(None);
+        };
+        Ok(Some(Schedule {
+            data: std::path::absolute(data)?,
+            directory: std::path::absolute(&self.directory)?,
+            name,
+            every,
+            keep: self.keep,
+            passphrase_file: std::path::absolute(&self.passphrase_file)?,
+        }))
+    }
+}
+
 /// Which of two messages of a device goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -244,6 +273,7 @@ impl Default for Config {
             images: Images::default(),
             labels: BTreeMap::new(),
             snapshots: Snapshots::default(),
+            backup: Backup::default(),
             limits: Limits::default(),
             log: Log::default(),
             audit: Audit::default(),
@@ -317,6 +347,17 @@ impl Default for Images {
         Self {
             unused: "30d".parse().expect("is a time"),
             bytes: 8 << 30,
+        }
+    }
+}
+
+impl Default for Backup {
+    fn default() -> Self {
+        Self {
+            directory: PathBuf::new(),
+            every: "24h".parse().expect("is a time"),
+            keep: 7,
+            passphrase_file: PathBuf::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What values of a configuration may be, beyond their types: with the others an edge would serve nobody, or be mute.
 
 use std::ops::RangeInclusive;
+use std::path::absolute;
 
 use link::edge::{Proxies, Target};
 use toml::de::{DeTable, DeValue};
@@ -21,7 +22,7 @@ pub(super) struct Mistake {
 const ANY: i64 = i64::MAX;
 
 /// What numbers may be.
-const RANGES: [(&str, RangeInclusive<i64>); 15] = [
+const RANGES: [(&str, RangeInclusive<i64>); 16] = [
     // 0: as many as the logs say. Each takes a thread, and two segment files of its own.
     ("shards", 0..=SHARDS_MAX as i64),
     ("enrolment.renewal_grace_days", 0..=3_650),
@@ -30,6 +31,7 @@ const RANGES: [(&str, RangeInclusive<i64>); 15] = [
     ("tokens.key_days", 0..=3_650),
     // Rows go in steps of some 10,000.
     ("history.bytes", 16 << 20..=ANY),
+    ("backup.keep", 1..=ANY),
     ("limits.connections", 1..=ANY),
     ("limits.connects_per_s", 1..=ANY),
     ("limits.pending_connects", 1..=ANY),
@@ -51,6 +53,7 @@ impl Config {
             .or_else(|| self.of_store())
             .or_else(|| self.of_link())
             .or_else(|| self.of_enrolment())
+            .or_else(|| self.of_backup())
             .or_else(|| self.of_log())
     }
 
@@ -117,6 +120,28 @@ impl Config {
             .then(|| link_url.parse::<Target>().err())
             .flatten()?;
         mistake("enrolment.link_url", error.to_string())
+    }
+
+    fn of_backup(&self) -> Option<Mistake> {
+        let backup = &self.backup;
+        if backup.directory.as_os_str().is_empty() {
+            return None;
+        }
+        let mistake = |key, message: &str| Some(Mistake::new(key, format!("{key}: {message}")));
+        if backup.passphrase_file.as_os_str().is_empty() {
+            let message = "it is empty; a backup is sealed by the passphrase, or the key, in a file";
+            return mistake("backup.passphrase_file", message);
+        }
+        if backup.every.age().is_none() {
+            return mistake("backup.every", "it is empty; write how often, such as \"24h\"");
+        }
+        let (Ok(directory), Ok(data)) = (absolute(&backup.directory), absolute(&self.data)) else {
+            return None;
+        };
+        let message = "it is in the data directory, of which the backups are; write another place";
+        directory
+            .starts_with(data)
+            .then(|| mistake("backup.directory", message))?
     }
 
     fn of_log(&self) -> Option<Mistake> {
@@ -196,6 +221,22 @@ mod tests {
             "edge.toml:2: shards is 257; it must be from 0 to 256",
         );
         Config::parse("edge.toml", "shards = 256\n").unwrap();
+    }
+
+    #[test]
+    fn backups_that_would_be_of_no_use_are_refused_with_their_line() {
+        check(
+            "[backup]\ndirectory = \"/b\"\n",
+            "edge.toml: backup.passphrase_file: it is empty; a backup is sealed by the passphrase, or the key, in a file",
+        );
+        check(
+            "[backup]\ndirectory = \"/b\"\npassphrase_file = \"/k\"\nevery = \"\"\n",
+            "edge.toml:4: backup.every: it is empty; write how often, such as \"24h\"",
+        );
+        check(
+            "data = \"/d\"\n[backup]\ndirectory = \"/d/b\"\npassphrase_file = \"/k\"\n",
+            "edge.toml:3: backup.directory: it is in the data directory, of which the backups are; write another place",
+        );
     }
 
     #[test]

@@ -135,6 +135,9 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         let passphrase_file = Some(passphrase_file).filter(|path| !path.as_os_str().is_empty());
         desk.keep_snapshots(config.snapshots.bytes, passphrase_file);
     }
+    if let Some(schedule) = config.backup.schedule(&config.data, role.name())? {
+        schedule.keep();
+    }
     let _tasks = serve_http(control, http, &desk);
     if let Some(link) = &mut link {
         if has_cloud {

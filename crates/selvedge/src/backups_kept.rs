@@ -1,0 +1,130 @@
+//! Backups that are made by themselves, and those that go.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail};
+use time::OffsetDateTime;
+
+/// Between two looks at whether one is due.
+const LOOK: Duration = Duration::from_secs(60);
+/// Until the next try, where one could not be made.
+const AGAIN: Duration = Duration::from_secs(600);
+const ENDING: &str = "backup";
+/// What one that was not finished leaves beside it.
+const UNFINISHED: [&str; 2] = ["part", "work"];
+
+/// How backups of a node are made and kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    /// Whose they are.
+    pub(crate) data: PathBuf,
+    /// Where they are.
+    pub(crate) directory: PathBuf,
+    /// Which of those there are this node's: what their names begin with.
+    pub(crate) name: &'static str,
+    /// From one to the next.
+    pub(crate) every: Duration,
+    /// So many stay.
+    pub(crate) keep: usize,
+    /// What seals them.
+    pub(crate) passphrase_file: PathBuf,
+}
+
+impl Schedule {
+    /// Makes and removes them as long as the program runs.
+    pub(crate) fn keep(self) {
+        tokio::spawn(async move {
+            loop {
+                let schedule = self.clone();
+                let looking = tokio::task::spawn_blocking(move || schedule.look(SystemTime::now()));
+                let pause = match looking.await.expect("making a backup does not panic") {
+                    Ok(()) => LOOK,
+                    Err(error) => {
+                        tracing::error!("no backup was made; it is tried again in {AGAIN:?}: {error:#}");
+                        AGAIN
+                    }
+                };
+                tokio::time::sleep(pause).await;
+            }
+        });
+    }
+
+    fn look(&self, now: SystemTime) -> anyhow::Result<()> {
+        let directory = &self.directory;
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        // One that a clock which was wrong said will come is none.
+        let is_new = |path: &PathBuf| age(path, now).is_some_and(|age| age < self.every);
+        if !self.all(ENDING)?.iter().any(is_new) {
+            let file = directory.join(self.name_at(now));
+            self.make(&file)?;
+            tracing::info!(file = %file.display(), "a backup was made");
+        }
+        let all = self.all(ENDING)?;
+        let mut going = all[..all.len().saturating_sub(self.keep)].to_vec();
+        for ending in UNFINISHED {
+            let left = self.all(ending)?.into_iter();
+            going.extend(left.filter(|path| age(path, now).is_some_and(|age| age >= self.every)));
+        }
+        for path in going {
+            let removed = match path.is_dir() {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+            removed.with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// By a process of its own: what it takes of memory is gone with it.
+    fn make(&self, file: &Path) -> anyhow::Result<()> {
+        let made = Command::new("/proc/self/exe")
+            .args(["backup", "create"])
+            .arg(file)
+            .arg("--data")
+            .arg(&self.data)
+            .arg("--passphrase-file")
+            .arg(&self.passphrase_file)
+            .stdin(Stdio::null())
+            .output()?;
+        if !made.status.success() {
+            bail!("{}", String::from_utf8_lossy(&made.stderr).trim());
+        }
+        Ok(())
+    }
+
+    fn name_at(&self, now: SystemTime) -> String {
+        let at = OffsetDateTime::from(now);
+        let (year, month, day) = at.to_calendar_date();
+        let (hour, minute, second) = at.to_hms();
+        let at = format!(
+            "{year:04}{:02}{day:02}-{hour:02}{minute:02}{second:02}",
+            u8::from(month)
+        );
+        format!("{}-{at}.{ENDING}", self.name)
+    }
+
+    /// Those that are there with this ending, by their names: the oldest first.
+    fn all(&self, ending: &str) -> anyhow::Result<Vec<PathBuf>> {
+        let prefix = format!("{}-", self.name);
+        let entries = fs::read_dir(&self.directory).with_context(|| self.directory.display().to_string())?;
+        let is_meant = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(&prefix)) && path.extension().is_some_and(|end| end == ending)
+        };
+        let mut all: Vec<PathBuf> = entries
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .filter(is_meant)
+            .collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+}
+
+/// `None`: its time has not come yet, or it has gone.
+fn age(path: &Path, now: SystemTime) -> Option<Duration> {
+    now.duration_since(path.metadata().ok()?.modified().ok()?).ok()
+}
