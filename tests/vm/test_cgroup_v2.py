@@ -13,7 +13,9 @@ SUITES = [
     "test_on_demand.py",
     "test_pause.py",
     "test_podman.py",
+    "test_pods.py",
     "test_snapshots.py",
+    "test_updates.py",
     "test_users.py",
     "test_volumes.py",
 ]
