@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -137,16 +138,21 @@ def test_without_its_passphrase_or_damaged_it_changes_nothing(start, tmp_path, p
 def test_by_schedule_one_is_made_where_the_last_is_old_and_the_oldest_go(start, tmp_path, passphrase):
     place = tmp_path / "backups"
     place.mkdir()
-    old = [place / f"edge-2026010{day}-000000.backup" for day in (1, 2, 3)]
-    others = [place / name for name in ("cloud-20260101-000000.backup", "edge.txt")]
+    own = f"edge-{os.uname().nodename}"
+    old = [place / f"{own}-2026010{day}-000000.backup" for day in (1, 2, 3)]
+    others = [
+        f"edge-elsewhere-{time.strftime('%Y%m%d-%H%M%S')}.backup",
+        f"{own}-29990101-000000.backup",
+        f"{own}.backup",
+    ]
+    others = [place / name for name in others]
     for path in old + others:
         path.write_bytes(b"")
-        os.utime(path, (1_760_000_000, 1_760_000_000))
     scheduled = f"[backup]\ndirectory = '{place}'\nkeep = 2\npassphrase_file = '{passphrase}'\n"
     here, there = start(configuration=scheduled, begin=False), start(begin=False)
     here.run("device", "add", "pump-7", "--password", PASSWORD)
     here.start()
-    new = lambda: set(place.glob("edge-*.backup")) - set(old)  # noqa: E731
+    new = lambda: set(place.glob("*.backup")) - set(old) - set(others)  # noqa: E731
     wait_until(lambda: new() and not old[1].exists())
     assert set(place.iterdir()) == {old[2], *others, *new()}
     back(there, new().pop(), passphrase)

@@ -302,7 +302,7 @@ def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime_and_so_i
         "--runtime",
         "host,process,oci,docker",
         "--arms",
-        "mosquitto,selvedge+responder",
+        "mosquitto,selvedge+responder,tcp-echo",
     ]
     command += ["--blocks", "1", "--duration", "200ms", "--out", str(tmp_path)]
     deadline, seen = time.monotonic() + 300, set()
@@ -316,7 +316,8 @@ def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime_and_so_i
     # Those of a container of each kind, and the host's.
     assert len(seen - {os.readlink("/proc/self/ns/mnt")}) >= 2 and os.readlink("/proc/self/ns/mnt") in seen
     runs = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("rtt-*.json"))]
-    assert [run["skipped"] for run in runs] == [[], []], said
+    assert [run["skipped"] for run in runs] == [[], [], []], said
+    assert re.search(r"of mosquitto, selvedge\+responder, tcp-echo: about \d+ \w+ in all; --resume goes on", said), said
     for run in runs:
         (host,) = [arm["name"] for arm in run["arms"] if arm["baseline"]]
         names = {arm["name"] for arm in run["arms"]}
@@ -324,6 +325,9 @@ def test_a_system_on_the_host_is_compared_with_the_same_in_each_runtime_and_so_i
         assert all(block["counters"]["answered"] > 0 for block in run["blocks"])
         assert all(block["counters"]["duplicates"] == 0 for block in run["blocks"]), "two responders answer"
         assert all(block["usage"]["server_cpu_s"] > 0 for block in run["blocks"])
+    resumed = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=60, check=True)
+    assert resumed.stderr.count("measured before") == 3
+    assert len(list(tmp_path.glob("rtt-*.json"))) == 3
 
 
 def test_a_run_that_was_ended_is_gone_on_with_and_what_it_had_is_not_measured_again(tmp_path):

@@ -31,7 +31,7 @@ const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "freezer"];
 const UNLIMITED: u64 = u64::MAX;
 /// Those of version 2 that have to be let in from group to group; the freezer is in each by itself.
 const LET_IN: [&str; 3] = ["cpu", "memory", "pids"];
-/// What limits reading and writing, as each version names it: only groups that ask for it are in it.
+/// What limits reading and writing, as each version names it: groups are made in it once one asks for that.
 const IO_1: &str = "blkio";
 const IO_2: &str = "io";
 
@@ -325,12 +325,7 @@ impl Cgroup {
                     write(&file, &bytes.to_string())?;
                 }
                 write(&self.file("pids", "pids.max"), &pids)?;
-                let io = self.directory(IO_1);
-                if io.is_dir() {
-                    limits.rates().keep_1(&io)
-                } else {
-                    Ok(())
-                }
+                limits.rates().keep_1(&self.directory(IO_1))
             }
             Hierarchy::Two(_) => {
                 if self.hierarchy.has("cpu") {
@@ -346,12 +341,7 @@ impl Cgroup {
                 if self.hierarchy.has("pids") {
                     write(&self.file("pids", "pids.max"), &pids)?;
                 }
-                let is_in_io = self.file(IO_2, "io.max").exists();
-                if is_in_io {
-                    limits.rates().keep_2(&self.directory(""))
-                } else {
-                    Ok(())
-                }
+                limits.rates().keep_2(&self.directory(""))
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::{read, write};
+use crate::cgroup::write;
 
 /// Bytes each second, of each disk of the host by itself; `None`: as fast as it goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,30 +49,43 @@ impl Rates {
             ("blkio.throttle.write_bps_device", self.write_bytes_per_s),
         ] {
             let file = directory.join(name);
-            if rate.is_none() && read(&file)?.is_empty() {
-                continue;
-            }
-            for disk in disks() {
-                // 0 lifts a limit.
-                write(&file, &format!("{} {}", disk.number, rate.unwrap_or(0)))?;
-            }
+            // 0 lifts a limit.
+            keep(&file, rate.is_none(), |disk| {
+                format!("{} {}", disk.number, rate.unwrap_or(0))
+            })?;
         }
         Ok(())
     }
 
     /// The same for version 2.
     pub(crate) fn keep_2(self, directory: &Path) -> io::Result<()> {
-        let file = directory.join("io.max");
-        if self.is_none() && read(&file)?.is_empty() {
-            return Ok(());
-        }
         let word = |rate: Option<u64>| rate.map_or("max".to_owned(), |rate| rate.to_string());
         let (read, written) = (word(self.read_bytes_per_s), word(self.write_bytes_per_s));
-        for disk in disks() {
-            write(&file, &format!("{} rbps={read} wbps={written}", disk.number))?;
-        }
-        Ok(())
+        let line = |disk: &Disk| format!("{} rbps={read} wbps={written}", disk.number);
+        keep(&directory.join("io.max"), self.is_none(), line)
     }
+}
+
+/// Writes a line for each disk to a file of the kernel's; where nothing is asked for, only if something is limited.
+fn keep(file: &Path, is_free: bool, line: impl Fn(&Disk) -> String) -> io::Result<()> {
+    if is_free && fs::read_to_string(file).unwrap_or_default().is_empty() {
+        return Ok(());
+    }
+    if !file.exists() {
+        let message = format!(
+            "{}: this kernel limits no disks; it needs CONFIG_BLK_DEV_THROTTLING",
+            file.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+    }
+    for disk in disks() {
+        match write(file, &line(&disk)) {
+            // One that has gone meanwhile needs no limit.
+            Err(error) if disk.path.exists() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

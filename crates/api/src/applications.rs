@@ -231,7 +231,9 @@ pub(crate) fn check(document: &Document) -> Vec<Error> {
     let found: Vec<(String, String)> = match &document.resource {
         Resource::Deployment(deployment) => {
             let found = workload::unsupported(deployment).into_iter();
-            let found = found.map(|finding| (finding.path, finding.message));
+            let found = found
+                .chain(workload::without_effect(deployment))
+                .map(|finding| (finding.path, finding.message));
             found
                 .chain(mesh::unsupported(deployment))
                 .chain(subscriptions::unsupported(deployment))

@@ -35,7 +35,7 @@ pub(crate) struct Holding {
     turn: Mutex<()>,
     /// How many more archives may be on their way: each has a thread.
     downloads: Arc<Semaphore>,
-    /// Bytes of all of them; 0: however many.
+    /// Bytes of those of a tenant; 0: however many.
     bytes_max: AtomicU64,
     /// Applications, by tenant and name, that do not run while what they keep is put in its place.
     restoring: std::sync::Mutex<BTreeSet<(String, String)>>,

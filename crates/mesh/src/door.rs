@@ -304,10 +304,11 @@ struct Leads {
 
 async fn serve(listener: Listener, leads: Leads) {
     let (turn, beginnings) = (Arc::new(AtomicUsize::new(0)), Arc::new(Beginnings::new()));
+    let taken = Arc::default();
     loop {
         match listener.accept().await {
             Ok(stream) => {
-                let seat = leads.shared.room.seat(&leads.tenant).await;
+                let seat = leads.shared.room.seat(&leads.tenant, &taken).await;
                 let (leads, turn, beginnings) = (leads.clone(), Arc::clone(&turn), Arc::clone(&beginnings));
                 tokio::spawn(async move {
                     lead(stream, leads, &turn, &beginnings).await;

@@ -1,7 +1,9 @@
-//! How many connections all doors of an edge hold at once, of which no tenant has so many that another finds no place.
+//! How many connections all doors of an edge hold at once, of which no door, and no tenant, has so many that another
+//! finds no place.
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{Resource, getrlimit};
@@ -32,6 +34,7 @@ struct Taken {
 pub(crate) struct Seat {
     room: Arc<Room>,
     tenant: String,
+    door: Arc<AtomicUsize>,
 }
 
 impl Room {
@@ -48,29 +51,33 @@ impl Room {
         })
     }
 
-    /// Once there is one for the tenant: as long as more are free than it has, so alone it has half of them.
-    pub(crate) async fn seat(self: &Arc<Self>, tenant: &str) -> Seat {
+    /// Once there is one for a door of the tenant that has so many: as long as more are free than it and all doors of
+    /// the tenant have, so one alone has a third.
+    pub(crate) async fn seat(self: &Arc<Self>, tenant: &str, door: &Arc<AtomicUsize>) -> Seat {
         loop {
             let mut freed = pin!(self.is_freed.notified());
             freed.as_mut().enable();
-            if let Some(seat) = self.free_seat(tenant) {
+            if let Some(seat) = self.free_seat(tenant, door) {
                 return seat;
             }
             freed.await;
         }
     }
 
-    fn free_seat(self: &Arc<Self>, tenant: &str) -> Option<Seat> {
+    fn free_seat(self: &Arc<Self>, tenant: &str, door: &Arc<AtomicUsize>) -> Option<Seat> {
+        // Counts of doors change only while this is held.
         let mut taken = held(&self.taken);
         let own = taken.of_tenants.get(tenant).copied().unwrap_or_default();
-        if own >= self.places - taken.all {
+        if own + door.load(Ordering::Relaxed) >= self.places - taken.all {
             return None;
         }
         taken.all += 1;
         taken.of_tenants.insert(tenant.to_owned(), own + 1);
+        door.fetch_add(1, Ordering::Relaxed);
         Some(Seat {
             room: Arc::clone(self),
             tenant: tenant.to_owned(),
+            door: Arc::clone(door),
         })
     }
 }
@@ -79,6 +86,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = held(&self.room.taken);
         taken.all -= 1;
+        self.door.fetch_sub(1, Ordering::Relaxed);
         if let Some(own) = taken.of_tenants.get_mut(&self.tenant) {
             *own -= 1;
             if *own == 0 {
@@ -95,27 +103,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_that_takes_all_it_gets_leaves_places_to_others() {
-        let room = Room::with(100);
-        let all_of = |tenant: &str| std::iter::from_fn(|| room.free_seat(tenant)).collect::<Vec<Seat>>();
-        let greedy = all_of("greedy");
-        assert_eq!(greedy.len(), 50);
-        let second = all_of("second");
-        assert_eq!(second.len(), 25);
-        assert!(room.free_seat("third").is_some());
-        assert!(room.free_seat("greedy").is_none());
-        drop((greedy, second));
+    fn who_takes_all_it_gets_leaves_places_to_other_doors_and_other_tenants() {
+        let room = Room::with(120);
+        let all_of = |tenant: &str| {
+            let door = Arc::default();
+            std::iter::from_fn(|| room.free_seat(tenant, &door)).collect::<Vec<Seat>>()
+        };
+        let first = all_of("greedy");
+        let second = all_of("greedy");
+        let of_other = all_of("other");
+        assert_eq!((first.len(), second.len(), of_other.len()), (40, 14, 22));
+        assert_eq!(all_of("third").len(), 15);
+        drop((first, second, of_other));
         assert_eq!(held(&room.taken).of_tenants, HashMap::new());
-        assert_eq!(all_of("greedy").len(), 50);
+        assert_eq!(all_of("greedy").len(), 40);
     }
 
     #[tokio::test]
     async fn who_waits_has_a_place_once_one_is_free() {
-        let room = Room::with(2);
-        let first = room.seat("one").await;
+        let (room, door) = (Room::with(3), Arc::default());
+        let first = room.seat("one", &door).await;
         let waiting = tokio::spawn({
-            let room = Arc::clone(&room);
-            async move { drop(room.seat("one").await) }
+            let (room, door) = (Arc::clone(&room), Arc::clone(&door));
+            async move { drop(room.seat("one", &door).await) }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());

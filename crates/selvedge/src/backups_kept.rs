@@ -24,7 +24,7 @@ pub(crate) struct Schedule {
     /// Where they are.
     pub(crate) directory: PathBuf,
     /// Which of those there are this node's: what their names begin with.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// From one to the next.
     pub(crate) every: Duration,
     /// So many stay.
@@ -55,20 +55,20 @@ impl Schedule {
     fn look(&self, now: SystemTime) -> anyhow::Result<()> {
         let directory = &self.directory;
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        // One that a clock which was wrong said will come is none.
-        let is_new = |path: &PathBuf| age(path, now).is_some_and(|age| age < self.every);
-        if !self.all(ENDING)?.iter().any(is_new) {
-            let file = directory.join(self.name_at(now));
+        let all = self.all(ENDING)?;
+        let (last, oldest_new) = (self.name_at(now), self.name_at(now - self.every));
+        if !all.iter().any(|name| *name > oldest_new && *name <= last) {
+            let file = directory.join(&last);
             self.make(&file)?;
             tracing::info!(file = %file.display(), "a backup was made");
         }
-        let all = self.all(ENDING)?;
-        let mut going = all[..all.len().saturating_sub(self.keep)].to_vec();
+        // One of a time that has not come was named by a clock that was wrong, and is left to somebody to look at.
+        let mut going: Vec<String> = self.all(ENDING)?.into_iter().filter(|name| *name <= last).collect();
+        going.truncate(going.len().saturating_sub(self.keep));
         for ending in UNFINISHED {
-            let left = self.all(ending)?.into_iter();
-            going.extend(left.filter(|path| age(path, now).is_some_and(|age| age >= self.every)));
+            going.extend(self.all(ending)?.into_iter().filter(|name| *name <= oldest_new));
         }
-        for path in going {
+        for path in going.iter().map(|name| directory.join(name)) {
             let removed = match path.is_dir() {
                 true => fs::remove_dir_all(&path),
                 false => fs::remove_file(&path),
@@ -106,25 +106,26 @@ impl Schedule {
         format!("{}-{at}.{ENDING}", self.name)
     }
 
-    /// Those that are there with this ending, by their names: the oldest first.
-    fn all(&self, ending: &str) -> anyhow::Result<Vec<PathBuf>> {
-        let prefix = format!("{}-", self.name);
+    /// Names of those that are there with this ending, the oldest first.
+    fn all(&self, ending: &str) -> anyhow::Result<Vec<String>> {
         let entries = fs::read_dir(&self.directory).with_context(|| self.directory.display().to_string())?;
-        let is_meant = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with(&prefix)) && path.extension().is_some_and(|end| end == ending)
-        };
-        let mut all: Vec<PathBuf> = entries
+        let names = entries
             .filter_map(Result::ok)
-            .map(|entry| entry.path())
-            .filter(is_meant)
-            .collect();
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        let is_meant = |name: &String| {
+            let at = name.strip_prefix(&*self.name).and_then(|name| name.strip_prefix('-'));
+            let at = at.and_then(|at| at.strip_suffix(ending)?.strip_suffix('.'));
+            at.is_some_and(is_time)
+        };
+        let mut all: Vec<String> = names.filter(is_meant).collect();
         all.sort_unstable();
         Ok(all)
     }
 }
 
-/// `None`: its time has not come yet, or it has gone.
-fn age(path: &Path, now: SystemTime) -> Option<Duration> {
-    now.duration_since(path.metadata().ok()?.modified().ok()?).ok()
+/// Such as `20261126-231500`.
+fn is_time(text: &str) -> bool {
+    let is_number = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('-')
+        .is_some_and(|(day, time)| is_number(day, 8) && is_number(time, 6))
 }

@@ -81,20 +81,6 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Whether a snapshot's image is what an engine knows by this digest: that of its manifest or configuration.
-    ///
-    /// # Errors
-    /// Of a file.
-    pub fn is_image(&self, image: &ImageOf, id: &str) -> Result<bool, Error> {
-        let Some(digest) = image.manifest()? else {
-            return Ok(false);
-        };
-        let manifest: ImageManifest = self.layout.document(&digest)?;
-        Ok([&digest, manifest.config().digest()]
-            .iter()
-            .any(|one| one.as_ref() == id))
-    }
-
     /// An image that a snapshot carries, as an archive that `docker load` takes.
     ///
     /// # Errors
@@ -109,8 +95,7 @@ impl Snapshots {
         let config_at = format!("{}.json", manifest.config().digest().digest());
         let list = serde_json::json!([{
             "Config": config_at,
-            // One that is named by its digest alone has no tag.
-            "RepoTags": reference.tag().map(|tag| vec![format!("{}/{}:{tag}", reference.registry(), reference.repository())]),
+            "RepoTags": [reference.whole()],
             "Layers": manifest.layers().iter().map(layer_at).collect::<Vec<String>>(),
         }]);
         let list = list.to_string();

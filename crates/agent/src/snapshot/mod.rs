@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::restore::Target;
 pub use self::secrets::Secrets;
-pub use self::take::{Brought, Draft, ImageWanted, Request};
+pub use self::take::{Brought, Draft, ImageWanted, OfEngine, Request};
 use crate::image::store::{self, Images, Using, at, remove_others};
 use crate::image::unpack;
 
@@ -81,9 +81,9 @@ pub struct ImageOf {
     pub name: String,
     /// Of its manifest, which is in the snapshot with all that it refers to; `None`: only its name is.
     pub digest: Option<String>,
-    /// Whether a Docker Engine has it, and not the edge.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_of_engine: bool,
+    /// What the Docker Engine called it that had it; `None`: the edge has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_id: Option<String>,
 }
 
 impl ImageOf {
@@ -345,9 +345,8 @@ impl Snapshots {
     /// # Errors
     /// Of a file.
     pub fn bytes_of(&self, tenant: &str) -> Result<u64, Error> {
-        let own = self.list()?.into_iter().filter(|kept| kept.tenant == tenant);
-        let blobs: HashMap<Digest, u64> = own.flat_map(|kept| kept.blobs()).collect();
-        Ok(blobs.values().sum())
+        let all = self.list()?;
+        Ok(bytes_of(all.iter().filter(|kept| kept.tenant == tenant)))
     }
 
     /// Removes those that were scheduled beyond the last `keep` of their application, or, where all of a tenant take more
@@ -370,16 +369,19 @@ impl Snapshots {
             *newer += 1;
         }
         let mut gone = Vec::new();
-        for kept in going {
-            self.remove(&kept.tenant, &kept.name)?;
+        let mut left: Vec<&Kept> = all.iter().collect();
+        let mut remove = |kept: &Kept, left: &mut Vec<&Kept>| {
+            left.retain(|other| (&other.tenant, &other.name) != (&kept.tenant, &kept.name));
             gone.push(kept.name.clone());
+            self.remove(&kept.tenant, &kept.name)
+        };
+        for kept in going {
+            remove(kept, &mut left)?;
         }
-        if let Some(bytes_max) = bytes_max {
-            for oldest in spare.into_iter().rev() {
-                if self.bytes_of(&oldest.tenant)? > bytes_max {
-                    self.remove(&oldest.tenant, &oldest.name)?;
-                    gone.push(oldest.name.clone());
-                }
+        for oldest in spare.into_iter().rev() {
+            let own = left.iter().filter(|kept| kept.tenant == oldest.tenant);
+            if bytes_max.is_some_and(|most| bytes_of(own.copied()) > most) {
+                remove(oldest, &mut left)?;
             }
         }
         Ok(gone)
@@ -420,6 +422,12 @@ impl Kept {
         // What its manifest has is counted as nothing: it is no more than its list.
         described.chain([(self.digest.clone(), 0)]).collect()
     }
+}
+
+/// Of all that these refer to.
+fn bytes_of<'a>(snapshots: impl Iterator<Item = &'a Kept>) -> u64 {
+    let blobs: HashMap<Digest, u64> = snapshots.flat_map(Kept::blobs).collect();
+    blobs.values().sum()
 }
 
 fn annotations(name: &str, tenant: &str, about: &About) -> HashMap<String, String> {

@@ -153,7 +153,7 @@ impl Snapshots {
     /// One is not whole, or of a file.
     pub fn restore_images(&self, kept: &Kept, images: &Images) -> Result<(), Error> {
         let _using = images.using()?;
-        for image in kept.about.images.iter().filter(|image| !image.is_of_engine) {
+        for image in kept.about.images.iter().filter(|image| image.engine_id.is_none()) {
             let Some(digest) = image.manifest()? else { continue };
             let manifest: ImageManifest = self.layout.document(&digest)?;
             let mut bytes = 0;

@@ -51,9 +51,17 @@ pub struct Request {
 pub enum ImageWanted {
     /// In the edge's own store.
     OfEdge,
-    /// A Docker Engine has it: brought from there, or in a snapshot already, with this manifest. `None`: only its name
-    /// is taken.
-    OfEngine(Option<String>),
+    /// A Docker Engine has it: brought from there, or in a snapshot already. `None`: only its name is taken.
+    OfEngine(Option<OfEngine>),
+}
+
+/// An image of a Docker Engine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OfEngine {
+    /// What the engine calls it: the digest of its configuration, or of its manifest.
+    pub id: String,
+    /// Of its manifest here.
+    pub digest: String,
 }
 
 /// Images that were brought from a Docker Engine to be in a snapshot. What of them is in none goes with this.
@@ -81,18 +89,19 @@ impl Brought {
         })
     }
 
-    /// The digest of the manifest of an image that a snapshot has already, which an engine knows by `id`: the digest of
-    /// that, or of its configuration.
+    /// The manifest of an image that a snapshot of the tenant has already, and an engine called `id`.
     ///
     /// # Errors
     /// Of a file.
-    pub fn known(&self, id: &str) -> Result<Option<String>, Error> {
-        for image in self.snapshots.list()?.into_iter().flat_map(|kept| kept.about.images) {
-            if self.snapshots.is_image(&image, id)? {
-                return Ok(image.digest);
-            }
-        }
-        Ok(None)
+    pub fn known(&self, tenant: &str, id: &str) -> Result<Option<String>, Error> {
+        let own = self.snapshots.list()?.into_iter().filter(|kept| kept.tenant == tenant);
+        let mut images = own.flat_map(|kept| kept.about.images);
+        let is_whole = |image: &ImageOf| {
+            let manifest = image.manifest().ok().flatten();
+            manifest.is_some_and(|digest| self.snapshots.layout.has(&digest))
+        };
+        let found = images.find(|image| image.engine_id.as_deref() == Some(id) && is_whole(image));
+        Ok(found.and_then(|image| image.digest))
     }
 
     /// Where an archive of `docker save` is to be written for [`Brought::take_in`].
@@ -101,14 +110,22 @@ impl Brought {
         self.place.0.join("archive")
     }
 
-    /// Takes in the image of this name in the archive, which goes; the digest of its manifest.
+    /// How many bytes such an archive may have: it is unpacked, and taken in, beside what the disk has.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn archive_bytes_max(&self) -> Result<u64, Error> {
+        let disk = rustix::fs::statvfs(&self.place.0).map_err(|errno| Error::of(&self.place.0, errno.into()))?;
+        Ok(disk.f_bavail * disk.f_frsize / 4)
+    }
+
+    /// Takes in the image of this name in the archive; the digest of its manifest.
     ///
     /// # Errors
     /// It is no such archive, or of a file.
     pub fn take_in(&self, name: &str) -> Result<String, Error> {
         let path = self.archive();
         archive::import(&self.images, File::open(&path).map_err(at(&path))?, Some(name))?;
-        fs::remove_file(&path).map_err(at(&path))?;
         Ok(self.images.find(name)?.digest.to_string())
     }
 }
@@ -318,14 +335,15 @@ impl Draft {
     fn take_images(&mut self, of_edge: &Images, brought: &Images) -> Result<(), Error> {
         let _using = of_edge.using()?;
         for (name, wanted) in self.request.images.clone() {
-            let digest = match &wanted {
-                ImageWanted::OfEdge => Some(of_edge.find(&name)?.digest),
-                ImageWanted::OfEngine(digest) => digest.as_ref().and_then(|digest| Digest::from_str(digest).ok()),
+            let (digest, engine_id) = match &wanted {
+                ImageWanted::OfEdge => (Some(of_edge.find(&name)?.digest), None),
+                ImageWanted::OfEngine(None) => (None, None),
+                ImageWanted::OfEngine(Some(image)) => (Digest::from_str(&image.digest).ok(), Some(image.id.clone())),
             };
             self.images.push(ImageOf {
                 name,
                 digest: digest.as_ref().map(Digest::to_string),
-                is_of_engine: wanted != ImageWanted::OfEdge,
+                engine_id,
             });
             let Some(digest) = digest else { continue };
             let images = match wanted {

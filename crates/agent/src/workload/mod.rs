@@ -19,7 +19,7 @@ use manifest::workload::{
 
 use self::environment::Environment;
 pub use self::order::{DEPENDS_ON, circle, depends_on};
-pub use self::support::unsupported;
+pub use self::support::{unsupported, without_effect};
 use crate::cgroup::Limits;
 use crate::disk::DiskLimits;
 use crate::probe::{Ask, Probe, Probes};

@@ -1,6 +1,6 @@
 //! What of a manifest cannot be done yet, or not by the runtime that it asks for: refused by name, never left out.
 
-use manifest::workload::{Amounts, Container, Deployment, HostPathType, Medium, PodSpec, Volume};
+use manifest::workload::{Amounts, Bytes, Container, Deployment, HostPathType, Medium, PodSpec, Volume};
 
 use super::{CONTAINERS_MAX, Finding, kind, order, rights};
 use crate::local::bundle;
@@ -12,6 +12,9 @@ pub(super) const PIDS: &str = "selvedge.dev/pids";
 /// Those that limit how fast disks are read and written.
 const READ: &str = "selvedge.dev/read-bytes-per-s";
 const WRITTEN: &str = "selvedge.dev/write-bytes-per-s";
+
+/// With less, one that waits for its disk could not be ended in time.
+const RATE_LEAST: Bytes = Bytes(64 << 10);
 
 /// What resources are called that are not Kubernetes' own.
 const OWN: &str = "selvedge.dev/";
@@ -42,6 +45,28 @@ pub fn unsupported(deployment: &Deployment) -> Vec<Finding> {
     found.0
 }
 
+/// All that has no effect. What was applied when it was not refused yet runs on with it.
+#[must_use]
+pub fn without_effect(deployment: &Deployment) -> Vec<Finding> {
+    let (mut found, path) = (Found(Vec::new()), "spec.template.spec");
+    let pod = &deployment.spec.template.spec;
+    let is_program = kind(pod) == Kind::Process;
+    let has_secrets = is_program && !pod.image_pull_secrets.is_empty();
+    found.is_set(has_secrets, &format!("{path}.imagePullSecrets"), OF_CONTAINERS);
+    let inits = pod.init_containers.iter().enumerate();
+    let inits = inits.map(|(index, one)| (format!("{path}.initContainers[{index}]"), one));
+    let others = pod.containers.iter().enumerate();
+    let others = others.map(|(index, one)| (format!("{path}.containers[{index}]"), one));
+    for (path, container) in inits.chain(others) {
+        let has_policy = is_program && container.image_pull_policy.is_some();
+        found.is_set(has_policy, &format!("{path}.imagePullPolicy"), OF_CONTAINERS);
+        let is_promise = container.resources.requests.others.contains_key(PIDS);
+        found.is_set(is_promise, &format!("{path}.resources.requests.{PIDS}"), PROMISED);
+    }
+    found.0
+}
+
+const PROMISED: &str = "is promised to nobody here; write it in limits";
 const OF_CONTAINERS: &str = "is what a program of the host (runtimeClassName: process) cannot have; leave it out";
 
 struct Found(Vec<Finding>);
@@ -69,11 +94,6 @@ impl Found {
                 "can be false only with runtimeClassName: oci; leave it out",
             ),
             ("volumes", is_program && !pod.volumes.is_empty(), OF_CONTAINERS),
-            (
-                "imagePullSecrets",
-                is_program && !pod.image_pull_secrets.is_empty(),
-                OF_CONTAINERS,
-            ),
             ("hostname", is_program && pod.hostname.is_some(), OF_CONTAINERS),
             (
                 "securityContext.fsGroup",
@@ -140,7 +160,6 @@ impl Found {
         let security = &container.security_context;
         let capabilities = &security.capabilities;
         for (field, is_set, message) in [
-            ("imagePullPolicy", container.image_pull_policy.is_some(), OF_CONTAINERS),
             (
                 "securityContext.readOnlyRootFilesystem",
                 security.read_only_root_filesystem == Some(true),
@@ -212,12 +231,17 @@ impl Found {
         for (name, is_promise) in [
             // A board promises nobody a part of its disk.
             ("ephemeral-storage", promised.ephemeral_storage.is_some()),
-            (PIDS, promised.others.contains_key(PIDS)),
             (READ, promised.read_bytes_per_s.is_some()),
             (WRITTEN, promised.write_bytes_per_s.is_some()),
         ] {
             let path = format!("{path}.resources.requests.{name}");
-            self.is_set(is_promise, &path, "is promised to nobody here; write it in limits");
+            self.is_set(is_promise, &path, PROMISED);
+        }
+        let limits = &resources.limits;
+        for (name, rate) in [(READ, limits.read_bytes_per_s), (WRITTEN, limits.write_bytes_per_s)] {
+            let path = format!("{path}.resources.limits.{name}");
+            let message = "is less than 64Ki, with which it could not be ended in time; write more, such as 10Mi";
+            self.is_set(rate.is_some_and(|rate| rate < RATE_LEAST), &path, message);
         }
         for name in devices(&resources.requests) {
             let is_limited = devices(&resources.limits).any(|other| other == name);

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use manifest::Resource;
-use manifest::workload::{Deployment, RollingUpdate, Share};
+use manifest::workload::{Deployment, PullSecret, RollingUpdate, Share};
 
 use super::*;
 
@@ -181,14 +181,13 @@ fn what_is_not_done_is_refused_by_name() {
             "resources.limits.selvedge.dev/ttyUSB0",
         ),
         (
-            "          resources: {requests: {selvedge.dev/pids: 8}}\n",
-            "resources.requests.selvedge.dev/pids",
-        ),
-        (
             "          resources: {requests: {selvedge.dev/read-bytes-per-s: 1Mi}}\n",
             "resources.requests.selvedge.dev/read-bytes-per-s",
         ),
-        ("          imagePullPolicy: Always\n", "imagePullPolicy"),
+        (
+            "          resources: {limits: {selvedge.dev/write-bytes-per-s: 1}}\n",
+            "resources.limits.selvedge.dev/write-bytes-per-s",
+        ),
         (
             "          securityContext: {runAsNonRoot: true}\n",
             "securityContext.runAsNonRoot",
@@ -263,6 +262,27 @@ fn what_no_image_can_have_is_refused_by_name() {
         paths(&of_image),
         [format!("{of_pod}.containers[0].resources.limits.selvedge.dev/../sda")]
     );
+}
+
+#[test]
+fn what_has_no_effect_is_named_and_what_was_applied_with_it_runs_on() {
+    let lines = "          imagePullPolicy: Always\n          resources: {requests: {selvedge.dev/pids: 8}}\n";
+    let mut of_program = deployment(lines);
+    of_program.spec.template.spec.image_pull_secrets = vec![PullSecret {
+        name: "keys".to_owned(),
+    }];
+    let found = without_effect(&of_program).into_iter().map(|finding| finding.path);
+    let of_pod = "spec.template.spec";
+    let expected = [
+        "imagePullSecrets",
+        "containers[0].imagePullPolicy",
+        "containers[0].resources.requests.selvedge.dev/pids",
+    ];
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        expected.map(|field| format!("{of_pod}.{field}"))
+    );
+    assert!(wanted(&deployment(lines), &configuration()).is_ok());
 }
 
 fn paths(deployment: &Deployment) -> Vec<String> {

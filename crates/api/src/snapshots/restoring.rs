@@ -99,20 +99,15 @@ async fn restore_one(desk: &Arc<Desk>, tenant: String, name: String, wanted: Res
 async fn give(data: PathBuf, kept: &Kept) -> Done<()> {
     let of_engine = |error: agent::runtime::Error| Wrong::new(StatusCode::CONFLICT, error.to_string());
     let images = kept.about.images.iter();
-    for image in images.filter(|image| image.is_of_engine && image.digest.is_some()) {
+    for image in images.filter(|image| image.engine_id.is_some()) {
         let engine = EngineImages::at(&engine::socket()).await.map_err(of_engine)?;
         let id = engine.id(&image.name).await.map_err(of_engine)?;
-        let (data, image) = (data.clone(), image.clone());
-        let packed = working(move || {
-            let snapshots = Snapshots::open(&data)?;
-            match id {
-                Some(id) if snapshots.is_image(&image, &id)? => Ok(None),
-                _ => Ok(Some((snapshots.image_archive(&image)?, image.name))),
-            }
-        });
-        if let Some((archive, name)) = packed.await? {
-            engine.load(&name, &archive.path()).await.map_err(of_engine)?;
+        if id == image.engine_id {
+            continue;
         }
+        let (data, packed) = (data.clone(), image.clone());
+        let archive = working(move || Ok(Snapshots::open(&data)?.image_archive(&packed)?)).await?;
+        engine.load(&image.name, &archive.path()).await.map_err(of_engine)?;
     }
     Ok(())
 }

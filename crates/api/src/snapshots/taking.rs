@@ -9,7 +9,7 @@ use agent::engine::{self, EngineImages};
 use agent::image::store::Images;
 use agent::local::volumes::is_in_use;
 use agent::runtime::State as Running;
-use agent::snapshot::{Brought, Draft, Error, ImageWanted, Kept, Request, Secrets, Snapshots};
+use agent::snapshot::{Brought, Draft, Error, ImageWanted, Kept, OfEngine, Request, Secrets, Snapshots};
 use agent::supervise::{Key as Application, Status};
 use agent::workload::snapshots as annotations;
 use axum::extract::{Path, State};
@@ -121,11 +121,12 @@ pub(super) async fn take_one(desk: &Arc<Desk>, key: &Application, by: By) -> Don
     let mut plan = plan(desk, key)?;
     let (data, bytes_max) = (desk.snapshots.data.clone(), desk.snapshots.bytes_max());
     let of = key.clone();
-    let brought = bring(&data, &mut plan).await?;
+    let (at, tenant) = (data.clone(), key.tenant.clone());
+    working(move || Ok(check_room(&Snapshots::open(&at)?, &tenant, bytes_max)?)).await?;
+    let brought = bring(data.clone(), &key.tenant, &mut plan).await?;
     let (draft, name, plan) = working(move || {
         let secrets = sealed(&mut plan, &by)?;
         let snapshots = Snapshots::open(&data)?;
-        check_room(&snapshots, &of.tenant, bytes_max)?;
         let request = request(&snapshots, of, by, &mut plan, secrets)?;
         let name = request.name.clone();
         let images = Images::open(&data.join("images")).map_err(Error::from)?;
@@ -146,35 +147,41 @@ pub(super) async fn take_one(desk: &Arc<Desk>, key: &Application, by: By) -> Don
 }
 
 /// Brings what a Docker Engine has of the images that are wanted. What it does not give is left out, and said.
-async fn bring(data: &std::path::Path, plan: &mut Plan) -> Done<Arc<Brought>> {
-    let data = data.to_owned();
+async fn bring(data: PathBuf, tenant: &str, plan: &mut Plan) -> Done<Arc<Brought>> {
     let brought = working(move || Ok(Brought::new(Snapshots::open(&data)?)?)).await?;
     let brought = Arc::new(brought);
     for (name, wanted) in &mut plan.images {
         if *wanted == ImageWanted::OfEdge {
             continue;
         }
-        match bring_one(name, &brought).await {
-            Ok(digest) => *wanted = ImageWanted::OfEngine(Some(digest)),
+        match bring_one(tenant, name, &brought).await {
+            Ok(image) => *wanted = ImageWanted::OfEngine(Some(image)),
             Err(wrong) => plan.left_out.push(format!("image {name}: {}", wrong.message())),
         }
     }
     Ok(brought)
 }
 
-/// The digest of its manifest, once it is here.
-async fn bring_one(name: &str, brought: &Arc<Brought>) -> Done<String> {
+async fn bring_one(tenant: &str, name: &str, brought: &Arc<Brought>) -> Done<OfEngine> {
+    if name.contains('@') {
+        return Err(Wrong::request(
+            "it is named by its digest, under which no engine takes one back",
+        ));
+    }
     let of_engine = |error: agent::runtime::Error| Wrong::here(error.to_string());
     let engine = EngineImages::at(&engine::socket()).await.map_err(of_engine)?;
     let id = engine.id(name).await.map_err(of_engine)?;
-    let id = id.ok_or_else(|| Wrong::absent("a Docker Engine that has it not is to run it"))?;
-    let (known, here) = (id, Arc::clone(brought));
-    if let Some(digest) = working(move || Ok(here.known(&known)?)).await? {
-        return Ok(digest);
+    let id = id.ok_or_else(|| Wrong::absent("the Docker Engine has none of that name"))?;
+    let (tenant, known, here) = (tenant.to_owned(), id.clone(), Arc::clone(brought));
+    let (found, bytes_max) = working(move || Ok((here.known(&tenant, &known)?, here.archive_bytes_max()?))).await?;
+    if let Some(digest) = found {
+        return Ok(OfEngine { id, digest });
     }
-    engine.save(name, &brought.archive()).await.map_err(of_engine)?;
+    let saved = engine.save(name, &brought.archive(), bytes_max).await;
+    saved.map_err(of_engine)?;
     let (name, here) = (name.to_owned(), Arc::clone(brought));
-    working(move || Ok(here.take_in(&name)?)).await
+    let digest = working(move || Ok(here.take_in(&name)?)).await?;
+    Ok(OfEngine { id, digest })
 }
 
 fn check_room(snapshots: &Snapshots, tenant: &str, bytes_max: Option<u64>) -> Result<(), Error> {

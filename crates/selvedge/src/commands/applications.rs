@@ -174,6 +174,8 @@ struct LastWords {
 
 /// What one that has ended said before it, so many lines of it.
 const LAST_WORDS: usize = 5;
+/// So much of a line.
+const LAST_WORDS_CHARS: usize = 500;
 /// Of so many containers.
 const LAST_WORDS_OF: usize = 5;
 
@@ -191,6 +193,12 @@ pub(super) fn describe(target: &Target, name: &str) -> anyhow::Result<()> {
     };
     target.output.show(&target.edge.ask(false, ask)?, text);
     Ok(())
+}
+
+/// One line of a comment, whatever a container has said.
+fn printable(line: &str) -> String {
+    let shown = line.chars().take(LAST_WORDS_CHARS);
+    shown.map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
 /// Of the containers that have ended and were to run: why, in their own words.
@@ -216,7 +224,7 @@ async fn last_words(client: &Client, tenant: &str, does: &DeploymentInfo) -> Vec
         all.push(LastWords {
             container: name.clone(),
             replica: *replica,
-            lines: said.lines().map(str::to_owned).collect(),
+            lines: said.lines().map(printable).collect(),
         });
     }
     all

@@ -9,6 +9,7 @@ use std::time::Duration;
 use agent::image::retention::Policy;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use rustix::system::uname;
 use serde::{Deserialize, Serialize};
 
 use super::config_error::explain;
@@ -155,14 +156,14 @@ pub(crate) struct Backup {
 
 impl Backup {
     /// Those of the node in the data directory `data`; `None`: none are made.
-    pub(crate) fn schedule(&self, data: &Path, name: &'static str) -> std::io::Result<Option<Schedule>> {
+    pub(crate) fn schedule(&self, data: &Path, role: Role) -> std::io::Result<Option<Schedule>> {
         let Some(every) = self.every.age().filter(|_| !self.directory.as_os_str().is_empty()) else {
             return Ok(None);
         };
         Ok(Some(Schedule {
             data: std::path::absolute(data)?,
             directory: std::path::absolute(&self.directory)?,
-            name,
+            name: format!("{}-{}", role.name(), uname().nodename().to_string_lossy()),
             every,
             keep: self.keep,
             passphrase_file: std::path::absolute(&self.passphrase_file)?,

@@ -135,7 +135,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         let passphrase_file = Some(passphrase_file).filter(|path| !path.as_os_str().is_empty());
         desk.keep_snapshots(config.snapshots.bytes, passphrase_file);
     }
-    if let Some(schedule) = config.backup.schedule(&config.data, role.name())? {
+    if let Some(schedule) = config.backup.schedule(&config.data, role)? {
         schedule.keep();
     }
     let _tasks = serve_http(control, http, &desk);
