@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use time::OffsetDateTime;
+
+use crate::node::unix_now_s;
 
 /// Between two looks at whether one is due.
 const LOOK: Duration = Duration::from_secs(60);
@@ -39,7 +41,7 @@ impl Schedule {
         tokio::spawn(async move {
             loop {
                 let schedule = self.clone();
-                let looking = tokio::task::spawn_blocking(move || schedule.look(SystemTime::now()));
+                let looking = tokio::task::spawn_blocking(move || schedule.look(unix_now_s()));
                 let pause = match looking.await.expect("making a backup does not panic") {
                     Ok(()) => LOOK,
                     Err(error) => {
@@ -52,11 +54,12 @@ impl Schedule {
         });
     }
 
-    fn look(&self, now: SystemTime) -> anyhow::Result<()> {
+    fn look(&self, now_s: i64) -> anyhow::Result<()> {
         let directory = &self.directory;
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let all = self.all(ENDING)?;
-        let (last, oldest_new) = (self.name_at(now), self.name_at(now - self.every));
+        let every_s = i64::try_from(self.every.as_secs())?;
+        let (last, oldest_new) = (self.name_at(now_s), self.name_at(now_s - every_s));
         if !all.iter().any(|name| *name > oldest_new && *name <= last) {
             let file = directory.join(&last);
             self.make(&file)?;
@@ -95,8 +98,8 @@ impl Schedule {
         Ok(())
     }
 
-    fn name_at(&self, now: SystemTime) -> String {
-        let at = OffsetDateTime::from(now);
+    fn name_at(&self, now_s: i64) -> String {
+        let at = OffsetDateTime::from_unix_timestamp(now_s).unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let (year, month, day) = at.to_calendar_date();
         let (hour, minute, second) = at.to_hms();
         let at = format!(
