@@ -308,7 +308,8 @@ async fn serve(listener: Listener, leads: Leads) {
     loop {
         match listener.accept().await {
             Ok(stream) => {
-                let seat = leads.shared.room.seat(&leads.tenant, &taken).await;
+                // Few wait for a place, and each door that only listens would have the room that this takes.
+                let seat = Box::pin(leads.shared.room.seat(&leads.tenant, &taken)).await;
                 let (leads, turn, beginnings) = (leads.clone(), Arc::clone(&turn), Arc::clone(&beginnings));
                 tokio::spawn(async move {
                     lead(stream, leads, &turn, &beginnings).await;
