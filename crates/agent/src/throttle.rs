@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_disk_under_the_root_is_among_the_disks_or_it_is_no_disk() {
+    fn each_disk_is_one_that_the_kernel_knows_and_that_is_in_dev() {
         for disk in disks() {
             let about = format!("/sys/dev/block/{}/size", disk.number);
             assert!(fs::read_to_string(&about).is_ok(), "{disk:?} is known to the kernel");

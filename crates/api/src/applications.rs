@@ -11,7 +11,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use identity::{Action, ClientName, HeldCredential, Registry, Tenant};
-use manifest::workload::{ConfigMap, Deployment, Deployments, Secret};
+use manifest::workload::{Deployment, Deployments};
 use manifest::{Document, Error, Resource};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -254,22 +254,13 @@ pub(crate) fn check_immutable(desk: &Desk, document: &Document) -> Option<Error>
     let is_changed = desk.manifests.with_workloads(new.tenant(), |workloads| {
         let known = &workloads.configuration;
         match new {
-            Resource::ConfigMap(new) => {
-                let as_new = |old: &ConfigMap| ConfigMap {
-                    metadata: old.metadata.clone(),
-                    ..new.clone()
-                };
-                let old = known.config_maps.get(&new.metadata.name);
-                old.is_some_and(|old| old.immutable && *old != as_new(old))
-            }
-            Resource::Secret(new) => {
-                let as_new = |old: &Secret| Secret {
-                    metadata: old.metadata.clone(),
-                    ..new.clone()
-                };
-                let old = known.secrets.get(&new.metadata.name);
-                old.is_some_and(|old| old.immutable && *old != as_new(old))
-            }
+            Resource::ConfigMap(new) => known.config_maps.get(&new.metadata.name).is_some_and(|old| {
+                old.immutable && (&old.data, &old.binary_data, true) != (&new.data, &new.binary_data, new.immutable)
+            }),
+            Resource::Secret(new) => known.secrets.get(&new.metadata.name).is_some_and(|old| {
+                let is_same = (&old.kind, &old.data, &old.string_data) == (&new.kind, &new.data, &new.string_data);
+                old.immutable && !(is_same && new.immutable)
+            }),
             _ => false,
         }
     });
