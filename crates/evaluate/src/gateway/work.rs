@@ -31,13 +31,17 @@ pub(super) const IDLE_S: u32 = 300;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(super) const NAMES: [&str; 3] = ["web", "database", "orchestrator"];
 
-/// Takes a packet, puts it into the database, has the web server asked, and says how many readings there are.
+/// Takes a packet, puts it into the database, again where that has yet to load what it has, has the web server asked, and
+/// says how many readings there are.
 const HANDLER: &str = "\
 #!/bin/bash
 IFS= read -r -N 13 packet || exit 1
 exec 3<>/dev/tcp/database/6379 || exit 1
-printf 'RPUSH readings \"%s\"\\r\\n' \"$packet\" >&3
-IFS= read -r count <&3
+count=-LOADING
+while [[ $count == -LOADING* ]]; do
+    printf 'RPUSH readings \"%s\"\\r\\n' \"$packet\" >&3
+    IFS= read -r count <&3 || exit 1
+done
 exec 4<>/dev/tcp/web/80 || exit 1
 printf 'GET /index.html HTTP/1.0\\r\\n\\r\\n' >&4
 IFS= read -r status <&4
