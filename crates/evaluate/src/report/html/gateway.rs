@@ -56,7 +56,7 @@ fn row(row: &Row) -> Vec<Cell> {
         .zip(row.against)
         .map(|(ratio, name)| format!("{} × {name}", words::ratio(&ratio)));
     vec![
-        Cell::text(&row.label),
+        Cell::unbroken(&row.label),
         Cell::number(figure),
         Cell::number(words::count(row.values as u64)),
         Cell::number(ratio.unwrap_or_default()),
@@ -69,12 +69,14 @@ fn aim(row: &Row) -> Cell {
         return Cell::text("");
     };
     let bound = aimed(verdict.aim, row.unit);
-    let why = verdict
-        .why
-        .map_or(String::new(), |why| format!(": {}", words::aim(why)));
     match verdict.outcome {
         Outcome::Pass => Cell::judged("yes", "met", &bound),
         Outcome::Fail => Cell::judged("no", "missed", &bound),
-        Outcome::Undecided => Cell::judged("undecided", "undecided", &format!("{bound}{why}")),
+        Outcome::Undecided => {
+            let why = verdict
+                .why
+                .map_or(String::new(), |why| format!(": {}", words::aim(why)));
+            Cell::judged_with_reason("undecided", "undecided", Some(&format!("{bound}{why}")))
+        }
     }
 }
