@@ -1,0 +1,156 @@
+//! The policies in the cells of the paper (kubeedge-local-scheduling, 5.3 and 5.4), and in what it leaves out, under
+//! simulated time.
+
+use std::time::Duration;
+
+use balance::Policy;
+use balance::simulate::{Experiment, Load, Outcome, Service, Site, run};
+
+const MS: Duration = Duration::from_millis(1);
+/// An endpoint takes one request at a time, and so long for it.
+const SERVICE: Duration = Duration::from_millis(8);
+const MEASURED: Duration = Duration::from_secs(4);
+
+fn experiment(policy: Policy, distance: Duration, sites: Vec<Site>) -> Experiment {
+    Experiment {
+        sites,
+        service: Service::Constant(SERVICE),
+        distance,
+        policy,
+        warm_up: Duration::from_secs(1),
+        measured: MEASURED,
+        seed: 7,
+    }
+}
+
+/// All is asked of the first node, by so many clients.
+fn cell(policy: Policy, endpoints: [u32; 3], distance: Duration, clients: u32) -> Figures {
+    let site = |(place, endpoints): (usize, u32)| Site {
+        endpoints,
+        load: Load::Closed {
+            clients: if place == 0 { clients } else { 0 },
+        },
+    };
+    let sites = endpoints.into_iter().enumerate().map(site).collect();
+    Figures::of(&run(&experiment(policy, distance, sites)))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    per_s: f64,
+    mean_ms: f64,
+    p99_ms: f64,
+    here: f64,
+}
+
+impl Figures {
+    fn of(outcome: &Outcome) -> Figures {
+        let took = outcome.all_took();
+        let all_s: f64 = took.iter().map(Duration::as_secs_f64).sum();
+        Figures {
+            per_s: took.len() as f64 / MEASURED.as_secs_f64(),
+            mean_ms: all_s / took.len() as f64 * 1e3,
+            p99_ms: took[took.len() * 99 / 100].as_secs_f64() * 1e3,
+            here: outcome.answered_here as f64 / took.len() as f64,
+        }
+    }
+}
+
+fn cells() -> impl Iterator<Item = ([u32; 3], Duration, u32)> {
+    let distributions = [[4, 4, 4], [8, 3, 1], [10, 1, 1]];
+    distributions.into_iter().flat_map(|endpoints| {
+        let distances = [0, 15, 30].into_iter();
+        distances.flat_map(move |ms| (1..=16).map(move |clients| (endpoints, ms * MS, clients)))
+    })
+}
+
+#[test]
+fn littles_law_holds_in_every_cell() {
+    for (endpoints, distance, clients) in cells() {
+        for policy in Policy::ALL {
+            let figures = cell(policy, endpoints, distance, clients);
+            let in_flight = figures.per_s * figures.mean_ms / 1e3;
+            let off = (in_flight / f64::from(clients) - 1.0).abs();
+            assert!(
+                off < 0.01,
+                "{} {endpoints:?} {distance:?}: {in_flight} of {clients}",
+                policy.name()
+            );
+        }
+    }
+}
+
+/// The worst of all cells; most are at 1. Without a distance, where all endpoints are busy, an ideal round-robin is better:
+/// its turns fall in with service times that are always the same.
+#[test]
+fn local_first_answers_96_percent_of_the_best_and_who_answers_as_many_has_no_lower_p99() {
+    for (endpoints, distance, clients) in cells() {
+        let own = cell(Policy::LocalFirst, endpoints, distance, clients);
+        let tolerance = if distance.is_zero() { 1.45 } else { 1.05 };
+        for policy in [Policy::RoundRobin, Policy::Random, Policy::Local, Policy::LeastRequest] {
+            let other = cell(policy, endpoints, distance, clients);
+            let at = format!(
+                "{endpoints:?} {distance:?} × {clients}, {}: {own:?} {other:?}",
+                policy.name()
+            );
+            assert!(own.per_s >= 0.96 * other.per_s, "{at}");
+            let is_as_fast = other.per_s >= 0.97 * own.per_s;
+            assert!(!is_as_fast || own.p99_ms <= tolerance * other.p99_ms, "{at}");
+        }
+    }
+}
+
+/// As many clients of each node as the paper has (5.4).
+#[test]
+fn where_every_node_has_endpoints_for_all_its_clients_local_first_is_local() {
+    for (endpoints, clients) in [
+        ([6, 6, 6], [4, 4, 4]),
+        ([12, 5, 1], [8, 3, 1]),
+        ([16, 1, 1], [10, 1, 1]),
+    ] {
+        let site = |(endpoints, clients): (u32, u32)| Site {
+            endpoints,
+            load: Load::Closed { clients },
+        };
+        let sites: Vec<Site> = endpoints.into_iter().zip(clients).map(site).collect();
+        let figures = Figures::of(&run(&experiment(Policy::LocalFirst, 15 * MS, sites)));
+        assert_eq!((figures.p99_ms, figures.here), (8.0, 1.0), "{endpoints:?}");
+        assert!(figures.per_s >= 1_499.0, "{figures:?}");
+    }
+}
+
+/// Twice what the node's own endpoints can answer, at times of chance, while its neighbours have nothing to do.
+#[test]
+fn at_twice_what_a_node_can_answer_local_first_keeps_p99_and_local_does_not() {
+    for distance in [15 * MS, 30 * MS] {
+        let site = |requests_per_s| Site {
+            endpoints: 4,
+            load: Load::Open { requests_per_s },
+        };
+        let sites = vec![site(1_000.0), site(0.001), site(0.001)];
+        let of = |policy| Figures::of(&run(&experiment(policy, distance, sites.clone())));
+        let (own, local) = (of(Policy::LocalFirst), of(Policy::Local));
+        let bound_ms = (3 * SERVICE + distance).as_secs_f64() * 1e3;
+        assert!(own.p99_ms <= bound_ms, "{own:?} of {bound_ms}");
+        assert!(own.per_s > 980.0, "{own:?}");
+        assert!(local.p99_ms > 1_000.0, "{local:?}");
+    }
+}
+
+#[test]
+fn one_seed_is_one_outcome() {
+    let site = Site {
+        endpoints: 2,
+        load: Load::Open { requests_per_s: 300.0 },
+    };
+    let experiment = Experiment {
+        service: Service::Exponential(SERVICE),
+        ..experiment(Policy::LocalFirst, 15 * MS, vec![site; 3])
+    };
+    assert_eq!(run(&experiment).took, run(&experiment).took);
+    let other = Experiment {
+        seed: 8,
+        ..experiment.clone()
+    };
+    assert_ne!(run(&experiment).took, run(&other).took);
+}
