@@ -95,7 +95,7 @@ def runs_now(pid: int) -> bool:
     """Whether there is such a process, and one that has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -157,6 +158,55 @@ def test_an_edge_that_is_killed_at_any_step_of_an_update_goes_on_with_it(own, re
             wait_until(lambda n=number: is_done(own, f"version-{n}", asked), patience_s=60)
     assert most <= replicas + 1
     assert set(asked.all()) == {f"version-{number}" for number in range(3)}, asked.all().count("")
+
+
+def held(directory: Path) -> dict[str, bytes]:
+    """All files below a directory, but those that go meanwhile."""
+    found = {}
+    for path in directory.rglob("*"):
+        with contextlib.suppress(OSError):
+            found[str(path)] = path.read_bytes()
+    return found
+
+
+# What is seen of an update from outside, step by step: of the edge, its port, and what was before.
+STEPS = {
+    "its-manifest-is-written": lambda own, port, before: held(own.data / "manifests") != before["manifests"],
+    "it-is-made": lambda own, port, before: len(list(Host(own).containers.iterdir())) > before["containers"],
+    "it-runs": lambda own, port, before: set(Host(own).pids()) - set(before["pids"]),
+    "it-answers": lambda own, port, before: ask("127.0.0.1", port) == "version-1",
+    "the-old-one-has-ended": lambda own, port, before: not set(before["pids"]) & set(Host(own).pids()),
+    "it-is-known-to-be-good": lambda own, port, before: held(own.data / "containers.good") != before["good"],
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_edge_that_is_killed_as_soon_as_a_step_of_an_update_is_seen_goes_on_with_it(own, step):
+    port = PORTS.take()
+    apply(own, site("version-0", port))
+    with asking(own, port) as asked:
+        wait_until(lambda: is_done(own, "version-0", asked) and held(own.data / "containers.good"))
+        before = {
+            "manifests": held(own.data / "manifests"),
+            "containers": len(list(Host(own).containers.iterdir())),
+            "pids": Host(own).pids(),
+            "good": held(own.data / "containers.good"),
+        }
+        new, applied = site("version-1", port), []
+        applying = threading.Thread(target=lambda: applied.append(apply(own, new, check=False).returncode))
+        applying.start()
+        deadline = time.monotonic() + 60
+        while not STEPS[step](own, port, before):
+            assert time.monotonic() < deadline, "not in time"
+        own.kill()
+        applying.join()
+        assert len(Host(own).pids()) <= 2
+        own.start()
+        # Who was not told that it is applied applies it again.
+        if applied != [0]:
+            apply(own, new)
+        wait_until(lambda: is_done(own, "version-1", asked), patience_s=60)
+    assert set(asked.all()) == {"version-0", "version-1"}, asked.all().count("")
 
 
 def test_replicas_end_first_where_the_manifest_says_so(own):
