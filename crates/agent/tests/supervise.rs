@@ -345,6 +345,22 @@ async fn a_new_version_runs_before_the_old_one_ends() {
 }
 
 #[tokio::test]
+async fn what_is_to_end_runs_on_until_requests_are_led_without_it() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    agent.followed(0);
+    agent.set(key("site"), &rolling("sleep 1000 # old", |_| {}));
+    is_settled(&host, &agent, "# old").await;
+    agent.set(key("site"), &rolling("sleep 1000 # new", |_| {}));
+    wait_until("both", async || host.running().await.len() == 2).await;
+    // Longer than it would be left otherwise: it has settled by then, and who is on his way has arrived.
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(host.running().await.len(), 2);
+    agent.followed(*agent.changes().borrow());
+    is_settled(&host, &agent, "# new").await;
+}
+
+#[tokio::test]
 async fn a_new_version_that_is_not_ready_in_time_is_taken_back_for_good_and_can_be_replaced() {
     let host = Host::new();
     let mut agent = host.agent().await;

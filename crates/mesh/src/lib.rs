@@ -310,9 +310,9 @@ impl Leading {
         let of_parts = Arc::clone(&self.of_parts);
         loop {
             let wanted = wanting.borrow_and_update().clone();
-            changes.borrow_and_update();
+            let changed = *changes.borrow_and_update();
             let following = move || {
-                let look_at = self.follow(&wanted);
+                let look_at = self.follow(&wanted, changed);
                 held(&self.doors).followed = wanted;
                 self.looked.send_replace(());
                 (self, look_at)
@@ -328,8 +328,8 @@ impl Leading {
         }
     }
 
-    /// When it has to be looked again, whatever is told till then.
-    fn follow(&mut self, wanted: &OfTenants) -> Option<Instant> {
+    /// Leads by all that has `changed` till now, and says when it has to be looked again, whatever is told till then.
+    fn follow(&mut self, wanted: &OfTenants, changed: u64) -> Option<Instant> {
         let is_resumed = Instant::now() >= self.until;
         if is_resumed {
             self.before = Redirects::default();
@@ -382,6 +382,7 @@ impl Leading {
         // Else somebody may still be led past a door whose application would sleep.
         if is_so && are_so {
             self.done.send_replace(number);
+            held(&self.supervisor).followed(changed);
         }
         let resumes = !is_resumed && (!self.before.is_empty() || self.host.is_there());
         let again = (!is_so || !are_so || !is_over).then(|| Instant::now() + AGAIN);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -29,7 +29,9 @@ const SETTLED: Duration = Duration::from_secs(1);
 const BROKEN: Duration = Duration::from_secs(10);
 /// A new version whose containers have to be started again so often is taken back.
 const RESTARTS_MAX: u32 = 3;
-/// From when nobody is sent to a replica any more until it is asked to end: those that are on their way arrive.
+/// Until nobody is sent to a replica any more that is to end, while others are there; then it is asked to end all the same.
+const LEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// From then until it is asked to end: those that are on their way arrive.
 const DRAIN: Duration = Duration::from_millis(200);
 
 /// The loop of one application.
@@ -469,6 +471,10 @@ impl Following {
         {
             let keepers = leaving.iter().flat_map(|(_, replica)| &replica.keepers);
             keepers.for_each(|keeper| keeper.board.withdraw());
+            if timeout(LEAD_PATIENCE, self.changes.are_followed()).await.is_err() {
+                let Key { tenant, application } = &self.key;
+                tracing::warn!(%tenant, %application, "requests may be sent to replicas that are to end");
+            }
             sleep(DRAIN).await;
         }
     }

@@ -178,15 +178,34 @@ pub struct Supervisor {
 
 /// Told whenever something is ready that was not, or is not any more.
 #[derive(Clone, Debug)]
-pub(crate) struct Changes(Arc<watch::Sender<()>>);
+pub(crate) struct Changes {
+    /// How many there have been.
+    told: Arc<watch::Sender<u64>>,
+    /// Up to which requests are led by them; `None`: nobody leads requests.
+    followed: Arc<watch::Sender<Option<u64>>>,
+}
 
 impl Changes {
-    fn tell(&self) {
-        self.0.send_replace(());
+    fn new() -> Self {
+        Changes {
+            told: Arc::new(watch::channel(0).0),
+            followed: Arc::new(watch::channel(None).0),
+        }
     }
 
-    fn subscribe(&self) -> watch::Receiver<()> {
-        self.0.subscribe()
+    fn tell(&self) {
+        self.told.send_modify(|told| *told += 1);
+    }
+
+    fn subscribe(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
+    }
+
+    /// Returns once requests are led by all there have been, or nobody leads any.
+    async fn are_followed(&self) {
+        let (told, mut followed) = (*self.told.borrow(), self.followed.subscribe());
+        let is_so = |followed: &Option<u64>| followed.is_none_or(|followed| followed >= told);
+        followed.wait_for(is_so).await.expect("it has a sender as long as this");
     }
 }
 
@@ -206,7 +225,7 @@ impl Supervisor {
             histories: Histories::at(histories)?,
             kept_logs: KeptLogs::at(logs)?,
             events: Events::default(),
-            changes: Changes(Arc::new(watch::channel(()).0)),
+            changes: Changes::new(),
             peers: Peers::default(),
             disks,
             _watching: AbortOnDropHandle::new(watching),
@@ -319,9 +338,14 @@ impl Supervisor {
         self.applications.get(key).is_some_and(Application::sleeps)
     }
 
-    /// Changes whenever something is ready that was not, or is not any more.
-    pub fn changes(&self) -> watch::Receiver<()> {
+    /// Changes whenever something is ready that was not, or is not any more: how often that was so.
+    pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Requests are led by so many of the changes, whoever is asked for them now: what is to end waits for that.
+    pub fn followed(&self, changes: u64) {
+        self.changes.followed.send_replace(Some(changes));
     }
 
     /// What the containers of an application are doing; none where it is not wanted and has ended.
