@@ -14,11 +14,14 @@ import pytest
 
 from applications import Host, apply, deployment, ending
 from brokers import PORTS, Selvedge
-from sites import wait_until
+from sites import SLOWNESS, wait_until
 from test_images import build
 from test_networks import ask, pod, service, services, with_bash
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
+
+# For a version to become ready: one that ends at once is started three times by then.
+PROGRESS_S = int(20 * SLOWNESS)
 
 
 @pytest.fixture
@@ -36,7 +39,9 @@ def site(says: str, port: int, replicas: int = 1, first: str = "", more: str = "
     ready = ", readinessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}"
     text = pod("site", serves, ports + ready, replicas)
     return (
-        text.replace("spec:\n", "spec:\n  progressDeadlineSeconds: 20\n" + more, 1) + "---\n" + service("web", "site")
+        text.replace("spec:\n", f"spec:\n  progressDeadlineSeconds: {PROGRESS_S}\n" + more, 1)
+        + "---\n"
+        + service("web", "site")
     )
 
 
@@ -100,7 +105,7 @@ def test_no_request_is_lost_in_an_update_and_the_answers_go_over_to_the_new_vers
 
 BAD = {
     "that-ends-at-once": ("exit 3; ", "exited with 3"),
-    "that-is-never-ready": ("sleep 1000; ", "it was not ready in 20 s"),
+    "that-is-never-ready": ("sleep 1000; ", f"it was not ready in {PROGRESS_S} s"),
 }
 
 
