@@ -53,13 +53,13 @@ impl Answers {
     /// How long one takes that waits for nobody; `None` where nothing is known.
     #[must_use]
     pub fn alone(&self, now: Duration) -> Option<Duration> {
-        self.first(now).map(|(_, mean_us)| from_us(mean_us))
+        self.alone_us(now).map(from_us)
     }
 
     /// How long one takes at that load; `None` where nothing is known.
     #[must_use]
     pub fn expect(&self, load: f32, now: Duration) -> Option<Duration> {
-        let (_, alone_us) = self.first(now)?;
+        let alone_us = self.alone_us(now)?;
         let below = (0..=place(load)).rev().find(|place| self.by_load[*place].is_fresh(now));
         let Some(below) = below else {
             return Some(from_us(alone_us));
@@ -81,11 +81,9 @@ impl Answers {
         }
     }
 
-    fn first(&self, now: Duration) -> Option<(usize, f32)> {
-        let mut known = self.by_load.iter().enumerate();
-        known
-            .find(|(_, known)| known.is_fresh(now))
-            .map(|(place, known)| (place, known.mean_us))
+    fn alone_us(&self, now: Duration) -> Option<f32> {
+        let known = self.by_load.iter().find(|known| known.is_fresh(now));
+        known.map(|known| known.mean_us)
     }
 }
 

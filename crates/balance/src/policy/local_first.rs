@@ -14,6 +14,8 @@ use crate::Node;
 /// Nodes that are looked at beside the proxy's own. Of more, so many are drawn by chance: many proxies that all chose
 /// the best of all would choose the same one.
 const LOOKED_AT: usize = 16;
+/// Of the two times that are compared, before requests leave: noise of the means sends nobody away.
+const TOLERANCE: f32 = 1.05;
 
 pub(super) fn node(nodes: &[Node], now: Duration, random: &mut impl Rng) -> Option<usize> {
     let ready = |place: &usize| nodes[*place].endpoints > 0;
@@ -52,6 +54,3 @@ fn all_stay(nodes: &[Node], here: &Node, alone_here: Duration, now: Duration) ->
     }
     all_here.as_secs_f32() <= TOLERANCE * endpoints / answers_per_s
 }
-
-/// Of the two, before requests leave: noise of the means sends nobody away.
-pub(super) const TOLERANCE: f32 = 1.05;

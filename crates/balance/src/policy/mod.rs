@@ -10,7 +10,7 @@ use rand::Rng;
 
 use crate::Node;
 
-/// By what a service's requests are spread; `selvedge.dev/load-balancing` names it.
+/// By what a service's requests are spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// Every endpoint of the site in turn (kubeedge-local-scheduling, 4).
