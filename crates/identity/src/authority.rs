@@ -16,7 +16,9 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use crate::enrol::Issued;
 use crate::files;
 use crate::fingerprint::Fingerprint;
+use crate::invitation::EnrolmentOptions;
 use crate::name::ClientName;
+use crate::node::ANY_NODE;
 use crate::registry::ClientCertificate;
 use crate::secret::{Secret, hex, random_bytes};
 
@@ -151,7 +153,12 @@ impl Authority {
         valid_s: u32,
     ) -> Result<(ClientCertificate, Issued), AuthorityError> {
         let key = KeyPair::generate()?;
-        let (row, certificate_pem) = self.certify(name, &key, now_unix_s, valid_s)?;
+        let options = EnrolmentOptions {
+            certificate_valid_s: valid_s,
+            renewal_grace_s: 0,
+            are_nodes: false,
+        };
+        let (row, certificate_pem) = self.certify(name, &key, now_unix_s, options)?;
         let issued = Issued::Certificate {
             serial: row.serial.clone(),
             certificate_pem,
@@ -160,20 +167,24 @@ impl Authority {
         Ok((row, issued))
     }
 
-    /// A certificate in PEM for a client that has its key.
+    /// A certificate in PEM for a client, or a node of a site, that has its key.
     pub(crate) fn certify(
         &self,
         name: &ClientName,
         key: &impl PublicKeyData,
         now_unix_s: i64,
-        valid_s: u32,
+        options: EnrolmentOptions,
     ) -> Result<(ClientCertificate, String), AuthorityError> {
-        let mut params = params(now_unix_s, valid_s.into());
+        let mut params = params(now_unix_s, options.certificate_valid_s.into());
         params.distinguished_name.push(DnType::CommonName, &**name.id());
         params
             .distinguished_name
             .push(DnType::OrganizationName, &**name.tenant());
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if options.are_nodes {
+            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+            params.subject_alt_names = vec![alternative_name(ANY_NODE)?];
+        }
         let serial = serial();
         params.serial_number = Some(SerialNumber::from_slice(&serial));
         let certificate = params.signed_by(key, &self.issuer)?;

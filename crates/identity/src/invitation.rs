@@ -22,6 +22,8 @@ pub struct EnrolmentOptions {
     pub certificate_valid_s: u32,
     /// For how many seconds after its end a certificate can still be renewed.
     pub renewal_grace_s: u32,
+    /// Whether they become nodes of a site; else they are edges of a cloud.
+    pub are_nodes: bool,
 }
 
 /// An invitation, as its operator sees it.
@@ -161,9 +163,7 @@ impl Identity {
         options: EnrolmentOptions,
         now_unix_s: i64,
     ) -> Result<(crate::ClientCertificate, String), Refusal> {
-        let made = self
-            .authority()
-            .certify(name, key, now_unix_s, options.certificate_valid_s);
+        let made = self.authority().certify(name, key, now_unix_s, options);
         made.map_err(|_| Refusal::Request("its key cannot be certified"))
     }
 }

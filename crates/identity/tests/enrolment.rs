@@ -17,6 +17,7 @@ const DAY_S: i64 = 86_400;
 const OPTIONS: EnrolmentOptions = EnrolmentOptions {
     certificate_valid_s: 30 * 86_400,
     renewal_grace_s: 90 * 86_400,
+    are_nodes: false,
 };
 
 /// A member of the cloud with its key.

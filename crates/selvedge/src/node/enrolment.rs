@@ -47,6 +47,7 @@ impl Config {
             options: EnrolmentOptions {
                 certificate_valid_s: settings.certificate_days * DAY_S,
                 renewal_grace_s: settings.renewal_grace_days * DAY_S,
+                are_nodes: false,
             },
         }
     }

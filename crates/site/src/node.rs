@@ -1,0 +1,506 @@
+//! A node that runs: it listens, dials the others, and is told of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use identity::NodeKeys;
+use rand::seq::IteratorRandom;
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::gossip::{Gossip, Message, ROUND, SILENT_AFTER};
+use crate::line::{Came, FromLine, Line, Opening, Out, Stream, peer};
+use crate::record::{Keys, MAX_CONTENT_BYTES};
+
+/// Others that are told in a round.
+const TOLD: usize = 3;
+/// Handshakes at once of those who connect; more are closed at once.
+const MAX_HANDSHAKES: usize = 64;
+/// Dials at once; more wait for the next round.
+const MAX_DIALS: usize = 16;
+/// For a connection to be there and both to have shown who they are.
+const DIAL_PATIENCE: Duration = Duration::from_secs(3);
+/// The first pause after a dial that failed; each further one doubles it, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// Addresses that are dialled of one node.
+const MAX_ADDRESSES: usize = 8;
+/// What waits to be looked at: of each kind.
+const MAX_WAITING: usize = 256;
+
+/// Most bytes that a node can say beside where it is.
+pub const MAX_SAID_BYTES: usize = MAX_CONTENT_BYTES - 1_024;
+
+/// What a node is started with.
+pub struct Options {
+    /// What it proves itself by.
+    pub keys: Arc<NodeKeys>,
+    /// Where others connect.
+    pub listener: TcpListener,
+    /// Where others are told that it is.
+    pub addresses: Vec<SocketAddr>,
+    /// `host:port` of some others, by which it finds the rest.
+    pub seeds: Vec<String>,
+    /// See [`Gossip::new`].
+    pub incarnation: u64,
+}
+
+/// Another node, as it is known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its name.
+    pub node: String,
+    /// Where it says that it is.
+    pub addresses: Vec<SocketAddr>,
+    /// What it says.
+    pub said: Vec<u8>,
+    /// Whether somebody has heard of it within seconds.
+    pub is_alive: bool,
+    /// Whether there is a connection between the two.
+    pub is_connected: bool,
+    /// When somebody last heard of it, where it is silent and that is known.
+    pub silent_since: Option<std::time::Instant>,
+}
+
+/// This node among the others, for as long as this is kept.
+pub struct Site {
+    says: mpsc::Sender<Vec<u8>>,
+    known: watch::Receiver<Arc<Vec<Known>>>,
+    openings: Openings,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// By the name of the node.
+type Openings = Arc<Mutex<BTreeMap<String, Opening>>>;
+
+/// What a node says.
+#[derive(Serialize, Deserialize)]
+struct Said {
+    addresses: Vec<SocketAddr>,
+    what: Vec<u8>,
+}
+
+impl Site {
+    /// Runs a node from now on; the streams that other nodes open come by the channel, with who did.
+    ///
+    /// # Errors
+    /// Its certificate cannot be used.
+    pub fn start(options: Options) -> Result<(Self, mpsc::Receiver<(String, Stream)>), identity::NodeKeysError> {
+        let (says, saying) = mpsc::channel(1);
+        let (telling, known) = watch::channel(Arc::default());
+        let (requests, requested) = mpsc::channel(MAX_WAITING);
+        let (events, happening) = mpsc::channel(MAX_WAITING);
+        let (from_lines, coming) = mpsc::channel(MAX_WAITING);
+        let openings = Openings::default();
+        let said = said(&options.addresses, Vec::new());
+        let running = Running {
+            acceptor: TlsAcceptor::from(options.keys.server_config()?),
+            connector: TlsConnector::from(options.keys.client_config()?),
+            gossip: Gossip::new(
+                options.keys.node(),
+                options.incarnation,
+                said,
+                Arc::clone(&options.keys),
+            ),
+            node: options.keys.node().to_owned(),
+            addresses: options.addresses,
+            seeds: options.seeds,
+            lines: BTreeMap::new(),
+            openings: Arc::clone(&openings),
+            next_line: 0,
+            dials: BTreeMap::new(),
+            led_to: BTreeMap::new(),
+            handshakes: Arc::new(Semaphore::new(MAX_HANDSHAKES)),
+            events,
+            from_lines,
+            requests,
+            telling,
+        };
+        let task = tokio::spawn(running.run(options.listener, saying, happening, coming));
+        let site = Site {
+            says,
+            known,
+            openings,
+            _task: AbortOnDropHandle::new(task),
+        };
+        Ok((site, requested))
+    }
+
+    /// Has all others know this, in place of what was said before.
+    ///
+    /// # Panics
+    /// If it is more than [`MAX_SAID_BYTES`].
+    pub async fn say(&self, what: Vec<u8>) {
+        assert!(what.len() <= MAX_SAID_BYTES, "{} bytes to be said", what.len());
+        // Its task ends with this.
+        let _ = self.says.send(what).await;
+    }
+
+    /// The others, as they are known at any time.
+    #[must_use]
+    pub fn known(&self) -> watch::Receiver<Arc<Vec<Known>>> {
+        self.known.clone()
+    }
+
+    /// A stream to another node.
+    ///
+    /// # Errors
+    /// There is no connection to it, or it is lost.
+    pub async fn open(&self, node: &str) -> io::Result<Stream> {
+        let opening = held(&self.openings).get(node).cloned();
+        opening.ok_or(io::ErrorKind::NotConnected)?.request().await
+    }
+}
+
+impl Keys for Arc<NodeKeys> {
+    fn certificate(&self) -> Vec<u8> {
+        NodeKeys::certificate(self).to_vec()
+    }
+
+    fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+        NodeKeys::sign(self, bytes).expect("a key that has signed its request signs")
+    }
+
+    fn has_signed(&self, node: &str, certificate: &[u8], bytes: &[u8], signature: &[u8]) -> bool {
+        NodeKeys::has_signed(self, node, certificate, bytes, signature)
+    }
+}
+
+/// What the task of a node is told.
+enum Event {
+    /// Somebody has shown who he is.
+    Greeted {
+        node: String,
+        tls: Box<TlsStream<TcpStream>>,
+        /// Where this one dialled; `None`: the other did.
+        dialled: Option<String>,
+    },
+    /// Nobody of this site was there.
+    NotReached { place: String, why: String },
+}
+
+struct Dial {
+    /// Until then it is not dialled again; `None`: it is being dialled.
+    not_before: Option<Instant>,
+    pause: Duration,
+}
+
+struct Numbered {
+    line: Line,
+    number: u64,
+    is_dialled_here: bool,
+    heard_at: Instant,
+}
+
+struct Running {
+    node: String,
+    addresses: Vec<SocketAddr>,
+    seeds: Vec<String>,
+    acceptor: TlsAcceptor,
+    connector: TlsConnector,
+    gossip: Gossip<Arc<NodeKeys>>,
+    /// By the node at the other end.
+    lines: BTreeMap<String, Numbered>,
+    openings: Openings,
+    next_line: u64,
+    /// By their place, of those that are to be reached and are not.
+    dials: BTreeMap<String, Dial>,
+    /// Which node was found at a place.
+    led_to: BTreeMap<String, String>,
+    handshakes: Arc<Semaphore>,
+    events: mpsc::Sender<Event>,
+    from_lines: mpsc::Sender<FromLine>,
+    requests: mpsc::Sender<(String, Stream)>,
+    telling: watch::Sender<Arc<Vec<Known>>>,
+}
+
+impl Running {
+    async fn run(
+        mut self,
+        listener: TcpListener,
+        mut saying: mpsc::Receiver<Vec<u8>>,
+        mut happening: mpsc::Receiver<Event>,
+        mut coming: mpsc::Receiver<FromLine>,
+    ) {
+        let mut rounds = interval(ROUND);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = rounds.tick() => self.round(),
+                Some(event) = happening.recv() => self.take(event),
+                Some(from) = coming.recv() => self.came(from),
+                said = saying.recv() => match said {
+                    Some(what) => self.say(what),
+                    None => return,
+                },
+                accepted = listener.accept() => match accepted {
+                    Ok((tcp, _)) => self.accept(tcp),
+                    Err(error) => {
+                        tracing::warn!(%error, "a node's connection could not be accepted");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                },
+            }
+            self.tell_who_is_known();
+        }
+    }
+
+    fn round(&mut self) {
+        let message = self.gossip.round(now()).encode();
+        for line in self.lines.values().choose_multiple(&mut rand::rng(), TOLD) {
+            line.line.tell(&message);
+        }
+        self.end_silent();
+        self.dial();
+    }
+
+    fn say(&mut self, what: Vec<u8>) {
+        let message = self.gossip.say(said(&self.addresses, what), now()).encode();
+        for line in self.lines.values() {
+            line.line.tell(&message);
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Greeted { node, tls, dialled } => self.greeted(node, *tls, dialled),
+            Event::NotReached { place, why } => {
+                tracing::debug!(place, why, "no node was reached");
+                self.put_off(&place);
+            }
+        }
+    }
+
+    /// Has a place be dialled again after a pause, if it is to be then: who is let in may be put out at once.
+    fn put_off(&mut self, place: &str) {
+        if let Some(dial) = self.dials.get_mut(place) {
+            dial.not_before = Some(Instant::now() + dial.pause.mul_f64(rand::random_range(0.5..1.0)));
+            dial.pause = (dial.pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn came(&mut self, FromLine { node, line, came }: FromLine) {
+        let numbered = self.lines.get_mut(&node).filter(|numbered| numbered.number == line);
+        let Some(numbered) = numbered else { return };
+        numbered.heard_at = Instant::now();
+        match came {
+            Came::Sign => {}
+            Came::Message(message) => {
+                let received = self.gossip.receive(&node, message, now());
+                for refused in received.refused {
+                    tracing::warn!(
+                        from = node,
+                        node = refused.node,
+                        "what a node is said to say is refused: {}",
+                        refused.why
+                    );
+                }
+                if let Some(answer) = received.answer {
+                    numbered.line.tell(&Message::encode(&answer));
+                }
+            }
+            Came::Request(stream) => {
+                // Where nobody takes them any more, it is closed.
+                let _ = self.requests.try_send((node, stream));
+            }
+            Came::End(why) => self.end(&node, &why),
+        }
+    }
+
+    fn end(&mut self, node: &str, why: &str) {
+        tracing::info!(node, why, "the connection to a node of the site ended");
+        self.lines.remove(node);
+        held(&self.openings).remove(node);
+    }
+
+    fn end_silent(&mut self) {
+        let silent = self
+            .lines
+            .iter()
+            .filter(|(_, numbered)| numbered.heard_at.elapsed() > SILENT_AFTER);
+        let silent: Vec<String> = silent.map(|(node, _)| node.clone()).collect();
+        for node in silent {
+            self.end(&node, "nothing comes from it");
+        }
+    }
+
+    fn greeted(&mut self, node: String, tls: TlsStream<TcpStream>, dialled: Option<String>) {
+        let is_dialled_here = dialled.is_some();
+        if let Some(place) = dialled {
+            self.put_off(&place);
+            self.led_to.insert(place, node.clone());
+        }
+        if node == self.node || !self.is_better(&node, is_dialled_here) {
+            return;
+        }
+        let number = self.next_line;
+        self.next_line += 1;
+        let out = Out {
+            node: node.clone(),
+            line: number,
+            to: self.from_lines.clone(),
+        };
+        let line = Line::new(tls, is_dialled_here, out);
+        tracing::info!(node, is_dialled_here, "a node of the site is connected");
+        line.tell(&self.gossip.round(now()).encode());
+        held(&self.openings).insert(node.clone(), line.opening());
+        let numbered = Numbered {
+            line,
+            number,
+            is_dialled_here,
+            heard_at: Instant::now(),
+        };
+        self.lines.insert(node, numbered);
+    }
+
+    /// Whether a new connection takes the place of the one that there is. Where two nodes dial each other at once, both
+    /// keep the one that the node of the lower name has dialled.
+    fn is_better(&self, node: &str, is_dialled_here: bool) -> bool {
+        self.lines.get(node).is_none_or(|old| {
+            let is_of_lower = is_dialled_here == (*self.node < *node);
+            is_of_lower || old.is_dialled_here == is_dialled_here
+        })
+    }
+
+    fn accept(&mut self, tcp: TcpStream) {
+        let Ok(place) = Arc::clone(&self.handshakes).try_acquire_owned() else {
+            return;
+        };
+        let (acceptor, events) = (self.acceptor.clone(), self.events.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let _ = tcp.set_nodelay(true);
+            let tls = timeout(DIAL_PATIENCE, acceptor.accept(tcp)).await;
+            let Ok(Ok(tls)) = tls.inspect(|shaken| {
+                if let Err(error) = shaken {
+                    tracing::debug!(%error, "somebody who is no node of the site was refused");
+                }
+            }) else {
+                return;
+            };
+            let tls = Box::new(TlsStream::from(tls));
+            if let Some(node) = peer(&tls) {
+                let _ = events
+                    .send(Event::Greeted {
+                        node,
+                        tls,
+                        dialled: None,
+                    })
+                    .await;
+            }
+        });
+    }
+
+    /// Dials those who are to be connected and are not, at all of their places.
+    fn dial(&mut self) {
+        let wanted = self.wanted();
+        let is_over = |dial: &Dial| dial.not_before.is_some_and(|at| at <= Instant::now());
+        self.dials
+            .retain(|place, dial| !is_over(dial) || wanted.contains(place));
+        self.led_to
+            .retain(|place, _| wanted.contains(place) || self.seeds.contains(place));
+        for place in wanted {
+            let dialling = self.dials.values().filter(|dial| dial.not_before.is_none()).count();
+            let dial = self.dials.entry(place.clone()).or_insert(Dial {
+                not_before: Some(Instant::now()),
+                pause: FIRST_PAUSE,
+            });
+            let is_due = dial.not_before.is_some_and(|at| at <= Instant::now());
+            if !is_due || dialling >= MAX_DIALS {
+                continue;
+            }
+            dial.not_before = None;
+            let (connector, events) = (self.connector.clone(), self.events.clone());
+            tokio::spawn(async move {
+                let reached = timeout(DIAL_PATIENCE, reach(&place, connector)).await;
+                let event = match reached.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                    Ok((node, tls)) => Event::Greeted {
+                        node,
+                        tls,
+                        dialled: Some(place),
+                    },
+                    Err(error) => Event::NotReached {
+                        place,
+                        why: error.to_string(),
+                    },
+                };
+                let _ = events.send(event).await;
+            });
+        }
+    }
+
+    /// Where somebody may be who is not connected.
+    fn wanted(&self) -> BTreeSet<String> {
+        let is_there = |place: &String| {
+            let node = self.led_to.get(place);
+            node.is_some_and(|node| *node == self.node || self.lines.contains_key(node))
+        };
+        let seeds = self.seeds.iter().filter(|place| !is_there(place)).cloned();
+        let members = self
+            .gossip
+            .members(now())
+            .filter(|member| !self.lines.contains_key(member.node));
+        let members = members
+            .flat_map(|member| addresses(member.content))
+            .map(|address| address.to_string());
+        seeds.chain(members.filter(|place| !is_there(place))).collect()
+    }
+
+    fn tell_who_is_known(&self) {
+        let known = self.gossip.members(now()).map(|member| {
+            let said: Option<Said> = postcard::from_bytes(member.content).ok();
+            Known {
+                node: member.node.to_owned(),
+                addresses: addresses(member.content),
+                said: said.map(|said| said.what).unwrap_or_default(),
+                is_alive: member.is_alive,
+                is_connected: self.lines.contains_key(member.node),
+                silent_since: member.heard_at.filter(|_| !member.is_alive),
+            }
+        });
+        let known: Vec<Known> = known.collect();
+        self.telling.send_if_modified(|told| {
+            let is_new = **told != known;
+            if is_new {
+                *told = Arc::new(known);
+            }
+            is_new
+        });
+    }
+}
+
+/// Connects to a place, and finds which node is there.
+async fn reach(place: &str, connector: TlsConnector) -> io::Result<(String, Box<TlsStream<TcpStream>>)> {
+    let tcp = TcpStream::connect(place).await?;
+    tcp.set_nodelay(true)?;
+    let tls = connector.connect(NodeKeys::server_name(), tcp).await?;
+    let tls = Box::new(TlsStream::from(tls));
+    let node = peer(&tls).ok_or_else(|| io::Error::other("who answers is no node of the site"))?;
+    Ok((node, tls))
+}
+
+fn said(addresses: &[SocketAddr], what: Vec<u8>) -> Vec<u8> {
+    let addresses = addresses.iter().take(MAX_ADDRESSES).copied().collect();
+    postcard::to_allocvec(&Said { addresses, what }).expect("addresses and bytes can be written")
+}
+
+fn addresses(content: &[u8]) -> Vec<SocketAddr> {
+    let said: Option<Said> = postcard::from_bytes(content).ok();
+    let addresses = said.map(|said| said.addresses).unwrap_or_default();
+    addresses.into_iter().take(MAX_ADDRESSES).collect()
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
+fn held(openings: &Openings) -> std::sync::MutexGuard<'_, BTreeMap<String, Opening>> {
+    openings.lock().unwrap_or_else(PoisonError::into_inner)
+}
