@@ -123,7 +123,7 @@ install_deny() {
     local version=0.20.2
     target/tools/bin/cargo-deny --version 2>/dev/null | grep -q " $version$" && return
     echo "install: cargo-deny $version into target/tools (about 2 minutes)"
-    CARGO_TARGET_DIR=target/tools/build cargo install --quiet --locked --debug --root target/tools \
+    CARGO_PROFILE_DEV_DEBUG=none CARGO_TARGET_DIR=target/tools/build cargo install --quiet --locked --debug --root target/tools \
         --version "$version" cargo-deny
     rm -rf target/tools/build
 }

@@ -18,6 +18,7 @@ use tower::ServiceExt;
 
 use crate::desk::{About, Desk, Parts};
 use crate::member::Member;
+use crate::nodes::Nodes;
 use crate::routers::control_router;
 use crate::{CONTROL_SOCKET, unix_now_s};
 
@@ -112,6 +113,7 @@ impl Client {
             about: About::default(),
             link: None,
             member: Some(Arc::new(Member::new(data, Proxies::of_environment(), false))),
+            nodes: Some(Arc::new(Nodes::new(Member::of_site(data, Proxies::of_environment())))),
             enrolment: None,
             connected: None,
             database: None,

@@ -28,6 +28,7 @@ use crate::log_tail::LogTail;
 use crate::logins::Logins;
 use crate::manifests::Manifests;
 use crate::member::Member;
+use crate::nodes::Nodes;
 use crate::snapshots::Holding;
 use crate::subscriptions::Subscriptions;
 use crate::types::EdgeInfo;
@@ -51,7 +52,9 @@ pub struct Desk {
     pub(crate) link: Option<Arc<LinkStatus>>,
     /// The edge in a cloud; `None`: this is one.
     pub(crate) member: Option<Arc<Member>>,
-    /// How edges join; `None`: none does.
+    /// The edge in its site; `None`: this is a cloud.
+    pub(crate) nodes: Option<Arc<Nodes>>,
+    /// How edges join, or nodes of the edge's site; `None`: none does.
     pub(crate) enrolment: Option<Enrolment>,
     /// The edges that are connected; `None`: this is no cloud.
     pub(crate) connected: Option<Arc<Connected>>,
@@ -99,7 +102,9 @@ pub struct Parts {
     pub link: Option<Arc<LinkStatus>>,
     /// The edge in a cloud; `None`: this is a cloud.
     pub member: Option<Arc<Member>>,
-    /// How edges join; `None`: this is no cloud that runs.
+    /// The edge in its site; `None`: this is a cloud.
+    pub nodes: Option<Arc<Nodes>>,
+    /// How edges join a cloud that runs, or nodes the site of an edge that does; `None`: neither is so.
     pub enrolment: Option<Enrolment>,
     /// The edges that are connected; `None`: this is no cloud.
     pub connected: Option<Arc<Connected>>,
@@ -146,6 +151,7 @@ impl Desk {
             applying: Mutex::new(()),
             link: parts.link,
             member: parts.member,
+            nodes: parts.nodes,
             enrolment: parts.enrolment,
             has_upstream: AtomicBool::new(parts.hub_options.has_upstream),
             connected: parts.connected,

@@ -1,4 +1,5 @@
-//! How edges get their certificates from a cloud: invited with a token, later by the certificate before.
+//! How edges get their certificates from a cloud, and nodes from the edge where their site began: invited with a token,
+//! later by the certificate before.
 
 use std::sync::Arc;
 
@@ -24,12 +25,13 @@ use crate::wrong::{Done, Wrong};
 const INVITED_MIN_S: u32 = 60;
 const INVITED_MAX_S: u32 = 30 * 86_400;
 
-/// How a cloud lets edges join.
+/// How a cloud lets edges join, or an edge nodes.
 #[derive(Clone, Debug)]
 pub struct Enrolment {
-    /// Where edges ask: `https://host:port`; `None`: the cloud has no door of HTTPS.
+    /// Where they ask: `https://host:port`; `None`: there is no door of HTTPS.
     pub url: Option<String>,
-    /// Where their links go, `{host}` being the host that they asked; `None`: it has no door of MQTT with TLS.
+    /// Where their links go, or where the node is, `{host}` being the host that they asked; `None`: a cloud has no door of
+    /// MQTT with TLS.
     pub link_url: Option<String>,
     /// How long what they get is good for.
     pub options: EnrolmentOptions,
@@ -133,7 +135,7 @@ pub(crate) async fn join(
     let enrolled = tried(&desk, address, &shown_as, move |identity| {
         identity.join(&token, &join.request_pem, options, unix_now_s())
     });
-    let enrolled = enrolled.await?.map_err(|refusal| refused(&refusal))?;
+    let enrolled = enrolled.await?.map_err(|refusal| refused(&refusal, options))?;
     grant(&desk, &place, enrolled, Action::Added).await
 }
 
@@ -154,7 +156,7 @@ pub(crate) async fn renew(
         let (old, request) = (&renew.certificate_pem, &renew.request_pem);
         identity.renew(old, request, &signature, options, unix_now_s())
     });
-    let enrolled = enrolled.await?.map_err(|refusal| refused(&refusal))?;
+    let enrolled = enrolled.await?.map_err(|refusal| refused(&refusal, options))?;
     grant(&desk, &place, enrolled, Action::Changed).await
 }
 
@@ -193,6 +195,13 @@ pub(crate) async fn invite(
 ) -> Done<(StatusCode, Json<InvitationInfo>)> {
     let place = place(&desk)?;
     let name = ClientName::new(&tenant, &id)?;
+    let own = desk.nodes.as_ref().and_then(|nodes| nodes.name());
+    if own.as_deref() == Some(&id) {
+        return Err(Wrong::new(
+            StatusCode::CONFLICT,
+            format!("{id} is this node itself; names of a site's nodes differ"),
+        ));
+    }
     if !(INVITED_MIN_S..=INVITED_MAX_S).contains(&valid_s) {
         let message = format!("valid_s is {valid_s}; it must be from {INVITED_MIN_S} to {INVITED_MAX_S}");
         return Err(Wrong::request(message));
@@ -211,10 +220,11 @@ pub(crate) async fn invite(
     );
     desk.settle().await?;
     let token = invitation.token.encode().expose().to_owned();
+    let what = if place.options.are_nodes { "site" } else { "edge" };
     let info = InvitationInfo {
         edge: name.user_name(),
         is_new: invitation.is_new,
-        command: format!("selvedge edge join {} --token {token}", place.url),
+        command: format!("selvedge {what} join {} --token {token}", place.url),
         url: place.url,
         token,
         until: date_time(invitation.until_unix_s),
@@ -249,48 +259,64 @@ struct Place {
 fn place(desk: &Desk) -> Done<Place> {
     let wrong = |message: &str| Wrong::new(StatusCode::CONFLICT, message);
     let enrolment = desk.enrolment.as_ref().ok_or_else(|| match desk.running_hub() {
-        Some(_) => wrong("this is no cloud; edges join one: selvedge cloud"),
-        None => wrong("the cloud does not run, and edges would find nobody; start it: selvedge cloud"),
+        Some(_) => wrong(
+            "this is no cloud; edges join one (selvedge cloud), and nodes the site of an edge that is started with --site",
+        ),
+        None => wrong("it does not run, and who joins would find nobody; start it: selvedge cloud, or selvedge edge"),
     })?;
-    let no_https = "this cloud has no door of HTTPS, by which edges join; start it with --https, or listen.https";
-    let no_mqtts =
+    let of_site = || desk.nodes.as_ref()?.member.membership();
+    if let Some(joined) = of_site().filter(|_| enrolment.options.are_nodes) {
+        let message = format!(
+            "this edge has joined a site; others are invited where that began, at {}",
+            joined.cloud_url
+        );
+        return Err(Wrong::new(StatusCode::CONFLICT, message));
+    }
+    let no_https = "there is no door of HTTPS here, by which others join; start it with --https, or listen.https";
+    let no_link =
         "this cloud has no door of MQTT with TLS, by which edges link; start it with --mqtts, or listen.mqtts";
     Ok(Place {
         url: enrolment.url.clone().ok_or_else(|| wrong(no_https))?,
-        link_url: enrolment.link_url.clone().ok_or_else(|| wrong(no_mqtts))?,
+        link_url: enrolment.link_url.clone().ok_or_else(|| wrong(no_link))?,
         options: enrolment.options,
     })
 }
 
 /// What an edge is told that gets no certificate: it has shown a secret or a key, and its operator is to know what to
 /// do.
-fn refused(refusal: &Refusal) -> Wrong {
-    const ANOTHER: &str = "ask for another: selvedge edge invite ID at the cloud";
+fn refused(refusal: &Refusal, options: EnrolmentOptions) -> Wrong {
+    let (invite, who) = match options.are_nodes {
+        true => ("selvedge site invite NAME where the site began", "this edge"),
+        false => ("selvedge edge invite ID at the cloud", "this cloud"),
+    };
     let message = match refusal {
         Refusal::Unavailable(_) => return Wrong::here(refusal.to_string()),
         Refusal::Request(_) => return Wrong::request(refusal.to_string()),
         Refusal::NoInvitation => {
-            format!("this join token is not known here: it was withdrawn, or a later one took its place; {ANOTHER}")
+            format!(
+                "this join token is not known here: it was withdrawn, or a later one took its place; ask for another: {invite}"
+            )
         }
-        Refusal::InvitationExpired(at_s) => format!("this join token expired at {}; {ANOTHER}", date_time(*at_s)),
+        Refusal::InvitationExpired(at_s) => {
+            format!(
+                "this join token expired at {}; ask for another: {invite}",
+                date_time(*at_s)
+            )
+        }
         Refusal::InvitationUsed => format!(
             "this join token was used before, and not from here; if nobody of yours did, withdraw what came of it: \
-             selvedge edge rotate ID at the cloud; {ANOTHER}"
+             selvedge edge rotate ID there; ask for another: {invite}"
         ),
         Refusal::RenewalTooLate(at_s) => format!(
-            "the edge's certificate expired at {}, longer ago than this cloud renews it; join again: selvedge edge \
-             invite ID at the cloud prints the command",
+            "the edge's certificate expired at {}, longer ago than {who} renews it; join again: {invite} prints the \
+             command",
             date_time(*at_s)
         ),
         Refusal::CertificateRevoked(serial) => {
-            format!(
-                "the edge's certificate {serial} was revoked; selvedge edge invite ID at the cloud lets it in again"
-            )
+            format!("the edge's certificate {serial} was revoked; {invite} lets it in again")
         }
-        Refusal::Disabled => "the edge is disabled; selvedge edge enable ID at the cloud lets it in again".to_owned(),
-        Refusal::UnknownClient => {
-            "the edge was removed; selvedge edge invite ID at the cloud lets it in again".to_owned()
-        }
+        Refusal::Disabled => "the edge is disabled; selvedge edge enable ID there lets it in again".to_owned(),
+        Refusal::UnknownClient => format!("the edge was removed; {invite} lets it in again"),
         other => other.to_string(),
     };
     Wrong::new(StatusCode::FORBIDDEN, message)

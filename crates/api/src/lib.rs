@@ -35,6 +35,7 @@ mod manifests;
 mod member;
 mod methods;
 mod metrics;
+mod nodes;
 mod page;
 pub mod paths;
 mod points;
@@ -63,7 +64,8 @@ pub use enrolment::{Enrolment, InvitationInfo, Invite};
 pub use joining::{JoinCloud, Joined};
 pub use log_tail::LogTail;
 pub use manifests::Manifests;
-pub use member::Member;
+pub use member::{Member, SITE_DIRECTORY};
+pub use nodes::{NodeInfo, Nodes};
 pub use routers::{control_router, public_router};
 pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, ContainerEnd,

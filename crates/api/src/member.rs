@@ -1,5 +1,9 @@
-//! An edge in a cloud: it gets its first certificate for a token, and each further one for the one before.
+//! An edge in a cloud, or a node in a site: it gets its first certificate for a token, and each further one for the one
+//! before.
 
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -55,12 +59,19 @@ pub(crate) enum MemberError {
     Membership(#[from] MembershipError),
     #[error(transparent)]
     Tls(#[from] TlsError),
+    #[error("{path}: {source}")]
+    Directory { path: PathBuf, source: io::Error },
 }
 
-/// An edge as a member of a cloud, or one that may become it.
+/// Where the membership of an edge in a site is: this directory in that of its data.
+pub const SITE_DIRECTORY: &str = "site";
+
+/// An edge as a member of a cloud or a site, or one that may become it.
 pub struct Member {
     data: PathBuf,
     proxies: Proxies,
+    /// Reads the URL at which it is to be a member.
+    read_place: fn(&str) -> Result<Target, WrongTarget>,
     /// Its configuration says where its cloud is.
     pub(crate) is_configured: bool,
     joining: tokio::sync::Mutex<()>,
@@ -73,9 +84,24 @@ impl Member {
     /// The edge of the data directory `data`. One that `is_configured` has its cloud by its configuration, and joins
     /// none.
     pub fn new(data: &Path, proxies: Proxies, is_configured: bool) -> Self {
+        Self::of(data.to_owned(), proxies, str::parse, is_configured)
+    }
+
+    /// The edge of the data directory `data`, in a site.
+    pub fn of_site(data: &Path, proxies: Proxies) -> Self {
+        Self::of(data.join(SITE_DIRECTORY), proxies, Target::site, false)
+    }
+
+    fn of(
+        data: PathBuf,
+        proxies: Proxies,
+        read_place: fn(&str) -> Result<Target, WrongTarget>,
+        is_configured: bool,
+    ) -> Self {
         Self {
-            data: data.to_owned(),
+            data,
             proxies,
+            read_place,
             is_configured,
             joining: tokio::sync::Mutex::new(()),
             joined: Notify::new(),
@@ -114,6 +140,11 @@ impl Member {
         token: &JoinToken,
     ) -> Result<Membership, MemberError> {
         let _one_at_a_time = self.joining.lock().await;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.data);
+        made.map_err(|source| MemberError::Directory {
+            path: self.data.clone(),
+            source,
+        })?;
         let (tls, pin) = pinned_config(token.authority())?;
         let proxies = &self.proxies;
         let cloud = CloudClient { target, proxies, tls };
@@ -128,7 +159,7 @@ impl Member {
         let membership = Membership {
             edge: grant.edge,
             cloud_url: join.url,
-            link_url: link_url(&grant.link_url, target)?,
+            link_url: self.link_url(&grant.link_url, target)?,
             certificate_pem: grant.certificate_pem,
             key_pem: key.pem(),
             authority_pem,
@@ -208,7 +239,7 @@ impl Member {
         let grant: Grant = cloud.post("/v1/renew", &asked).await?;
         let end = certificate_end(&grant.certificate_pem, grant.valid_s)?;
         Ok(Membership {
-            link_url: link_url(&grant.link_url, &target)?,
+            link_url: self.link_url(&grant.link_url, &target)?,
             certificate_pem: grant.certificate_pem,
             key_pem: key.pem(),
             given_at_unix_s: end.given_at_unix_s,
@@ -216,6 +247,18 @@ impl Member {
             renew_at_unix_s: end.renew_at_unix_s,
             ..old
         })
+    }
+
+    /// Where the link goes, seen from here.
+    fn link_url(&self, said: &str, target: &Target) -> Result<String, MemberError> {
+        let url = said.replace("{host}", &target.url_host());
+        match (self.read_place)(&url) {
+            Ok(_) => Ok(url),
+            Err(source) => Err(MemberError::LinkUrl {
+                said: said.to_owned(),
+                source,
+            }),
+        }
     }
 }
 
@@ -231,18 +274,6 @@ async fn authority(cloud: &CloudClient<'_>, token: &JoinToken) -> Result<String,
             place: cloud.target.place(),
             found,
             wanted: token.authority(),
-        }),
-    }
-}
-
-/// Where the link goes, seen from here.
-fn link_url(said: &str, target: &Target) -> Result<String, MemberError> {
-    let url = said.replace("{host}", &target.url_host());
-    match url.parse::<Target>() {
-        Ok(_) => Ok(url),
-        Err(source) => Err(MemberError::LinkUrl {
-            said: said.to_owned(),
-            source,
         }),
     }
 }

@@ -2,6 +2,9 @@
 
 use identity::{ClientKind, ClientName, HeldCredential, UserName};
 
+/// The nodes of an edge's site.
+pub const NODES: &str = "/v1/nodes";
+
 /// All tenants.
 pub const TENANTS: &str = "/v1/tenants";
 

@@ -19,8 +19,8 @@ use crate::types::EdgeInfo;
 use crate::wrong::Wrong;
 use crate::{
     applications, applying, bodies, calling, clients, credentials, document, enrolment, guard, health, joining, links,
-    live, locating, logins, logs, methods, metrics, posting, routes as flows, services, sessions, snapshots, telemetry,
-    tenants, token_keys, twins, users,
+    live, locating, logins, logs, methods, metrics, nodes, posting, routes as flows, services, sessions, snapshots,
+    telemetry, tenants, token_keys, twins, users,
 };
 
 /// Bytes of a request's body on the control socket: a manifest of the longest kind, as a JSON string.
@@ -58,6 +58,7 @@ fn of_cloud() -> Routes {
         .routes(routes!(edge))
         .routes(routes!(links::show))
         .routes(routes!(links::list))
+        .routes(routes!(nodes::list))
         .routes(routes!(tenants::list))
 }
 
@@ -172,6 +173,7 @@ pub fn control_router(desk: Arc<Desk>) -> Router {
     all.route("/v1/configuration", get(configuration))
         .route("/v1/log", get(log))
         .route("/v1/link", put(joining::join))
+        .route("/v1/site", put(nodes::join))
         .merge(probes())
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
         .with_state(desk)

@@ -44,6 +44,7 @@ fn desk(data: &Path) -> Arc<Desk> {
         about: About::default(),
         link: None,
         member: None,
+        nodes: None,
         enrolment: None,
         connected: None,
         database: None,

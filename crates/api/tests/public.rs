@@ -47,6 +47,7 @@ impl Cloud {
             about: About::default(),
             link: None,
             member: None,
+            nodes: None,
             enrolment: None,
             connected: None,
             database: Some(database),

@@ -18,14 +18,14 @@ use crate::tls::TlsError;
 /// Name of the file in the data directory.
 pub const MEMBERSHIP_FILE: &str = "membership.json";
 
-/// An edge's place in a cloud.
+/// An edge's place in a cloud, or in a site.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Membership {
     /// The edge, as the cloud calls it: `{id}` in the default tenant, else `{tenant}/{id}`.
     pub edge: String,
-    /// Where the cloud is asked for certificates: `https://host:port`.
+    /// Where the cloud is asked for certificates: `https://host:port`; of a site, the edge where it began.
     pub cloud_url: String,
-    /// Where the link goes.
+    /// Where the link goes; of a site, where that edge is a node of it.
     pub link_url: String,
     /// The edge's certificate.
     pub certificate_pem: String,
@@ -56,7 +56,7 @@ pub enum MembershipError {
         source: io::Error,
     },
     /// The file is not one of ours.
-    #[error("{path}: {source}; join the cloud again: selvedge edge join")]
+    #[error("{path}: {source}; join again: selvedge edge join, or selvedge site join")]
     Content {
         /// The file.
         path: PathBuf,

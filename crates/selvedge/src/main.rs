@@ -37,6 +37,9 @@ enum Command {
     Cloud(Box<node::Cloud>),
     /// Run a cloud, an edge behind it and a few simulated devices on this machine, to be looked at
     Up(up::Up),
+    /// The site of an edge, whose nodes find each other without a cloud: invite, join
+    #[command(subcommand)]
+    Site(commands::site::Command),
     /// Devices that may connect: add, list, show, rotate, remove, disable, enable, label
     #[command(subcommand)]
     Device(commands::clients::Command),
@@ -60,7 +63,8 @@ enum Command {
     /// Apply a manifest, or those of a folder: applications and what they are given, routes, devices' labels and
     /// desired state
     Apply(commands::apply::Apply),
-    /// List applications, routes, devices, apps, edges, sessions or an edge's manifests, or say how the link is
+    /// List applications, routes, devices, apps, edges, sessions, an edge's manifests or the nodes of its site, or say how
+    /// the link is
     Get(commands::get::Get),
     /// All about one application, route, device or app
     Describe(commands::describe::Describe),
@@ -108,6 +112,7 @@ fn main() -> ExitCode {
         Command::Edge(edge) => edge.run(),
         Command::Cloud(cloud) => cloud.run(),
         Command::Up(up) => up.run(),
+        Command::Site(command) => command.run(),
         Command::Device(command) => command.run(ClientKind::Device),
         Command::App(command) => command.run(ClientKind::App),
         Command::Tenant(command) => command.run(),

@@ -49,10 +49,10 @@ struct Heard {
 }
 
 impl Message {
-    /// The bytes of a message; no more than [`MAX_MESSAGE_BYTES`].
+    /// Reads a message, which has 256 KiB at most.
     ///
     /// # Errors
-    /// They are none.
+    /// The bytes are none.
     pub fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
         match bytes.len() <= MAX_MESSAGE_BYTES {
             true => postcard::from_bytes(bytes),

@@ -10,7 +10,7 @@ use identity::NodeKeys;
 use rand::seq::IteratorRandom;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use tokio_util::task::AbortOnDropHandle;
@@ -23,6 +23,8 @@ use crate::record::{Keys, MAX_CONTENT_BYTES};
 const TOLD: usize = 3;
 /// Handshakes at once of those who connect; more are closed at once.
 const MAX_HANDSHAKES: usize = 64;
+/// Pause after a failed accept (no descriptors left, say), so that the door does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Dials at once; more wait for the next round.
 const MAX_DIALS: usize = 16;
 /// For a connection to be there and both to have shown who they are.
@@ -43,7 +45,7 @@ pub struct Options {
     /// What it proves itself by.
     pub keys: Arc<NodeKeys>,
     /// Where others connect.
-    pub listener: TcpListener,
+    pub listeners: Vec<TcpListener>,
     /// Where others are told that it is.
     pub addresses: Vec<SocketAddr>,
     /// `host:port` of some others, by which it finds the rest.
@@ -74,7 +76,8 @@ pub struct Site {
     says: mpsc::Sender<Vec<u8>>,
     known: watch::Receiver<Arc<Vec<Known>>>,
     openings: Openings,
-    _task: AbortOnDropHandle<()>,
+    addresses: Vec<SocketAddr>,
+    _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 /// By the name of the node.
@@ -100,8 +103,18 @@ impl Site {
         let (from_lines, coming) = mpsc::channel(MAX_WAITING);
         let openings = Openings::default();
         let said = said(&options.addresses, Vec::new());
+        let mut tasks = Vec::new();
+        let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+        for listener in options.listeners {
+            let accepting = Accepting {
+                listener,
+                acceptor: TlsAcceptor::from(options.keys.server_config()?),
+                handshakes: Arc::clone(&handshakes),
+                events: events.clone(),
+            };
+            tasks.push(AbortOnDropHandle::new(tokio::spawn(accepting.run())));
+        }
         let running = Running {
-            acceptor: TlsAcceptor::from(options.keys.server_config()?),
             connector: TlsConnector::from(options.keys.client_config()?),
             gossip: Gossip::new(
                 options.keys.node(),
@@ -110,25 +123,27 @@ impl Site {
                 Arc::clone(&options.keys),
             ),
             node: options.keys.node().to_owned(),
-            addresses: options.addresses,
+            addresses: options.addresses.clone(),
             seeds: options.seeds,
             lines: BTreeMap::new(),
             openings: Arc::clone(&openings),
             next_line: 0,
             dials: BTreeMap::new(),
             led_to: BTreeMap::new(),
-            handshakes: Arc::new(Semaphore::new(MAX_HANDSHAKES)),
             events,
             from_lines,
             requests,
             telling,
+            is_new: false,
         };
-        let task = tokio::spawn(running.run(options.listener, saying, happening, coming));
+        let running = tokio::spawn(running.run(saying, happening, coming));
+        tasks.push(AbortOnDropHandle::new(running));
         let site = Site {
             says,
             known,
             openings,
-            _task: AbortOnDropHandle::new(task),
+            addresses: options.addresses,
+            _tasks: tasks,
         };
         Ok((site, requested))
     }
@@ -147,6 +162,12 @@ impl Site {
     #[must_use]
     pub fn known(&self) -> watch::Receiver<Arc<Vec<Known>>> {
         self.known.clone()
+    }
+
+    /// Where others are told that it is.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// A stream to another node.
@@ -203,7 +224,6 @@ struct Running {
     node: String,
     addresses: Vec<SocketAddr>,
     seeds: Vec<String>,
-    acceptor: TlsAcceptor,
     connector: TlsConnector,
     gossip: Gossip<Arc<NodeKeys>>,
     /// By the node at the other end.
@@ -214,17 +234,17 @@ struct Running {
     dials: BTreeMap<String, Dial>,
     /// Which node was found at a place.
     led_to: BTreeMap<String, String>,
-    handshakes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     from_lines: mpsc::Sender<FromLine>,
     requests: mpsc::Sender<(String, Stream)>,
     telling: watch::Sender<Arc<Vec<Known>>>,
+    /// Somebody says something else than was told.
+    is_new: bool,
 }
 
 impl Running {
     async fn run(
         mut self,
-        listener: TcpListener,
         mut saying: mpsc::Receiver<Vec<u8>>,
         mut happening: mpsc::Receiver<Event>,
         mut coming: mpsc::Receiver<FromLine>,
@@ -239,13 +259,6 @@ impl Running {
                 said = saying.recv() => match said {
                     Some(what) => self.say(what),
                     None => return,
-                },
-                accepted = listener.accept() => match accepted {
-                    Ok((tcp, _)) => self.accept(tcp),
-                    Err(error) => {
-                        tracing::warn!(%error, "a node's connection could not be accepted");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
                 },
             }
             self.tell_who_is_known();
@@ -294,6 +307,7 @@ impl Running {
             Came::Sign => {}
             Came::Message(message) => {
                 let received = self.gossip.receive(&node, message, now());
+                self.is_new |= received.is_new;
                 for refused in received.refused {
                     tracing::warn!(
                         from = node,
@@ -369,35 +383,6 @@ impl Running {
         })
     }
 
-    fn accept(&mut self, tcp: TcpStream) {
-        let Ok(place) = Arc::clone(&self.handshakes).try_acquire_owned() else {
-            return;
-        };
-        let (acceptor, events) = (self.acceptor.clone(), self.events.clone());
-        tokio::spawn(async move {
-            let _place = place;
-            let _ = tcp.set_nodelay(true);
-            let tls = timeout(DIAL_PATIENCE, acceptor.accept(tcp)).await;
-            let Ok(Ok(tls)) = tls.inspect(|shaken| {
-                if let Err(error) = shaken {
-                    tracing::debug!(%error, "somebody who is no node of the site was refused");
-                }
-            }) else {
-                return;
-            };
-            let tls = Box::new(TlsStream::from(tls));
-            if let Some(node) = peer(&tls) {
-                let _ = events
-                    .send(Event::Greeted {
-                        node,
-                        tls,
-                        dialled: None,
-                    })
-                    .await;
-            }
-        });
-    }
-
     /// Dials those who are to be connected and are not, at all of their places.
     fn dial(&mut self) {
         let wanted = self.wanted();
@@ -453,7 +438,10 @@ impl Running {
         seeds.chain(members.filter(|place| !is_there(place))).collect()
     }
 
-    fn tell_who_is_known(&self) {
+    fn tell_who_is_known(&mut self) {
+        if !std::mem::take(&mut self.is_new) && self.is_told() {
+            return;
+        }
         let known = self.gossip.members(now()).map(|member| {
             let said: Option<Said> = postcard::from_bytes(member.content).ok();
             Known {
@@ -465,14 +453,57 @@ impl Running {
                 silent_since: member.heard_at.filter(|_| !member.is_alive),
             }
         });
-        let known: Vec<Known> = known.collect();
-        self.telling.send_if_modified(|told| {
-            let is_new = **told != known;
-            if is_new {
-                *told = Arc::new(known);
+        self.telling.send_replace(Arc::new(known.collect()));
+    }
+
+    /// Whether who is there is as it was told last, whatever they say.
+    fn is_told(&self) -> bool {
+        let told = self.telling.borrow();
+        let told = told
+            .iter()
+            .map(|known| (&*known.node, known.is_alive, known.is_connected));
+        let known = self.gossip.members(now());
+        told.eq(known.map(|member| (member.node, member.is_alive, self.lines.contains_key(member.node))))
+    }
+}
+
+/// A door for other nodes.
+struct Accepting {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    handshakes: Arc<Semaphore>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Accepting {
+    async fn run(self) {
+        loop {
+            match self.listener.accept().await {
+                Ok((tcp, _)) => {
+                    if let Ok(place) = Arc::clone(&self.handshakes).try_acquire_owned() {
+                        tokio::spawn(greet(tcp, place, self.acceptor.clone(), self.events.clone()));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a node's connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
-            is_new
-        });
+        }
+    }
+}
+
+/// Has somebody who connects show which node he is.
+async fn greet(tcp: TcpStream, _place: OwnedSemaphorePermit, acceptor: TlsAcceptor, events: mpsc::Sender<Event>) {
+    let _ = tcp.set_nodelay(true);
+    let tls = match timeout(DIAL_PATIENCE, acceptor.accept(tcp)).await {
+        Ok(Ok(tls)) => Box::new(TlsStream::from(tls)),
+        Ok(Err(error)) => return tracing::debug!(%error, "somebody who is no node of the site was refused"),
+        Err(_) => return tracing::debug!("somebody did not show in time that he is a node of the site"),
+    };
+    if let Some(node) = peer(&tls) {
+        let dialled = None;
+        let _ = events.send(Event::Greeted { node, tls, dialled }).await;
     }
 }
 

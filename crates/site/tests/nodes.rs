@@ -91,7 +91,7 @@ async fn start(keys: NodeKeys, seeds: &[SocketAddr]) -> Node {
     let address = listener.local_addr().unwrap();
     let (site, requests) = Site::start(Options {
         keys: Arc::new(keys),
-        listener,
+        listeners: vec![listener],
         addresses: vec![address],
         seeds: seeds.iter().map(ToString::to_string).collect(),
         incarnation: (now_unix_s() as u64) << RANDOM_BITS | rand::random::<u64>() & 0xffff,

@@ -1,4 +1,4 @@
-//! `selvedge get routes|deployments|services|configmaps|secrets|devices|apps|edges|sessions|link|manifests`.
+//! `selvedge get routes|deployments|services|configmaps|secrets|devices|apps|edges|sessions|link|nodes|manifests`.
 
 use anyhow::bail;
 use api::{Page, RouteInfo, SessionInfo, paths};
@@ -7,7 +7,7 @@ use identity::ClientKind;
 
 use super::Target;
 use super::edge_manifests::ForEdge;
-use super::{applications, clients, edge_manifests, link};
+use super::{applications, clients, edge_manifests, link, site};
 use crate::output::table;
 
 #[derive(Args)]
@@ -45,6 +45,9 @@ enum Listed {
     Sessions,
     /// The way to the cloud, and what became of every message
     Link,
+    /// The nodes of an edge's site, and whether each is there
+    #[value(alias = "node")]
+    Nodes,
     /// At a cloud, with --edge: what was applied for an edge, and what became of it there
     #[value(alias = "manifest")]
     Manifests,
@@ -54,6 +57,9 @@ impl Get {
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         if matches!(self.what, Listed::Edges | Listed::Manifests) {
             self.target.edge.of_cloud();
+        }
+        if matches!(self.what, Listed::Nodes) {
+            self.target.edge.of_edge();
         }
         match (self.what, self.for_edge.edge_name) {
             (Listed::Manifests, Some(edge)) => edge_manifests::list(&self.target, &edge),
@@ -73,6 +79,7 @@ impl Get {
             (Listed::Edges, None) => link::edges(&self.target),
             (Listed::Sessions, None) => sessions(&self.target),
             (Listed::Link, None) => link::show(&self.target),
+            (Listed::Nodes, None) => site::nodes(&self.target),
         }
     }
 }

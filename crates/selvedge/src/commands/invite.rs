@@ -64,7 +64,7 @@ fn text(invitation: &InvitationInfo) -> String {
 }
 
 /// Where nobody else could follow the URL.
-fn hint(url: &str) -> &'static str {
+pub(super) fn hint(url: &str) -> &'static str {
     match url.contains("://127.") || url.contains("://localhost") || url.contains("://[::1]") {
         true => {
             "\nThe cloud listens for this machine alone; for others start it with --https 0.0.0.0:8443 --mqtts 0.0.0.0:8883\n"
@@ -74,7 +74,7 @@ fn hint(url: &str) -> &'static str {
 }
 
 /// A time in minutes, hours or days.
-fn seconds(text: &str) -> Result<u32, String> {
+pub(super) fn seconds(text: &str) -> Result<u32, String> {
     let wrong = || format!("\"{text}\" is no time from 1m to 30d; such are 30m, 12h and 2d");
     let units = [('m', 60), ('h', 3_600), ('d', 86_400)];
     let found = units

@@ -25,6 +25,7 @@ mod location;
 mod passphrase;
 mod place;
 mod quota;
+pub(crate) mod site;
 pub(crate) mod snapshots;
 pub(crate) mod tenants;
 pub(crate) mod twin;

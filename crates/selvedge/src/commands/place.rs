@@ -35,6 +35,11 @@ impl Where {
         self.role = Some(Role::Cloud);
     }
 
+    /// The command is about what an edge alone has.
+    pub(crate) fn of_edge(&mut self) {
+        self.role = Some(Role::Edge);
+    }
+
     /// The data directory: the named one, else the one that is there.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use super::config_error::explain;
 use super::enrolment::Enrolment;
 use super::origin::Origin;
 use super::role::{EDGE_DATA, Role};
+use super::site::Site;
 use crate::backups_kept::Schedule;
 use crate::retention::Retention;
 
@@ -31,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) tls: Tls,
     pub(crate) store: Store,
     pub(crate) link: Link,
+    pub(crate) site: Site,
     pub(crate) database: Database,
     pub(crate) enrolment: Enrolment,
     pub(crate) tokens: Tokens,
@@ -267,6 +269,7 @@ impl Default for Config {
             tls: Tls::default(),
             store: Store::default(),
             link: Link::default(),
+            site: Site::default(),
             database: Database::default(),
             enrolment: Enrolment::default(),
             tokens: Tokens::default(),

@@ -52,6 +52,20 @@ impl Config {
         }
     }
 
+    /// How nodes join the site of this edge, by these doors; `None`: it is in none.
+    pub(super) fn site_enrolment(&self, http: &[api::Door]) -> Option<api::Enrolment> {
+        let listen = self.site.listen.first()?;
+        let of_cloud = self.enrolment(&[], http);
+        Some(api::Enrolment {
+            link_url: Some(format!("site://{{host}}:{}", listen.port())),
+            options: EnrolmentOptions {
+                are_nodes: true,
+                ..of_cloud.options
+            },
+            ..of_cloud
+        })
+    }
+
     /// What other machines call the door at this address, by a name that its certificate has.
     fn https_url(&self, address: SocketAddr) -> String {
         let ip = match address.ip() {

@@ -44,9 +44,12 @@ pub(crate) struct Flags {
     /// Address for the API, /healthz, /readyz and /metrics; may be repeated
     #[arg(long, value_name = "ADDR")]
     http: Vec<SocketAddr>,
-    /// Address for the same with TLS, by which edges join a cloud; may be repeated
+    /// Address for the same with TLS, by which edges join a cloud, and nodes a site; may be repeated
     #[arg(long, value_name = "ADDR")]
     https: Vec<SocketAddr>,
+    /// Address where the nodes of this edge's site connect; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    site: Vec<SocketAddr>,
     /// Certificate chain of the server in PEM [default: one of its own authority, renewed in time]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
@@ -150,6 +153,7 @@ impl Flags {
         put_all(&mut listen.http, &self.http);
         put_all(&mut listen.https, &self.https);
         listen.proxy_protocol |= self.proxy_protocol;
+        put_all(&mut config.site.listen, &self.site);
     }
 }
 

@@ -82,7 +82,7 @@ pub(crate) async fn bind_http(listen: &Listen, tls: Option<&TlsSource>) -> anyho
 }
 
 /// Why an address cannot be listened at, and what would be right.
-fn refusal(address: &str, error: &std::io::Error) -> String {
+pub(super) fn refusal(address: &str, error: &std::io::Error) -> String {
     let hint = match error.kind() {
         ErrorKind::AddrInUse => {
             "is in use by another program (ss -ltnp shows which); stop that or choose another address"

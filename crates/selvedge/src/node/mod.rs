@@ -16,6 +16,7 @@ mod origin;
 mod reload;
 mod role;
 mod running;
+mod site;
 
 use std::time::{Duration, Instant};
 

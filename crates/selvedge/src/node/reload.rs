@@ -7,7 +7,7 @@ use super::running::Running;
 use crate::output::message;
 
 /// What takes effect at the next start only: the beginnings of keys.
-const AT_START: [&str; 14] = [
+const AT_START: [&str; 15] = [
     "data",
     "shards",
     "low_latency",
@@ -15,6 +15,7 @@ const AT_START: [&str; 14] = [
     "listen.",
     "store.",
     "link.",
+    "site.",
     "database.",
     "enrolment.",
     "history.",

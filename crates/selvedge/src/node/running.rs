@@ -29,6 +29,7 @@ use super::listeners::{Opened, bind, bind_http, open};
 use super::logging::Logging;
 use super::logins::HubLogins;
 use super::role::Role;
+use super::site::EdgeSite;
 use super::unix_now_s;
 use crate::images_kept;
 use crate::output::message;
@@ -56,6 +57,8 @@ pub(super) struct Running<'a> {
     pub(super) certificates: Option<Certificates>,
     /// The way to the cloud; `None`: this is one.
     link: Option<EdgeLink>,
+    /// The edge in its site; `None`: this is a cloud.
+    site: Option<EdgeSite>,
 }
 
 /// Runs an edge or a cloud until SIGTERM or SIGINT.
@@ -80,6 +83,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
     let addresses = addresses(&opened, &http);
     let link = (role == Role::Edge).then(|| EdgeLink::new(&config.link, &config.data));
     let mut link = link.transpose()?;
+    let site = (role == Role::Edge).then(|| EdgeSite::bind(&config)).transpose()?;
     let has_cloud = link.as_ref().is_some_and(EdgeLink::has_cloud);
     let telemetry = Telemetry::of(&config, role);
     let connected = (role == Role::Cloud).then(Arc::<Connected>::default);
@@ -115,7 +119,11 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         about: about(&config, &addresses, &log),
         link: link.as_ref().map(|link| Arc::clone(&link.status)),
         member: link.as_ref().map(|link| Arc::clone(&link.member)),
-        enrolment: (role == Role::Cloud).then(|| config.enrolment(&opened, &http)),
+        nodes: site.as_ref().map(EdgeSite::nodes),
+        enrolment: match role {
+            Role::Cloud => Some(config.enrolment(&opened, &http)),
+            Role::Edge => config.site_enrolment(&http),
+        },
         connected: connected.clone(),
         database: telemetry.url(),
         history: telemetry.history(),
@@ -144,6 +152,10 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
             link.start(&hub, &identity, &desk)?;
         }
         link.keep_renewed();
+    }
+    if let Some(site) = &site {
+        site.start(&identity)?;
+        site.keep_renewed();
     }
     telemetry.start(&hub, &identity).await?;
     if let (Some(edges), Some(connected)) = (hub.take_edges(), &connected) {
@@ -176,6 +188,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         desk: Arc::clone(&desk),
         certificates,
         link,
+        site,
     };
     running.rotate_token_keys().await;
     running.until_stopped(&mut signals).await;
@@ -210,6 +223,7 @@ impl Running<'_> {
                 _ = renewals.tick() => self.renew().await,
                 () = joined(self.link.as_ref()) => self.follow_cloud(),
                 () = new_authority(self.link.as_ref()) => self.believe_cloud(),
+                () = site_changed(self.site.as_ref()) => self.follow_site(),
             }
         }
     }
@@ -218,6 +232,13 @@ impl Running<'_> {
         let Some(link) = &mut self.link else { return };
         if let Err(error) = link.follow(&self.hub, &self.identity, &self.desk) {
             tracing::error!("the edge has joined a cloud and does not link: {}", message(&error));
+        }
+    }
+
+    fn follow_site(&self) {
+        let Some(site) = &self.site else { return };
+        if let Err(error) = site.start(&self.identity) {
+            tracing::error!("the edge is no node of its site: {}", message(&error));
         }
     }
 
@@ -255,6 +276,14 @@ impl Running<'_> {
 async fn joined(link: Option<&EdgeLink>) {
     match link {
         Some(link) => link.member.joined().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the edge joins a site, or has another certificate there.
+async fn site_changed(site: Option<&EdgeSite>) {
+    match site {
+        Some(site) => site.changed().await,
         None => std::future::pending().await,
     }
 }

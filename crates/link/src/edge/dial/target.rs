@@ -28,6 +28,8 @@ const SCHEMES: [Scheme; 4] = [
 
 const HTTPS: [Scheme; 1] = [scheme("https", 443, true, false)];
 
+const SITE: [Scheme; 1] = [scheme("site", 8444, true, false)];
+
 const fn scheme(name: &'static str, port: u16, is_secure: bool, is_websocket: bool) -> Scheme {
     Scheme {
         name,
@@ -89,6 +91,14 @@ impl Target {
     /// It is no such URL.
     pub fn https(text: &str) -> Result<Self, WrongTarget> {
         Self::of(text, &HTTPS).map_err(|_| WrongTarget::NoHttps(text.to_owned()))
+    }
+
+    /// A node of a site, such as `site://10.0.0.1:8444`.
+    ///
+    /// # Errors
+    /// It is no such URL.
+    pub fn site(text: &str) -> Result<Self, WrongTarget> {
+        Self::of(text, &SITE)
     }
 
     fn of(text: &str, schemes: &[Scheme]) -> Result<Self, WrongTarget> {

@@ -1,0 +1,147 @@
+//! An edge as a node of its site: how it joins one, and which others it knows.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Json;
+use axum::extract::State;
+use identity::JoinToken;
+use link::edge::Target;
+use serde::{Deserialize, Serialize};
+use site::{Known, Site};
+use tokio::sync::Notify;
+use utoipa::ToSchema;
+
+use crate::clients::date_time;
+use crate::desk::Desk;
+use crate::joining::{JoinCloud, Joined};
+use crate::member::Member;
+use crate::types::Page;
+use crate::wrong::{Done, Wrong};
+
+/// An edge in its site, whether it runs there or not.
+pub struct Nodes {
+    /// In the site that it has joined; the one at which a site began has joined none.
+    pub member: Arc<Member>,
+    running: Mutex<Option<Running>>,
+    changed: Notify,
+}
+
+struct Running {
+    name: String,
+    site: Site,
+}
+
+/// A node of a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeInfo {
+    /// Its name.
+    pub node: String,
+    /// Whether it is the one that was asked.
+    pub is_here: bool,
+    /// Whether it has been heard of within seconds.
+    pub is_alive: bool,
+    /// For how many seconds not, where that is known.
+    pub silent_s: Option<u64>,
+    /// Whether there is a connection to it.
+    pub is_connected: bool,
+    /// Where it says that it is.
+    pub addresses: Vec<String>,
+}
+
+impl Nodes {
+    /// Those of an edge that does not run, or not yet.
+    #[must_use]
+    pub fn new(member: Member) -> Self {
+        Nodes {
+            member: Arc::new(member),
+            running: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The edge is a node of this name from now on, in place of what it was.
+    pub fn run(&self, name: String, site: Site) {
+        *self.held() = Some(Running { name, site });
+    }
+
+    /// It is none from now on; what it was has ended.
+    pub fn stop(&self) {
+        self.held().take();
+    }
+
+    /// Waits until the edge has joined a site or has another certificate, once for each time.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Renews its certificate in time, until the task is dropped.
+    pub async fn keep_renewed(&self) {
+        self.member.keep_renewed(|| true, || self.changed.notify_one()).await;
+    }
+
+    /// The name of the edge that is a node.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.held().as_ref().map(|running| running.name.clone())
+    }
+
+    fn list(&self) -> Vec<NodeInfo> {
+        let held = self.held();
+        let Some(running) = held.as_ref() else {
+            return Vec::new();
+        };
+        let known = running.site.known();
+        let own = NodeInfo {
+            node: running.name.clone(),
+            is_here: true,
+            is_alive: true,
+            silent_s: None,
+            is_connected: true,
+            addresses: running.site.addresses().iter().map(ToString::to_string).collect(),
+        };
+        let mut all: Vec<NodeInfo> = known.borrow().iter().map(info).collect();
+        all.push(own);
+        all.sort_by(|one, other| one.node.cmp(&other.node));
+        all
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn info(known: &Known) -> NodeInfo {
+    NodeInfo {
+        node: known.node.clone(),
+        is_here: false,
+        is_alive: known.is_alive,
+        silent_s: known.silent_since.map(|since| since.elapsed().as_secs()),
+        is_connected: known.is_connected,
+        addresses: known.addresses.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// The nodes of the edge's site; none where it is in no site.
+#[utoipa::path(get, path = "/v1/nodes", tag = "edges", operation_id = "list_nodes",
+    responses((status = 200, body = Page<NodeInfo>)))]
+pub(crate) async fn list(State(desk): State<Arc<Desk>>) -> Json<Page<NodeInfo>> {
+    let items = desk.nodes.as_ref().map(|nodes| nodes.list()).unwrap_or_default();
+    Json(Page { items, has_more: false })
+}
+
+/// Joins a site, or another one than before.
+pub(crate) async fn join(State(desk): State<Arc<Desk>>, Json(join): Json<JoinCloud>) -> Done<Json<Joined>> {
+    let nodes = desk.nodes.as_ref();
+    let nodes =
+        nodes.ok_or_else(|| Wrong::request("this is a cloud; an edge joins a site: give its directory with --data"))?;
+    let target = Target::https(&join.url).map_err(|error| Wrong::request(error.to_string()))?;
+    let token = JoinToken::parse(&join.token).map_err(|error| Wrong::request(error.to_string()))?;
+    let joined = nodes.member.join(&target, join, &token).await;
+    let membership = joined.map_err(|error| Wrong::request(error.to_string()))?;
+    nodes.changed.notify_one();
+    Ok(Json(Joined {
+        edge: membership.edge,
+        link_url: membership.link_url,
+        until: date_time(membership.not_after_unix_s),
+        is_running: nodes.name().is_some(),
+    }))
+}

@@ -1,0 +1,105 @@
+//! `selvedge site …` and `selvedge get nodes`.
+
+use api::{InvitationInfo, NodeInfo, Page, paths};
+use clap::{Args, Subcommand};
+use hyper::Method;
+use identity::{ClientName, DEFAULT_TENANT};
+
+use super::invite::{hint, seconds};
+use super::join::Join;
+use super::{Asked, Target};
+use crate::output::{say, table};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Join the site of another edge, with the token that was given there: the edge gets a certificate, finds the other
+    /// nodes, and renews it by itself
+    Join(Join),
+    /// At the edge where a site begins: invite a node; prints the one command for its machine
+    Invite(Invite),
+}
+
+#[derive(Args)]
+pub(crate) struct Invite {
+    /// Name of the node
+    name: String,
+    /// How long the token is good, such as 30m, 12h or 2d; at most 30d. An earlier one of the node is worthless at once
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = seconds)]
+    valid: u32,
+    /// Withdraw the invitation: its token is worthless at once
+    #[arg(long, conflicts_with = "valid")]
+    withdraw: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Command::Join(join) => join.run_site(),
+            Command::Invite(invite) => invite.run(),
+        }
+    }
+}
+
+impl Invite {
+    fn run(mut self) -> anyhow::Result<()> {
+        let path = paths::invitation(&ClientName::new(DEFAULT_TENANT, &self.name)?);
+        self.asked.edge.of_edge();
+        if self.withdraw {
+            self.asked.edge.ask(false, async |client| {
+                Ok(client.good(Method::DELETE, &path, Vec::new()).await?)
+            })?;
+            say(format_args!(
+                "the invitation of node {} is withdrawn; its token is worthless\n",
+                self.name
+            ));
+            return Ok(());
+        }
+        let invite = api::Invite { valid_s: self.valid };
+        let invitation: InvitationInfo = self
+            .asked
+            .edge
+            .ask(false, async |client| Ok(client.post(&path, &invite).await?))?;
+        self.asked.output.show(&invitation, |invitation| {
+            let InvitationInfo {
+                edge, until, command, ..
+            } = invitation;
+            format!(
+                "node {edge} may join once, until {until}. On its machine, where its edge runs with --site:\n\n  {command}\n{}",
+                hint(&invitation.url)
+            )
+        });
+        Ok(())
+    }
+}
+
+/// The nodes of an edge's site.
+pub(super) fn nodes(target: &Target) -> anyhow::Result<()> {
+    let nodes: Page<NodeInfo> = target
+        .edge
+        .ask(false, async |client| Ok(client.get(paths::NODES).await?))?;
+    target.output.show(&nodes.items, |nodes| match nodes.is_empty() {
+        true => "the edge is in no site, or does not run; start it with --site ADDRESS\n".to_owned(),
+        false => table(
+            ["NODE", "STATE", "CONNECTED", "ADDRESSES"],
+            &nodes.iter().map(row).collect::<Vec<_>>(),
+        ),
+    });
+    Ok(())
+}
+
+fn row(node: &NodeInfo) -> [String; 4] {
+    let state = match (node.is_here, node.is_alive, node.silent_s) {
+        (true, ..) => "this one".to_owned(),
+        (_, true, _) => "alive".to_owned(),
+        (_, false, Some(silent_s)) => format!("silent for {silent_s} s"),
+        (_, false, None) => "silent".to_owned(),
+    };
+    let connected = match (node.is_here, node.is_connected) {
+        (true, _) => "",
+        (_, true) => "yes",
+        (_, false) => "no",
+    };
+    [node.node.clone(), state, connected.to_owned(), node.addresses.join(" ")]
+}
