@@ -56,7 +56,7 @@ pub enum MembershipError {
         source: io::Error,
     },
     /// The file is not one of ours.
-    #[error("{path}: {source}; join again: selvedge edge join, or selvedge site join")]
+    #[error("{path}: {source}; join the cloud again: selvedge edge join; a site: selvedge site join")]
     Content {
         /// The file.
         path: PathBuf,
