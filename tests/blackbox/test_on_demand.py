@@ -165,6 +165,23 @@ def test_it_does_not_sleep_under_a_connection_that_the_kernel_leads(own, script)
     assert not led_past(port)
 
 
+def test_calls_that_nobody_answered_do_not_keep_it_awake(own):
+    """As where more called at once than its program had room for: they have given up since."""
+    port = PORTS.take()
+    apply(own, sleeper("site", SERVES, port, idle="2s"))
+    assert ask("127.0.0.1", port) == "it is site-0"
+    at = container(own, "site")
+    (pid,) = (pid for pid in Host(own).pids() if "httpd" in Path(f"/proc/{pid}/cmdline").read_text())
+    within = ["nsenter", f"--net=/proc/{pid}/ns/net", "nft"]
+    chain = "add chain ip deaf in { type filter hook input priority 0; }"
+    subprocess.run([*within, f"add table ip deaf; {chain}; add rule ip deaf in tcp dport 8080 drop"], check=True)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            socket.create_connection(at, timeout=0.2)
+    subprocess.run([*within, "delete", "table", "ip", "deaf"], check=True)
+    wait_until(lambda: sleeps(own, "site"), patience_s=20)
+
+
 def called(port: int) -> tuple[str, int]:
     """Whom a program of the host is connected to that calls a port of its own."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as call:

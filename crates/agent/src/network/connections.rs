@@ -18,6 +18,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(7_200);
 /// A connection is remembered for so long at most while one end has not acknowledged what the other said (the kernel's
 /// `nf_conntrack_tcp_timeout_unacknowledged` and `_max_retrans`): it is open for all that is known.
 const UNACKNOWLEDGED_S: u64 = 300;
+/// A call that has not been answered for so long, and was not made again, is given up: nobody says so, and the kernel
+/// goes on to list it for minutes.
+const UNANSWERED: Duration = Duration::from_secs(3);
 
 /// What the agent's own questions to containers are marked with (`SO_MARK`), which nobody's use are.
 pub(crate) const PROBE_MARK: u32 = 0x5e1e_d9e0;
@@ -110,6 +113,9 @@ pub(super) fn led_to(led: &Led) -> io::Result<Use> {
         established_s: timeout("established")?,
         time_wait_s: timeout("time_wait")?,
         close_s: timeout("close")?,
+        syn_sent_s: timeout("syn_sent")?,
+        syn_recv_s: timeout("syn_recv")?,
+        last_ack_s: timeout("last_ack")?,
     };
     Ok(of_list(&list, led, &timeouts))
 }
@@ -119,6 +125,9 @@ struct Timeouts {
     established_s: u64,
     time_wait_s: u64,
     close_s: u64,
+    syn_sent_s: u64,
+    syn_recv_s: u64,
+    last_ack_s: u64,
 }
 
 fn of_list(list: &str, led: &Led, timeouts: &Timeouts) -> Use {
@@ -146,9 +155,17 @@ fn of_line(line: &str, led: &Led, timeouts: &Timeouts) -> Option<Use> {
     }
     let left_s: u64 = left_s.parse().ok()?;
     let ago = |of_s: u64| Duration::from_secs(of_s.saturating_sub(left_s));
+    let until_given_up = |of_s: u64| match ago(of_s) > UNANSWERED {
+        true => Use::Ended(ago(of_s)),
+        false => Use::Open,
+    };
     Some(match state {
         "TIME_WAIT" => Use::Ended(ago(timeouts.time_wait_s)),
         "CLOSE" => Use::Ended(ago(timeouts.close_s)),
+        "SYN_SENT" => until_given_up(timeouts.syn_sent_s),
+        "SYN_RECV" => until_given_up(timeouts.syn_recv_s),
+        // Both have said that they end it.
+        "LAST_ACK" => until_given_up(timeouts.last_ack_s),
         "ESTABLISHED" if left_s > UNACKNOWLEDGED_S && ago(timeouts.established_s) > SILENCE_MAX => {
             Use::Ended(ago(timeouts.established_s))
         }
@@ -165,6 +182,9 @@ mod tests {
         established_s: 432_000,
         time_wait_s: 120,
         close_s: 10,
+        syn_sent_s: 120,
+        syn_recv_s: 60,
+        last_ack_s: 30,
     };
 
     fn line(left_s: u64, state: &str, asked: &str, answers: &str) -> String {
@@ -202,7 +222,20 @@ mod tests {
             use_of(&[line(5, "CLOSE", "10.112.8.1", POD)]),
             Use::Ended(Duration::from_secs(5))
         );
-        assert_eq!(use_of(&[line(50, "SYN_SENT", "10.112.8.1", POD)]), Use::Open);
+    }
+
+    #[test]
+    fn a_call_that_nobody_answers_counts_until_it_is_given_up() {
+        for (state, of_s) in [("SYN_SENT", 120), ("SYN_RECV", 60), ("LAST_ACK", 30)] {
+            let of = |left_s| use_of(&[line(left_s, state, "10.112.8.1", POD)]);
+            assert_eq!(of(of_s), Use::Open, "{state}");
+            assert_eq!(of(of_s - 3), Use::Open, "{state}");
+            assert_eq!(of(of_s - 4), Use::Ended(Duration::from_secs(4)), "{state}");
+        }
+        for state in ["FIN_WAIT", "CLOSE_WAIT"] {
+            let answering = line(20, state, "10.112.8.1", POD);
+            assert_eq!(use_of(&[answering]), Use::Open, "{state}");
+        }
     }
 
     #[test]
