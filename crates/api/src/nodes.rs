@@ -28,7 +28,7 @@ pub struct Nodes {
 
 struct Running {
     name: String,
-    site: Site,
+    site: Arc<Site>,
 }
 
 /// A node of a site.
@@ -59,8 +59,8 @@ impl Nodes {
         }
     }
 
-    /// The edge is a node of this name from now on, in place of what it was.
-    pub fn run(&self, name: String, site: Site) {
+    /// The edge is a node of this name from now on, in place of what it was: until this is dropped, or told to stop.
+    pub fn run(&self, name: String, site: Arc<Site>) {
         *self.held() = Some(Running { name, site });
     }
 

@@ -1,6 +1,6 @@
 //! A door: takes connections in, holds them until somebody is ready, and passes on what they say, both ways.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
@@ -9,19 +9,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::sockets::{self, At, Sockets};
+use balance::Policy;
 use rustix::net::{AddressFamily, SocketFlags};
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, copy_bidirectional_with_sizes};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::either::Either;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::choice::{Choice, To};
 use crate::first_bytes::{Begun, FirstBytes};
 use crate::held;
 use crate::idle::{Activity, Request};
-use crate::room::Room;
+use crate::nodes::{self, Call, Elsewhere, Ways};
+use crate::room::{Room, Seat};
 
 /// Connections that wait in the kernel's queue of a door while there is no place for them; more are refused by it.
 const QUEUE_MAX: u32 = 4_096;
@@ -60,9 +63,13 @@ const FIRST_BYTES: usize = 4 << 10;
 
 /// Whom it leads to.
 #[derive(Clone, Default)]
-struct Way {
-    backends: Arc<[SocketAddrV4]>,
-    sleepers: Arc<[Activity]>,
+pub(crate) struct Way {
+    pub(crate) backends: Arc<[SocketAddrV4]>,
+    pub(crate) sleepers: Arc<[Activity]>,
+    /// What other nodes have of it.
+    pub(crate) elsewhere: Arc<[Elsewhere]>,
+    /// By what they are spread.
+    pub(crate) policy: Policy,
 }
 
 /// Whether a door takes connections.
@@ -85,6 +92,8 @@ pub(crate) struct Shared {
     /// Told when another is reached, and when a door is open.
     pub(crate) changes: Arc<Notify>,
     pub(crate) room: Arc<Room>,
+    /// To other nodes.
+    pub(crate) ways: Ways,
 }
 
 /// How a door listens.
@@ -100,42 +109,41 @@ pub(crate) enum Listens {
 /// A door that is open, or is being opened.
 pub(crate) struct Opened {
     way: watch::Sender<Way>,
+    leads: Leads,
     state: Arc<Mutex<State>>,
     _serving: AbortOnDropHandle<()>,
 }
 
 impl Opened {
-    /// One of a tenant's, open from when that can be.
-    pub(crate) fn new(
-        listens: Listens,
-        backends: Vec<SocketAddrV4>,
-        sleepers: Vec<Activity>,
-        tenant: &str,
-        shared: Shared,
-    ) -> Self {
-        let (way, leading) = watch::channel(Way {
-            backends: backends.into(),
-            sleepers: sleepers.into(),
-        });
+    /// One of a tenant's, open from when that can be. `call` is what other nodes are asked for in its place.
+    pub(crate) fn new(listens: Listens, way: Way, call: Call, shared: Shared) -> Self {
+        let (way, leading) = watch::channel(way);
         let state = Arc::default();
         let leads = Leads {
             leading,
-            tenant: tenant.into(),
+            call: Arc::new(call),
+            choice: Arc::default(),
+            turn: Arc::default(),
+            beginnings: Arc::new(Beginnings::new()),
+            taken: Arc::default(),
             shared,
         };
-        let serving = open(listens, leads, Arc::clone(&state));
+        let serving = open(listens, leads.clone(), Arc::clone(&state));
         Opened {
             way,
+            leads,
             state,
             _serving: AbortOnDropHandle::new(tokio::spawn(serving)),
         }
     }
 
-    pub(crate) fn lead_to(&self, backends: Vec<SocketAddrV4>, sleepers: Vec<Activity>) {
-        self.way.send_replace(Way {
-            backends: backends.into(),
-            sleepers: sleepers.into(),
-        });
+    pub(crate) fn lead_to(&self, way: Way) {
+        self.way.send_replace(way);
+    }
+
+    /// What leads requests of other nodes to whom this leads here.
+    pub(crate) fn leads(&self) -> Leads {
+        self.leads.clone()
     }
 
     /// Why it is not open.
@@ -295,24 +303,28 @@ impl Drop for Beginning<'_> {
 
 /// What connections of a door are led by.
 #[derive(Clone)]
-struct Leads {
+pub(crate) struct Leads {
     leading: watch::Receiver<Way>,
-    /// Whose door it is.
-    tenant: Arc<str>,
+    /// Whose door it is, and what for.
+    call: Arc<Call>,
+    choice: Arc<Mutex<Choice>>,
+    /// Of the backends here.
+    turn: Arc<AtomicUsize>,
+    beginnings: Arc<Beginnings>,
+    /// Places that its connections have.
+    taken: Arc<AtomicUsize>,
     shared: Shared,
 }
 
 async fn serve(listener: Listener, leads: Leads) {
-    let (turn, beginnings) = (Arc::new(AtomicUsize::new(0)), Arc::new(Beginnings::new()));
-    let taken = Arc::default();
     loop {
         match listener.accept().await {
             Ok(stream) => {
                 // Few wait for a place, and each door that only listens would have the room that this takes.
-                let seat = Box::pin(leads.shared.room.seat(&leads.tenant, &taken)).await;
-                let (leads, turn, beginnings) = (leads.clone(), Arc::clone(&turn), Arc::clone(&beginnings));
+                let seat = Box::pin(leads.seat()).await;
+                let leads = leads.clone();
                 tokio::spawn(async move {
-                    lead(stream, leads, &turn, &beginnings).await;
+                    leads.lead(stream).await;
                     drop(seat);
                 });
             }
@@ -414,41 +426,95 @@ async fn wait(
     }
 }
 
-/// From the first byte to the last.
-async fn lead(mut stream: Stream, mut leads: Leads, turn: &AtomicUsize, beginnings: &Beginnings) {
-    if let Either::Left(stream) = &stream {
-        let _ = stream.set_nodelay(true);
+impl Leads {
+    async fn seat(&self) -> Seat {
+        self.shared.room.seat(&self.call.tenant, &self.taken).await
     }
-    let _requests: Vec<Request> = leads.leading.borrow().sleepers.iter().map(Activity::begin).collect();
-    let (mut first, until) = (FirstBytes::default(), Instant::now() + READY_PATIENCE);
-    let why = loop {
-        let (mut backend, beginning) = match connect(&mut leads, turn, beginnings).await {
-            Ok(connected) => connected,
-            Err(why) => break why,
+
+    /// From the first byte to the last.
+    async fn lead(mut self, mut stream: Stream) {
+        if let Either::Left(stream) = &stream {
+            let _ = stream.set_nodelay(true);
+        }
+        let mut first = FirstBytes::default();
+        let mut failed = BTreeMap::new();
+        loop {
+            let chosen = Choice::choose(&self.choice, &self.leading.borrow(), &failed);
+            let Some((to, _in_flight)) = chosen else { break };
+            let led = match &to {
+                To::Here => self.lead_here(&mut stream, &mut first, &[]).await,
+                To::Node(node) => self.lead_to_node(&mut stream, &mut first, node).await,
+            };
+            match led {
+                Ok(()) => return,
+                Err(why) => failed.insert(to, why),
+            };
+        }
+        let why = match failed.is_empty() {
+            true => "nobody is ready to answer".to_owned(),
+            false => failed.into_values().collect::<Vec<_>>().join("; "),
         };
-        let _ = backend.set_nodelay(true);
-        match first.pass(&mut stream, &backend, beginning).await {
-            Ok(Begun::Taken) => {
-                // Either side may end it as it likes; nobody else need know.
-                let _ = copy_bidirectional_with_sizes(&mut stream, &mut backend, BUFFER_BYTES, BUFFER_BYTES).await;
-                return;
+        refuse(stream, first.said(), why).await;
+    }
+
+    /// What another node has opened, which goes to nobody but those here.
+    pub(crate) async fn lead_of_node(mut self, mut stream: site::Stream) {
+        let _seat = self.seat().await;
+        let mut first = FirstBytes::default();
+        if let Err(why) = self.lead_here(&mut stream, &mut first, nodes::TAKEN_BYTES).await {
+            let _ = nodes::refuse(&mut stream, &why).await;
+        }
+    }
+
+    /// To somebody here, who is `greeted` once there is one. Else why there is none: nobody has what was said `first`.
+    async fn lead_here<S>(&mut self, stream: &mut S, first: &mut FirstBytes, greeting: &[u8]) -> Result<(), String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let _requests: Vec<Request> = self.leading.borrow().sleepers.iter().map(Activity::begin).collect();
+        let (mut greeting, until) = (Some(greeting), Instant::now() + READY_PATIENCE);
+        let beginnings = Arc::clone(&self.beginnings);
+        loop {
+            let (mut backend, beginning) = connect(self, &beginnings).await?;
+            let _ = backend.set_nodelay(true);
+            if let Some(greeting) = greeting.take()
+                && stream.write_all(greeting).await.is_err()
+            {
+                return Ok(());
             }
-            // It is not to come to anybody later, as it is made anew.
-            Ok(Begun::Forgotten) => drop(backend.set_zero_linger()),
-            Err(_) => return,
+            match first.pass(stream, &backend, beginning).await {
+                Ok(Begun::Taken) => {
+                    // Either side may end it as it likes; nobody else need know.
+                    let _ = copy_bidirectional_with_sizes(stream, &mut backend, BUFFER_BYTES, BUFFER_BYTES).await;
+                    return Ok(());
+                }
+                // It is not to come to anybody later, as it is made anew.
+                Ok(Begun::Forgotten) => drop(backend.set_zero_linger()),
+                Err(_) => return Ok(()),
+            }
+            if Instant::now() >= until {
+                return Err(format!("it had no room for one more in {} s", READY_PATIENCE.as_secs()));
+            }
         }
-        if Instant::now() >= until {
-            break format!("it had no room for one more in {} s", READY_PATIENCE.as_secs());
+    }
+
+    /// As [`Leads::lead_here`], to whom another node finds there.
+    async fn lead_to_node(&self, stream: &mut Stream, first: &mut FirstBytes, node: &str) -> Result<(), String> {
+        let mut far = self.shared.ways.call(node, &self.call).await?;
+        let said = std::mem::take(first).said();
+        if far.write_all(&said).await.is_ok() {
+            let _ = copy_bidirectional_with_sizes(stream, &mut far, BUFFER_BYTES, BUFFER_BYTES).await;
         }
-    };
-    refuse(stream, first.said(), why).await;
+        Ok(())
+    }
 }
 
 /// A connection to one of those that are ready, each in its turn. Where nobody is, those that sleep are woken, and
 /// waited for.
 async fn connect<'a>(
-    Leads { leading, shared, .. }: &mut Leads,
-    turn: &AtomicUsize,
+    Leads {
+        leading, shared, turn, ..
+    }: &mut Leads,
     beginnings: &'a Beginnings,
 ) -> Result<(TcpStream, Beginning<'a>), String> {
     let mut beginning = beginnings.begin();
@@ -456,7 +522,7 @@ async fn connect<'a>(
     let mut pause = FIRST_PAUSE;
     let mut last = "nobody is ready to answer".to_owned();
     loop {
-        let Way { backends, sleepers } = leading.borrow_and_update().clone();
+        let Way { backends, sleepers, .. } = leading.borrow_and_update().clone();
         // What one of before listened at may still be known, until this is told.
         let are_there = sleepers.is_empty() || sleepers.iter().any(Activity::is_ready);
         let backends = if are_there { backends } else { Arc::default() };

@@ -2,10 +2,12 @@
 //!
 //! It knows services, doors of the edge and which containers are ready, and not how those are started.
 
+mod choice;
 mod door;
 mod first_bytes;
 mod idle;
 mod names;
+mod nodes;
 mod room;
 mod table;
 
@@ -13,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use agent::network::{HostRules, Network, Redirect, connections};
@@ -21,15 +23,17 @@ use agent::sockets::{At, Sockets};
 use agent::supervise::{Key, Supervisor};
 use agent::workload::sockets;
 use manifest::workload::{Deployments, Service};
-use tokio::sync::{Notify, watch};
-use tokio::task::spawn_blocking;
+use site::{Site, Stream};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::door::{Listens, Opened, Reached, Shared};
+use self::door::{Leads, Listens, Opened, Reached, Shared, Way};
 pub use self::idle::Request;
 use self::idle::{Activity, Connections, Idle, Rules, Watcher};
 use self::names::Names;
+use self::nodes::{Call, Has, MAX_FOREIGN_SERVICES, Others, Ways};
 use self::room::Room;
 pub use self::table::{
     Activation, SUBSCRIPTIONS, activation, selected, unsupported, unsupported_annotations, unsupported_of_service,
@@ -62,7 +66,21 @@ pub struct Mesh {
     /// Told after each look at everything.
     looks: watch::Receiver<()>,
     host: HostRules,
+    site: OfSite,
+    in_site: Mutex<Option<AbortOnDropHandle<()>>>,
     _leading: AbortOnDropHandle<()>,
+}
+
+/// What is shared with other nodes.
+#[derive(Clone)]
+struct OfSite {
+    /// What they have.
+    others: Arc<Mutex<Arc<Others>>>,
+    /// What they are told that there is here.
+    told: watch::Sender<Arc<BTreeMap<Call, Has>>>,
+    ways: Ways,
+    /// Told when the others have something else.
+    changes: Arc<Notify>,
 }
 
 impl Mesh {
@@ -72,7 +90,13 @@ impl Mesh {
     pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network, host: HostRules, sockets: Sockets) -> Self {
         let (wanted, wanting) = watch::channel(BTreeMap::new());
         let (looked, looks) = watch::channel(());
-        let doors = Arc::default();
+        let (doors, of_parts) = (Arc::default(), Arc::<Notify>::default());
+        let site = OfSite {
+            others: Arc::default(),
+            told: watch::channel(Arc::default()).0,
+            ways: Ways::default(),
+            changes: Arc::clone(&of_parts),
+        };
         let before = Redirects {
             to_containers: of_containers(network.redirects()),
             to_programs: host.redirects(),
@@ -89,7 +113,8 @@ impl Mesh {
             watchers: HashMap::new(),
             reached: Reached::default(),
             room: Room::of_process(),
-            of_parts: Arc::default(),
+            of_parts,
+            site: site.clone(),
             before,
             until: Instant::now() + resumption,
             network,
@@ -106,6 +131,8 @@ impl Mesh {
             doors,
             looks,
             host,
+            site,
+            in_site: Mutex::default(),
             _leading: AbortOnDropHandle::new(tokio::spawn(leading.run(wanting))),
         }
     }
@@ -119,6 +146,15 @@ impl Mesh {
                 false => all.remove(tenant),
             };
         });
+    }
+
+    /// Leads requests to other nodes of this site, too, and those that they send, which come by the channel: from now on
+    /// until it is over, and no more to those of a site before.
+    pub fn join(&self, site: &Arc<Site>, requests: mpsc::Receiver<(String, Stream)>) {
+        let site = Arc::downgrade(site);
+        self.site.ways.set(Weak::clone(&site));
+        let following = self.site.clone().follow(site, requests, Arc::clone(&self.doors));
+        *held(&self.in_site) = Some(AbortOnDropHandle::new(tokio::spawn(following)));
     }
 
     /// Wakes an application that runs on demand, and keeps it awake for as long as the request is under way; `None`
@@ -207,6 +243,78 @@ impl Mesh {
     }
 }
 
+impl OfSite {
+    /// Tells the others what there is here, and keeps what they have, until the site is over.
+    async fn follow(self, site: Weak<Site>, mut requests: mpsc::Receiver<(String, Stream)>, doors: Arc<Mutex<Doors>>) {
+        let Some(mut known) = site.upgrade().map(|site| site.known()) else {
+            return;
+        };
+        let mut telling = self.told.subscribe();
+        telling.mark_changed();
+        known.mark_changed();
+        // They end with this.
+        let mut taken = JoinSet::new();
+        loop {
+            tokio::select! {
+                changed = telling.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let (said, left_out) = nodes::say(&telling.borrow_and_update());
+                    if left_out > 0 {
+                        tracing::warn!(left_out, "there are more services here than other nodes can be told of");
+                    }
+                    let Some(site) = site.upgrade() else { return };
+                    site.say(said).await;
+                }
+                changed = known.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let others = Arc::new(nodes::heard(&known.borrow_and_update()));
+                    let before = std::mem::replace(&mut *held(&self.others), Arc::clone(&others));
+                    if before != others {
+                        self.changes.notify_one();
+                    }
+                }
+                Some((node, stream)) = requests.recv() => {
+                    while taken.try_join_next().is_some() {}
+                    taken.spawn(take(node, stream, Arc::clone(&doors)));
+                }
+            }
+        }
+    }
+}
+
+/// A request that another node has sent.
+async fn take(node: String, mut stream: Stream, doors: Arc<Mutex<Doors>>) {
+    let call = match nodes::called(&mut stream).await {
+        Ok(call) => call,
+        Err(error) => return tracing::warn!(node, %error, "a request of another node cannot be read"),
+    };
+    let leads = held(&doors).of_service(&call);
+    match leads {
+        Some(leads) => leads.lead_of_node(stream).await,
+        None => {
+            let why = format!("it has no port {} of a service {}", call.port, call.service);
+            let _ = nodes::refuse(&mut stream, &why).await;
+        }
+    }
+}
+
+impl Doors {
+    /// What leads requests to a port of a service.
+    fn of_service(&self, call: &Call) -> Option<Leads> {
+        let address = *self.services.get(&call.tenant)?.get(&call.service)?;
+        let place = Place {
+            at: At::Tcp(SocketAddrV4::new(address, call.port)),
+            tenant: call.tenant.clone(),
+            of: call.service.clone(),
+        };
+        self.opened.get(&place).map(Opened::leads)
+    }
+}
+
 /// Whether two doors cannot both be open: one may be at all addresses.
 fn has_same(one: &At, other: &At) -> bool {
     match (one, other) {
@@ -287,6 +395,7 @@ struct Leading {
     reached: Reached,
     /// For connections that doors hold.
     room: Arc<Room>,
+    site: OfSite,
     /// Told when one of those wants something else of the kernel, or a door is open.
     of_parts: Arc<Notify>,
     /// What the kernel led for an edge before this one, which stands until it is known who is ready, or this time.
@@ -335,10 +444,12 @@ impl Leading {
             self.before = Redirects::default();
         }
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        self.follow_services(wanted);
+        let others = Arc::clone(&*held(&self.site.others));
+        self.follow_services(wanted, &others);
         self.watch_sleepers(wanted);
         let mut table: HashMap<Place, Door> = HashMap::new();
         let mut names = Names::default();
+        let nothing = BTreeMap::new();
         {
             let (supervisor, doors) = (held(&self.supervisor), held(&self.doors));
             for (tenant, wanted) in wanted {
@@ -351,7 +462,8 @@ impl Leading {
                 };
                 let pods = table::pods(wanted, &status);
                 names.add(tenant, &pods, &addresses);
-                for (place, door) in table::doors(tenant, wanted, &addresses, &pods) {
+                let of_others = others.get(tenant).unwrap_or(&nothing);
+                for (place, door) in table::doors(tenant, wanted, &addresses, &pods, of_others) {
                     // Of two that want the same, the first has it.
                     table.entry(place).or_insert(door);
                 }
@@ -364,6 +476,7 @@ impl Leading {
             reached.extend(self.before.all_led_to());
             reached.retain(|backend| backends.contains(backend));
         }
+        self.tell(&table);
         let opening = self.opening(&table);
         let redirects = self.redirects(&table);
         let are_programs = table.values().any(|door| !door.programs.is_empty());
@@ -387,6 +500,28 @@ impl Leading {
         let resumes = !is_resumed && (!self.before.is_empty() || self.host.is_there());
         let again = (!is_so || !are_so || !is_over).then(|| Instant::now() + AGAIN);
         again.into_iter().chain(resumes.then_some(self.until)).min()
+    }
+
+    /// Has other nodes know of what services have here.
+    fn tell(&self, table: &HashMap<Place, Door>) {
+        let told = table.iter().filter(|(_, door)| door.is_told);
+        let told = told.filter_map(|(place, door)| {
+            let At::Tcp(at) = place.at else { return None };
+            let call = Call::at(place, at.port());
+            let has = Has {
+                endpoints: door.backends.len() as u16,
+                wakes: !door.sleepers.is_empty(),
+            };
+            Some((call, has))
+        });
+        let told: BTreeMap<Call, Has> = told.collect();
+        self.site.told.send_if_modified(|before| {
+            let is_new = **before != told;
+            if is_new {
+                *before = Arc::new(told);
+            }
+            is_new
+        });
     }
 
     /// Whether the kernel leads nobody else to containers.
@@ -437,7 +572,7 @@ impl Leading {
             let listens_at = doors.opened.get(place).and_then(Opened::listens_at);
             // What has been started for who calls may not take connections yet.
             let are_there = door.sleepers.is_empty() || door.backends.iter().all(|backend| reached.contains(backend));
-            let is_direct = may_be_led_past && are_there && !door.backends.is_empty();
+            let is_direct = may_be_led_past && are_there && !door.backends.is_empty() && door.elsewhere.is_empty();
             let are_programs = door.backends.iter().filter(|to| to.ip().is_loopback()).count();
             let tenant = door.is_of_service.then(|| place.tenant.clone());
             // Whoever was led before goes on to be until it is known who is ready.
@@ -492,12 +627,19 @@ impl Leading {
             .collect()
     }
 
-    fn follow_services(&self, wanted: &OfTenants) {
+    fn follow_services(&self, wanted: &OfTenants, others: &Others) {
         let mut doors = held(&self.doors);
         let known: Vec<String> = doors.services.keys().cloned().collect();
         for tenant in wanted.keys().chain(&known) {
-            let services = wanted.get(tenant).map(|wanted| wanted.services.keys());
-            let names = services.into_iter().flatten().map(String::as_str).collect();
+            let own = wanted.get(tenant).map(|wanted| &wanted.services);
+            // Those of others are for who calls from here.
+            let foreign = own.and_then(|own| Some((own, others.get(tenant)?)));
+            let foreign = foreign.into_iter().flat_map(|(own, others)| {
+                let names = others.keys().filter(|name| !own.contains_key(*name));
+                names.take(MAX_FOREIGN_SERVICES)
+            });
+            let own = own.into_iter().flat_map(BTreeMap::keys);
+            let names = own.chain(foreign).map(String::as_str).collect();
             doors.no_addresses.remove(tenant);
             match self.network.services(tenant, &names) {
                 Ok(addresses) if addresses.is_empty() => drop(doors.services.remove(tenant)),
@@ -561,8 +703,14 @@ impl Leading {
         for (place, door) in table {
             let sleepers = door.sleepers.iter().filter_map(|key| self.watchers.get(key));
             let sleepers: Vec<Activity> = sleepers.map(Watcher::activity).collect();
+            let way = Way {
+                backends: door.backends.into(),
+                sleepers: sleepers.into(),
+                elsewhere: door.elsewhere.into(),
+                policy: door.policy,
+            };
             match doors.opened.get(&place) {
-                Some(opened) => opened.lead_to(door.backends, sleepers),
+                Some(opened) => opened.lead_to(way),
                 None => {
                     let listens = match &place.at {
                         at if door.is_taken => Listens::Given(at.clone(), self.sockets.clone()),
@@ -576,8 +724,10 @@ impl Leading {
                         reached: Arc::clone(&self.reached),
                         changes: Arc::clone(&self.of_parts),
                         room: Arc::clone(&self.room),
+                        ways: self.site.ways.clone(),
                     };
-                    let opened = Opened::new(listens, door.backends, sleepers, &place.tenant, shared);
+                    let port = if let At::Tcp(at) = place.at { at.port() } else { 0 };
+                    let opened = Opened::new(listens, way, Call::at(&place, port), shared);
                     doors.opened.insert(place, opened);
                 }
             }

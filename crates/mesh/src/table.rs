@@ -7,9 +7,14 @@ use std::time::Duration;
 use agent::sockets::At;
 use agent::supervise::{Key, Status, WhenIdle};
 use agent::workload::{DEPENDS_ON, snapshots, sockets};
-use manifest::workload::{Container, Deployment, Deployments, Metadata, PortRef, Protocol, Service};
+use balance::Policy;
+use manifest::workload::{
+    Container, Deployment, Deployments, InternalTrafficPolicy, Metadata, PortRef, Protocol, Service,
+    TrafficDistribution,
+};
 
 use crate::Wanted;
+use crate::nodes::{Elsewhere, OfTenant};
 
 /// What names of annotations begin with that Kubernetes does not know.
 const OWN: &str = "selvedge.dev/";
@@ -21,6 +26,8 @@ const IDLE_TIMEOUT: &str = "selvedge.dev/idle-timeout";
 const WHEN_IDLE: &str = "selvedge.dev/when-idle";
 /// Messages that wake it, which whoever has the hub looks at.
 pub const SUBSCRIPTIONS: &str = "selvedge.dev/subscriptions";
+/// By what the requests to a service are spread over the nodes of a site.
+const BALANCE: &str = "selvedge.dev/balance";
 /// Where it is not written.
 const IDLE: Duration = Duration::from_secs(300);
 
@@ -89,8 +96,14 @@ pub(crate) struct Door {
     pub(crate) sleepers: Vec<Key>,
     /// Where those listen, ready or not, that are in the host's network.
     pub(crate) programs: Vec<SocketAddrV4>,
+    /// What other nodes have of it, and may be asked for.
+    pub(crate) elsewhere: Vec<Elsewhere>,
+    /// By what requests are spread over those and this one.
+    pub(crate) policy: Policy,
     /// Of a service, which only its tenant may use.
     pub(crate) is_of_service: bool,
+    /// Other nodes are told of it.
+    pub(crate) is_told: bool,
     /// Its socket is taken over by those that it leads to.
     pub(crate) is_taken: bool,
 }
@@ -195,34 +208,62 @@ pub fn unsupported_of_service(service: &Service) -> Vec<(String, String)> {
     let ports = service.spec.ports.iter().enumerate();
     let datagrams = ports.filter(|(_, port)| port.protocol == Protocol::Udp);
     let message = "is UDP; only connections are led yet";
+    let balance = service
+        .metadata
+        .annotations
+        .get(BALANCE)
+        .map(|name| name.parse::<Policy>());
+    let of_balance = balance.and_then(Result::err).map(|unknown| unknown.to_string());
     datagrams
         .map(|(number, _)| (format!("spec.ports[{number}].protocol"), message.to_owned()))
-        .chain(unsupported_annotations(&service.metadata))
+        .chain(of_balance.map(|unknown| (format!("metadata.annotations.{BALANCE}"), unknown)))
+        .chain(unread_annotations(&service.metadata, &[BALANCE]))
         .collect()
 }
 
 /// Annotations of this program's at what is no application, as path and words.
 pub fn unsupported_annotations(metadata: &Metadata) -> impl Iterator<Item = (String, String)> {
+    unread_annotations(metadata, &[])
+}
+
+fn unread_annotations(metadata: &Metadata, read: &[&str]) -> impl Iterator<Item = (String, String)> {
     let own = metadata.annotations.keys().filter(|name| name.starts_with(OWN));
-    own.map(|name| {
-        let message = "is nothing that is read here; annotations of selvedge.dev stand at Deployments";
-        (format!("metadata.annotations.{name}"), message.to_owned())
+    own.filter(|name| !read.contains(&name.as_str())).map(|name| {
+        let message = format!(
+            "is nothing that is read here; annotations of selvedge.dev stand at Deployments, and {BALANCE} at Services"
+        );
+        (format!("metadata.annotations.{name}"), message)
     })
 }
 
-/// All doors of a tenant: of its services at their addresses, and of ports that containers have of the edge.
+fn policy(service: &Service) -> Policy {
+    let name = service.metadata.annotations.get(BALANCE);
+    name.and_then(|name| name.parse().ok()).unwrap_or_default()
+}
+
+/// Whether requests to it may go to another node, and come from one.
+fn is_of_site(service: &Service) -> bool {
+    service.spec.internal_traffic_policy == InternalTrafficPolicy::Cluster && policy(service) != Policy::Local
+}
+
+/// All doors of a tenant: of its services, and of those that `others` have, at their addresses, and of ports that
+/// containers have of the edge.
 pub(crate) fn doors(
     tenant: &str,
     wanted: &Wanted,
     addresses: &BTreeMap<String, Ipv4Addr>,
     pods: &Pods<'_>,
+    others: &OfTenant,
 ) -> Vec<(Place, Door)> {
     let mut doors = Vec::new();
     for (name, service) in &wanted.services {
         let Some(address) = addresses.get(name) else { continue };
+        let elsewhere = others.get(name).filter(|_| is_of_site(service));
         for port in &service.spec.ports {
             let mut door = Door {
                 is_of_service: true,
+                is_told: is_of_site(service),
+                policy: policy(service),
                 ..Door::default()
             };
             for (application, deployment) in selected(service, &wanted.deployments) {
@@ -232,8 +273,27 @@ pub(crate) fn doors(
                 };
                 door.add(tenant, application, deployment, target, pods);
             }
+            // All nodes of a site are near, and in one zone.
+            let stays = service.spec.traffic_distribution == Some(TrafficDistribution::PreferSameNode);
+            if !stays || door.backends.is_empty() {
+                let elsewhere = elsewhere.and_then(|ports| ports.get(&port.port));
+                door.elsewhere = elsewhere.cloned().unwrap_or_default();
+            }
             let at = At::Tcp(SocketAddrV4::new(*address, port.port));
             doors.push((place(tenant, name, at), door));
+        }
+    }
+    for (name, ports) in others {
+        let Some(address) = addresses.get(name).filter(|_| !wanted.services.contains_key(name)) else {
+            continue;
+        };
+        for (port, elsewhere) in ports {
+            let door = Door {
+                is_of_service: true,
+                elsewhere: elsewhere.clone(),
+                ..Door::default()
+            };
+            doors.push((place(tenant, name, At::Tcp(SocketAddrV4::new(*address, *port))), door));
         }
     }
     for (name, deployment) in &wanted.deployments {

@@ -14,6 +14,7 @@ use api::{
 };
 use hub::{Address, EdgeCalls, Hub};
 use identity::{Audit, EdgeLock, Identity, IdentityOptions};
+use mesh::Mesh;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
@@ -59,6 +60,8 @@ pub(super) struct Running<'a> {
     link: Option<EdgeLink>,
     /// The edge in its site; `None`: this is a cloud.
     site: Option<EdgeSite>,
+    /// As that.
+    mesh: Option<Arc<Mesh>>,
 }
 
 /// Runs an edge or a cloud until SIGTERM or SIGINT.
@@ -153,8 +156,8 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         }
         link.keep_renewed();
     }
-    if let Some(site) = &site {
-        site.start(&identity)?;
+    if let (Some(site), Some(mesh)) = (&site, &mesh) {
+        site.start(&identity, mesh)?;
         site.keep_renewed();
     }
     telemetry.start(&hub, &identity).await?;
@@ -189,6 +192,7 @@ pub(crate) async fn run(role: Role, flags: &Flags, config: Config, log: Logging,
         certificates,
         link,
         site,
+        mesh: mesh.clone(),
     };
     running.rotate_token_keys().await;
     running.until_stopped(&mut signals).await;
@@ -236,8 +240,10 @@ impl Running<'_> {
     }
 
     fn follow_site(&self) {
-        let Some(site) = &self.site else { return };
-        if let Err(error) = site.start(&self.identity) {
+        let (Some(site), Some(mesh)) = (&self.site, &self.mesh) else {
+            return;
+        };
+        if let Err(error) = site.start(&self.identity, mesh) {
             tracing::error!("the edge is no node of its site: {}", message(&error));
         }
     }

@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use api::{Member, Nodes, SITE_DIRECTORY};
 use identity::{ClientName, DEFAULT_TENANT, Identity, Membership, NodeKeys};
 use link::edge::{Proxies, Target};
+use mesh::Mesh;
 use serde::{Deserialize, Serialize};
 use site::{Known, RANDOM_BITS};
 use tokio::sync::watch;
@@ -68,7 +69,7 @@ impl EdgeSite {
     }
 
     /// Has it be a node from now on, by what it has of its site now.
-    pub(super) fn start(&self, identity: &Identity) -> anyhow::Result<()> {
+    pub(super) fn start(&self, identity: &Identity, mesh: &Mesh) -> anyhow::Result<()> {
         if self.listeners.is_empty() {
             return Ok(());
         }
@@ -91,9 +92,11 @@ impl EdgeSite {
             seeds: self.seeds(membership.as_ref())?,
             incarnation: incarnation(),
         };
-        let (site, _requests) = site::Site::start(options)?;
+        let (site, requests) = site::Site::start(options)?;
+        let site = Arc::new(site);
         tracing::info!(node = name, "the edge is a node of its site");
         tokio::spawn(remember(site.known(), self.data.clone()));
+        mesh.join(&site, requests);
         self.nodes.run(name, site);
         Ok(())
     }
