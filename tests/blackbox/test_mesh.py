@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
+import signal
 import socket
+import sys
 import threading
 import time
 import urllib.error
@@ -12,11 +15,15 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 
+import grpc
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
-from applications import apply, ending
-from raw import PATIENCE_S
-from sites import wait_until
+from applications import application, apply, ending
+from brokers import PORTS
+from raw import PATIENCE_S, SLOWNESS
+from sites import metric, wait_until
 from test_images import build
 from test_networks import fetch, pod, runs, service, services, with_bash
 from test_nodes import Node
@@ -46,7 +53,7 @@ def site(tmp_path: Path):
         def make(*names: str) -> list[Node]:
             nodes = []
             for name in names:
-                node = Node(tmp_path / name, name)
+                node = Node(tmp_path / name, name, http=True)
                 node.called = name
                 nodes.append(stack.enter_context(ending(node.start())))
                 node.runtime = "oci"
@@ -78,6 +85,7 @@ def test_a_container_calls_by_name_what_only_another_node_has(site):
     apply(there, pod("web", serves("there")) + "---\n" + service("web", "web"))
     for name in ("web", "web.default.svc.selvedge.local", "web.default.svc.cluster.local"):
         wait_until(lambda n=name: fetch(here, "caller", n, port=80) == "there")
+    assert "there (1 ready)" in here.run("get", "services").stdout
     there.run("delete", "service", "web")
     wait_until(lambda: fetch(here, "caller", "web", port=80) == "")
 
@@ -194,3 +202,219 @@ def test_bytes_pass_both_ways_and_an_end_of_one_way_leaves_the_other(site):
         with stream.makefile("rb") as answer:
             assert answer.read() == sent
         sending.join()
+
+
+@contextlib.contextmanager
+def keeping(node: Node, name: str = "web"):
+    """A connection of the host to a service, over which requests go one after the other."""
+    connection = http.client.HTTPConnection(services(node)[name], 80, timeout=PATIENCE_S)
+    yield connection
+    connection.close()
+
+
+def asked(connection: http.client.HTTPConnection, path: str = "/", **more: object) -> tuple[int, str]:
+    """The answer to one request of a connection."""
+    connection.request("POST" if "body" in more else "GET", path, **more)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode().strip()
+
+
+def test_requests_of_one_connection_are_led_each_on_its_own(site):
+    here, there = site("here", "there")
+    web = annotated(service("web", "web"), f"{BALANCE}: round-robin")
+    for node, replicas in ((here, 1), (there, 2)):
+        apply(node, pod("web", serves(node.called), replicas=replicas) + "---\n" + web)
+        runs(node, "web")
+    wait_until(lambda: there_too(here))
+    with keeping(here) as connection:
+        seen = Counter(asked(connection) for _ in range(30))
+        assert seen == {(200, "here"): 10, (200, "there"): 20}
+        led = [metric(here, "service_requests_total", service="web", node=node.called) for node in (here, there)]
+        answered = [
+            metric(here, "service_answer_seconds_count", service="web", node=node.called) for node in (here, there)
+        ]
+        assert led == answered and led[0] >= 10 and led[1] >= 20
+        assert metric(here, "service_spilled_total", service="web", reason="policy") == led[1]
+        socket_before = connection.sock
+        there.run("delete", "deployment", "web")
+        wait_until(lambda: Counter(asked(connection) for _ in range(5)) == {(200, "here"): 5})
+        assert connection.sock is socket_before
+
+
+def there_too(node: Node) -> bool:
+    """Whether requests of the host to the service `web` come to another node, too."""
+    with keeping(node) as connection:
+        return any(asked(connection)[1] == "there" for _ in range(6))
+
+
+def program(file: str, name: str) -> str:
+    """A server of the host's Python, `NAME`'s, and its service `calls`."""
+    port = PORTS.take()
+    script = f"exec {sys.executable} {Path(__file__).with_name(file)} {name} {port}"
+    ready = f", readinessProbe: {{tcpSocket: {{port: {port}}}, periodSeconds: 1}}"
+    return application("calls", script, ready) + "---\n" + service("calls", "calls", target=port)
+
+
+def test_calls_of_grpc_pass_with_their_streams_and_trailers_and_are_led_each_on_its_own(site):
+    here, there = site("here", "there")
+    for node in (here, there):
+        apply(node, annotated(program("grpc_server.py", node.called), f"{BALANCE}: round-robin"))
+        runs(node, "calls")
+    with grpc.insecure_channel(f"{services(here)['calls']}:80") as channel:
+        says = channel.unary_unary("/test.Calls/Says")
+        wait_until(lambda: says(b"", wait_for_ready=True) == b"there ")
+        seen = Counter(says(b"hello") for _ in range(20))
+        assert seen == {b"here hello": 10, b"there hello": 10}
+        counts = channel.stream_stream("/test.Calls/Counts")
+        for _ in range(2):
+            assert list(counts(iter([b"a", b"b", b"c"]))) == [b"0 a", b"1 b", b"2 c"]
+            with pytest.raises(grpc.RpcError) as failed:
+                channel.unary_unary("/test.Calls/Fails")(b"")
+            assert failed.value.code() == grpc.StatusCode.NOT_FOUND and failed.value.details() == "there is none"
+        for node in (here, there):
+            node.run("delete", "deployment", "calls")
+        wait_until(lambda: "nobody is ready to answer" in failure(says))
+
+
+def failure(call: grpc.UnaryUnaryMultiCallable) -> str:
+    """Why nobody answers."""
+    try:
+        call(b"")
+    except grpc.RpcError as error:
+        return error.details() if error.code() == grpc.StatusCode.UNAVAILABLE else ""
+    return ""
+
+
+def test_a_websocket_is_led_to_another_node(site):
+    here, there = site("here", "there")
+    apply(here, service("calls", "calls"))
+    apply(there, program("websocket_server.py", "there"))
+    runs(there, "calls")
+    url = f"ws://{services(here)['calls']}:80/"
+    wait_until(lambda: is_connected(url))
+    with connect(url) as stream:
+        for number in range(20):
+            stream.send(f"message {number}")
+            assert stream.recv(timeout=PATIENCE_S) == f"there message {number}"
+
+
+def is_connected(url: str) -> bool:
+    """Whether somebody takes a WebSocket."""
+    try:
+        with connect(url):
+            return True
+    except (OSError, InvalidStatus):
+        return False
+
+
+def test_bodies_of_requests_and_answers_pass_whatever_their_length(site):
+    here, there = site("here", "there")
+    apply(here, service("web", "web"))
+    echo = "mkdir -p /www/cgi-bin; printf '#!/bin/sh\\necho; cat\\n' > /www/cgi-bin/echo; chmod 755 /www/cgi-bin/echo; "
+    apply(there, pod("web", echo + "exec httpd -f -p 8080 -h /www") + "---\n" + service("web", "web"))
+    runs(there, "web")
+    sent = "x" * 300_000
+    with keeping(here) as connection:
+        wait_until(lambda: asked(connection, "/cgi-bin/echo", body=sent) == (200, sent))
+        assert asked(connection, "/cgi-bin/echo", body="short") == (200, "short")
+        assert asked(connection, "/none")[0] == 404
+
+
+SMUGGLED = {
+    "both lengths": b"POST / HTTP/1.1\r\nHost: web\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\nHost: web\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcde",
+    "a length that is none": b"POST / HTTP/1.1\r\nHost: web\r\nContent-Length: +4\r\n\r\nabcd",
+    "a folded line": b"GET / HTTP/1.1\r\nHost: web\r\nA: b\r\n c\r\n\r\n",
+    "a space before the colon": b"GET / HTTP/1.1\r\nHost: web\r\nTransfer-Encoding : chunked\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: web\r\nHost: other\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "a chunk that is none": b"POST / HTTP/1.1\r\nHost: web\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nab\r\n0\r\n\r\n",
+    "a coding that is not last": b"POST / HTTP/1.1\r\nHost: web\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+    "a head without an end": b"GET / HTTP/1.1\r\nHost: web\r\n" + b"A: b\r\n" * 40_000,
+}
+
+
+def test_requests_that_two_could_read_differently_are_refused_and_reach_nobody(site):
+    here, there = site("here", "there")
+    apply(here, service("web", "web"))
+    # What was asked is in its log, each line of it.
+    script = "mkdir -p /www; echo there > /www/index.html; exec httpd -f -vv -p 8080 -h /www"
+    apply(there, pod("web", script) + "---\n" + service("web", "web"))
+    runs(there, "web")
+    with keeping(here) as connection:
+        wait_until(lambda: asked(connection) == (200, "there"))
+    at = services(here)["web"], 80
+    for why, request in SMUGGLED.items():
+        with socket.create_connection(at, timeout=PATIENCE_S) as stream:
+            with contextlib.suppress(OSError):
+                stream.sendall(request + b"GET /smuggled HTTP/1.1\r\nHost: web\r\n\r\n")
+            answer = b""
+            with contextlib.suppress(OSError):
+                while more := stream.recv(65_536):
+                    answer += more
+        # By RFC 9112, 6.3, chunks count, and the connection ends.
+        refused = (b"501",) if why == "both lengths" else (b"400", b"431")
+        assert answer == b"" or answer.split(b" ")[1] in refused, (why, answer)
+        assert answer.count(b"HTTP/1.1 ") <= 1, (why, answer)
+    with keeping(here) as connection:
+        assert asked(connection) == (200, "there")
+    assert "smuggled" not in there.run("logs", "web").stdout
+
+
+BAD = {
+    "answers half": ("printf 'HTTP/1.1 200 OK\\r\\nContent-Length: 10\\r\\n\\r\\nhalf'", "half an answer"),
+    "says nothing": ("exit 0", "502"),
+    "answers something else": ("echo hello; sleep 1", "502"),
+    "sends headers without end": ("printf 'HTTP/1.1 200 OK\\r\\n'; while echo 'A: b'; do :; done", "502"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_an_endpoint_that_misbehaves_costs_its_callers_an_error_at_once_and_nobody_anything_else(site, what):
+    here, there = site("here", "there")
+    answer, expected = BAD[what]
+    for name in ("web", "good"):
+        apply(here, service(name, name))
+    quoted = f"#!/bin/sh\\nread -r line; {answer}\\n".replace("'", "'\\''").replace("%", "%%")
+    script = f"printf '{quoted}' > /bin/answer; chmod 755 /bin/answer; exec nc -ll -p 8080 -e /bin/answer"
+    apply(there, pod("web", script) + "---\n" + service("web", "web"))
+    apply(there, pod("good", serves("there")) + "---\n" + service("good", "good"))
+    runs(there, "web")
+    runs(there, "good")
+    begun = time.monotonic()
+    with keeping(here, "good") as connection:
+        wait_until(lambda: asked(connection) == (200, "there"))
+    seen = []
+    for _ in range(3):
+        with keeping(here) as connection:
+            try:
+                seen.append(str(asked(connection)[0]))
+            except http.client.IncompleteRead:
+                seen.append("half an answer")
+    assert seen == [expected] * 3
+    assert time.monotonic() - begun < 20
+    with keeping(here, "good") as connection:
+        assert asked(connection) == (200, "there")
+
+
+def test_a_node_that_says_nothing_any_more_costs_no_request_that_may_be_repeated(site):
+    """As one whose cable is pulled: its connections stay, and nothing comes."""
+    here, near, there = site("here", "near", "there")
+    web = annotated(service("web", "web"), f"{BALANCE}: round-robin")
+    apply(here, web)
+    for node in (near, there):
+        apply(node, pod("web", serves(node.called)) + "---\n" + web)
+        runs(node, "web")
+    with keeping(here) as connection:
+        wait_until(lambda: {asked(connection)[1] for _ in range(4)} == {"near", "there"})
+        os.kill(near.process.pid, signal.SIGSTOP)
+        try:
+            began, seen = time.monotonic(), []
+            while time.monotonic() - began < 6 * SLOWNESS:
+                seen.append(asked(connection))
+                time.sleep(0.02)
+        finally:
+            os.kill(near.process.pid, signal.SIGCONT)
+        assert {status for status, _ in seen} == {200}
+        assert {node for _, node in seen[-20:]} == {"there"}
+        wait_until(lambda: asked(connection)[1] == "near")

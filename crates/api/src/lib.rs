@@ -71,9 +71,9 @@ pub use types::{
     Add, AddTenant, AddUser, Added, AddedUser, Applied, Apply, ArrivalInfo, ChangeUser, ClientInfo, ContainerEnd,
     ContainerInfo, Credential, CredentialInfo, DeploymentInfo, EdgeInfo, EdgeManifest, EdgeState, EventInfo, Give,
     ImageInSnapshot, IssuedCredential, LastFailureInfo, LedgerInfo, LinkInfo, LocationInfo, ManifestState, Page, Patch,
-    QuotaChanges, Restore, Restored, RolloutInfo, RotateKeys, RouteInfo, ServiceInfo, SessionInfo, SetPassword,
-    SnapshotInfo, TakeSnapshot, TenantInfo, TenantUse, TokenKeyInfo, TwinConflict, Upstream, UsageInfo, UserInfo,
-    UserRole, ValuesInfo, VolumeInSnapshot,
+    QuotaChanges, Restore, Restored, RolloutInfo, RotateKeys, RouteInfo, ServiceInfo, ServiceNode, SessionInfo,
+    SetPassword, SnapshotInfo, TakeSnapshot, TenantInfo, TenantUse, TokenKeyInfo, TwinConflict, Upstream, UsageInfo,
+    UserInfo, UserRole, ValuesInfo, VolumeInSnapshot,
 };
 
 /// Name of the control socket in the data directory.

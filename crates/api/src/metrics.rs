@@ -8,6 +8,7 @@ use axum::response::IntoResponse;
 use broker::{Dropped, RefusedFilter};
 use cloud::Feed;
 use hub::{DoorFigures, Observation, Refused, TenantFigures};
+use mesh::figures::{BOUNDS_S, OfNode, OfService};
 
 use crate::desk::Desk;
 use crate::links;
@@ -35,6 +36,7 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     write_logs(&mut page, &shards);
     write_tenants(&mut page, &shards);
     write_routes(&mut page, &routes);
+    write_services(&mut page, &desk);
     links::write(&mut page, &shards);
     links::write_connected(&mut page, &desk);
     links::write_foreign(&mut page, desk.connected.as_deref());
@@ -356,5 +358,93 @@ fn write_routes(page: &mut MetricsPage, routes: &[RouteInfo]) {
         for route in routes {
             page.value(&[("tenant", &route.tenant), ("route", &route.name)], of(route));
         }
+    }
+}
+
+/// What doors of services have led to which node of the site; the kernel leads others past them.
+fn write_services(page: &mut MetricsPage, desk: &Desk) {
+    let Some(mesh) = &desk.mesh else { return };
+    let own_name = desk.nodes.as_ref().and_then(|nodes| nodes.name()).unwrap_or_default();
+    let services = mesh.figures();
+    let of_nodes: Vec<(String, &OfService, &OfNode)> = services
+        .iter()
+        .flat_map(|service| {
+            service
+                .nodes
+                .iter()
+                .map(move |node| (service.port.to_string(), service, node))
+        })
+        .collect();
+    let labels = |(port, service, node): &'_ (String, &OfService, &OfNode)| {
+        let node = node.node.clone().unwrap_or_else(|| own_name.clone());
+        [
+            ("tenant", service.tenant.clone()),
+            ("service", service.service.clone()),
+            ("port", port.clone()),
+            ("policy", service.policy.to_owned()),
+            ("node", node),
+        ]
+    };
+    let write = |page: &mut MetricsPage, of: fn(&OfNode) -> u64| {
+        for one in &of_nodes {
+            let labels = labels(one);
+            page.value(&labels.each_ref().map(|(name, value)| (*name, &**value)), of(one.2));
+        }
+    };
+    page.counter(
+        "service_requests_total",
+        "Requests of HTTP, and connections of all else, that doors of services led to a node of the site.",
+    );
+    write(page, |node| node.led);
+    page.counter(
+        "service_failed_total",
+        "Those of them that nobody there had, or answered.",
+    );
+    write(page, |node| node.failed);
+    page.gauge("service_in_flight", "Those that are there, or on their way.");
+    write(page, |node| node.in_flight.into());
+    page.histogram(
+        "service_answer_seconds",
+        "From a request of HTTP to the head of its answer, the way to the node included.",
+    );
+    for one in &of_nodes {
+        let (labels, answers) = (labels(one), &one.2.answers);
+        let labels = labels.each_ref().map(|(name, value)| (*name, &**value));
+        page.buckets(&labels, &BOUNDS_S, &answers.counts, answers.sum_s);
+    }
+    page.counter(
+        "service_spilled_total",
+        "Requests that did not stay on this node, by why.",
+    );
+    for service in &services {
+        let spilled = service.spilled;
+        let reasons = [
+            ("nobody-ready", spilled.nobody_ready),
+            ("failed", spilled.failed),
+            ("policy", spilled.policy),
+        ];
+        for (reason, count) in reasons {
+            let port = service.port.to_string();
+            let labels = [
+                ("tenant", &*service.tenant),
+                ("service", &service.service),
+                ("port", &port),
+                ("reason", reason),
+            ];
+            page.value(&labels, count);
+        }
+    }
+    page.counter(
+        "service_refused_total",
+        "Requests and connections that nobody of the site had.",
+    );
+    for service in &services {
+        let port = service.port.to_string();
+        let labels = [
+            ("tenant", &*service.tenant),
+            ("service", &service.service),
+            ("port", &port),
+        ];
+        page.value(&labels, service.refused);
     }
 }

@@ -1,35 +1,91 @@
-//! Which node a connection goes to, of those that have the service.
+//! Which node a connection or a request goes to, of those that have the service, and which endpoint of this one.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use balance::{Chooser, Node, Policy};
+use tokio::time::Instant;
 
+use crate::budget::Budget;
 use crate::door::Way;
+use crate::figures::{OfNode, OfService, Spilled};
+use crate::health::Health;
 use crate::held;
+use crate::nodes::{Call, Near};
 
-/// Where a connection goes.
+/// Where one goes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum To {
     /// To somebody of this node.
     Here,
     /// To whom another one finds there.
-    Node(String),
+    Node(Arc<str>),
 }
 
-/// What a door's connections are spread by.
-#[derive(Default)]
+/// What a door's connections and requests are spread by.
 pub(crate) struct Choice {
+    since: Instant,
     chooser: Option<(Policy, Chooser)>,
-    /// Connections of this door that are at a node, or on their way there.
-    in_flight: BTreeMap<To, u32>,
+    /// This node, and the others in the order of `way.elsewhere`.
+    tos: Vec<To>,
+    nodes: Vec<Node>,
+    health: Vec<Health>,
+    figures: Vec<OfNode>,
+    spilled: Spilled,
+    refused: u64,
+    budget: Budget,
+    way: Way,
+    near: Arc<Near>,
+    /// Requests that other nodes have sent here.
+    sent_here: BTreeMap<String, u32>,
+    /// Requests at each endpoint of this node, in the order of `way.backends`.
+    endpoints: Vec<u32>,
+    endpoint_health: Vec<Health>,
+    /// Until then a node or an endpoint may be out.
+    out_until: Duration,
 }
 
-/// A connection that is at a node, for as long as this is kept.
+/// One that is at a node, for as long as this is kept.
 pub(crate) struct InFlight {
     choice: Arc<Mutex<Choice>>,
     to: To,
+    load: f32,
+}
+
+/// One that is at an endpoint of this node, for as long as this is kept.
+pub(crate) struct AtEndpoint {
+    choice: Arc<Mutex<Choice>>,
+    pub(crate) at: SocketAddrV4,
+}
+
+/// One that another node has sent here, for as long as this is kept.
+pub(crate) struct SentHere {
+    choice: Arc<Mutex<Choice>>,
+    node: String,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Choice {
+            since: Instant::now(),
+            chooser: None,
+            tos: vec![To::Here],
+            nodes: vec![Node::new(true, Duration::ZERO, 0)],
+            health: vec![Health::default()],
+            figures: vec![OfNode::default()],
+            spilled: Spilled::default(),
+            refused: 0,
+            budget: Budget::default(),
+            way: Way::default(),
+            near: Arc::default(),
+            sent_here: BTreeMap::new(),
+            endpoints: Vec::new(),
+            endpoint_health: Vec::new(),
+            out_until: Duration::ZERO,
+        }
+    }
 }
 
 impl Choice {
@@ -38,70 +94,290 @@ impl Choice {
     pub(crate) fn choose(
         choice: &Arc<Mutex<Self>>,
         way: &Way,
+        near: &Arc<Near>,
         failed: &BTreeMap<To, String>,
-    ) -> Option<(To, InFlight)> {
-        let to = held(choice).next(way, failed)?;
-        *held(choice).in_flight.entry(to.clone()).or_default() += 1;
-        let in_flight = InFlight {
-            choice: Arc::clone(choice),
-            to: to.clone(),
-        };
-        Some((to, in_flight))
-    }
-
-    fn next(&mut self, way: &Way, failed: &BTreeMap<To, String>) -> Option<To> {
-        let may_be_here = !failed.contains_key(&To::Here);
-        if way.elsewhere.is_empty() {
-            return may_be_here.then_some(To::Here);
-        }
-        let is_here = |has: usize| if may_be_here { has as u32 } else { 0 };
-        let mut nodes = vec![self.node(&To::Here, is_here(way.backends.len()))];
-        let others = way.elsewhere.iter().map(|other| {
-            let to = To::Node(other.node.clone());
-            let endpoints = if failed.contains_key(&to) {
-                0
-            } else {
-                other.has.endpoints
-            };
-            self.node(&to, endpoints.into())
-        });
-        nodes.extend(others);
-        let random = &mut rand::rng();
-        if self.chooser.as_ref().is_none_or(|(policy, _)| *policy != way.policy) {
-            self.chooser = Some((way.policy, Chooser::new(way.policy, random)));
-        }
-        let (_, chooser) = self.chooser.as_mut().expect("it was made");
-        // How long answers take is not known of connections, nor looked at.
-        match chooser.node(&nodes, Duration::ZERO, random) {
-            Some(0) => Some(To::Here),
-            Some(place) => Some(To::Node(way.elsewhere[place - 1].node.clone())),
-            None if may_be_here && !way.sleepers.is_empty() => Some(To::Here),
-            None => {
-                let mut asleep = way.elsewhere.iter().filter(|other| other.has.wakes);
-                asleep.find_map(|other| {
-                    let to = To::Node(other.node.clone());
-                    (!failed.contains_key(&to)).then_some(to)
-                })
+    ) -> Option<InFlight> {
+        let mut held = held(choice);
+        held.follow(way, near);
+        let place = held.next(failed)?;
+        if place > 0 {
+            let is_ready_here = held.nodes[0].endpoints > 0;
+            match (failed.contains_key(&To::Here), is_ready_here) {
+                (true, _) => held.spilled.failed += 1,
+                (false, false) => held.spilled.nobody_ready += 1,
+                (false, true) => held.spilled.policy += 1,
             }
         }
+        let load = held.nodes[place].load_with_one_more();
+        held.nodes[place].in_flight += 1;
+        held.figures[place].led += 1;
+        if failed.is_empty() {
+            held.budget.earn();
+        }
+        Some(InFlight {
+            choice: Arc::clone(choice),
+            to: held.tos[place].clone(),
+            load,
+        })
     }
 
-    fn node(&self, to: &To, endpoints: u32) -> Node {
-        let in_flight = self.in_flight.get(to).copied().unwrap_or_default();
-        Node {
-            in_flight,
-            ..Node::new(*to == To::Here, Duration::ZERO, endpoints)
+    /// Which of the endpoints of this node has it, of those that did not fail; one that is out only where all others are.
+    pub(crate) fn endpoint(choice: &Arc<Mutex<Self>>, way: &Way, failed: &[SocketAddrV4]) -> Option<AtEndpoint> {
+        let mut held = held(choice);
+        held.follow_endpoints(way);
+        let now = held.since.elapsed();
+        let is_any_out = now < held.out_until;
+        let Choice {
+            endpoints,
+            chooser,
+            endpoint_health,
+            ..
+        } = &mut *held;
+        let chooser = chooser_of(chooser, way.policy);
+        let place = match failed.is_empty() && !is_any_out {
+            true => chooser.endpoint(endpoints, &mut rand::rng())?,
+            false => {
+                let left = (0..endpoints.len()).filter(|place| !failed.contains(&way.backends[*place]));
+                let mut left: Vec<usize> = left.collect();
+                if left.iter().any(|place| !endpoint_health[*place].is_out(now)) {
+                    left.retain(|place| !endpoint_health[*place].is_out(now));
+                }
+                let in_flight: Vec<u32> = left.iter().map(|place| endpoints[*place]).collect();
+                left[chooser.endpoint(&in_flight, &mut rand::rng())?]
+            }
+        };
+        endpoints[place] += 1;
+        Some(AtEndpoint {
+            choice: Arc::clone(choice),
+            at: way.backends[place],
+        })
+    }
+
+    /// Nobody had one.
+    pub(crate) fn refuse(choice: &Mutex<Self>) {
+        held(choice).refused += 1;
+    }
+
+    /// Whether one may be asked once more, though somebody may have seen it: which it is then.
+    pub(crate) fn may_repeat(choice: &Mutex<Self>) -> bool {
+        held(choice).budget.spend()
+    }
+
+    /// One that a node has sent, and how many there are here beside those of that node.
+    pub(crate) fn take(choice: &Arc<Mutex<Self>>, node: &str) -> (SentHere, u32) {
+        let mut held = held(choice);
+        *held.sent_here.entry(node.to_owned()).or_default() += 1;
+        held.nodes[0].of_others += 1;
+        let of_node = held.sent_here[node];
+        let beside = held.nodes[0].in_flight + held.nodes[0].of_others - of_node;
+        let sent = SentHere {
+            choice: Arc::clone(choice),
+            node: node.to_owned(),
+        };
+        (sent, beside)
+    }
+
+    /// Knows of the same nodes as `way`.
+    fn follow(&mut self, way: &Way, near: &Arc<Near>) {
+        self.follow_endpoints(way);
+        if !Arc::ptr_eq(&self.way.elsewhere, &way.elsewhere) {
+            let known = self
+                .nodes
+                .drain(1..)
+                .zip(self.health.drain(1..))
+                .zip(self.figures.drain(1..));
+            let mut known: BTreeMap<To, ((Node, Health), OfNode)> = self.tos.drain(1..).zip(known).collect();
+            for other in &*way.elsewhere {
+                let to = To::Node(Arc::clone(&other.node));
+                let ((node, health), figures) = known.remove(&to).unwrap_or_else(|| {
+                    let figures = OfNode {
+                        node: Some(other.node.as_ref().to_owned()),
+                        ..OfNode::default()
+                    };
+                    ((Node::new(false, Duration::ZERO, 0), Health::default()), figures)
+                });
+                self.figures.push(figures);
+                self.health.push(health);
+                self.nodes.push(node);
+                self.tos.push(to);
+            }
+            self.way.elsewhere = Arc::clone(&way.elsewhere);
+            self.near = Arc::default();
+        }
+        if !Arc::ptr_eq(&self.near, near) {
+            for (other, node) in way.elsewhere.iter().zip(&mut self.nodes[1..]) {
+                let near = near.get(&*other.node);
+                node.endpoints = near.map_or(0, |_| other.has.endpoints.into());
+                node.distance = near.copied().flatten().unwrap_or_default();
+            }
+            self.near = Arc::clone(near);
+        }
+        (self.way.policy, self.way.sleepers) = (way.policy, Arc::clone(&way.sleepers));
+    }
+
+    /// Knows of the same endpoints of this node as `way`.
+    fn follow_endpoints(&mut self, way: &Way) {
+        if Arc::ptr_eq(&self.way.backends, &way.backends) {
+            return;
+        }
+        let known = self.endpoints.drain(..).zip(self.endpoint_health.drain(..));
+        let known: BTreeMap<SocketAddrV4, (u32, Health)> = self.way.backends.iter().copied().zip(known).collect();
+        let now = way.backends.iter().map(|at| known.get(at).copied().unwrap_or_default());
+        (self.endpoints, self.endpoint_health) = now.unzip();
+        self.way.backends = Arc::clone(&way.backends);
+        self.nodes[0].endpoints = way.backends.len() as u32;
+    }
+
+    fn next(&mut self, failed: &BTreeMap<To, String>) -> Option<usize> {
+        let may_be = |to: &To| !failed.contains_key(to);
+        if self.way.elsewhere.is_empty() {
+            return may_be(&To::Here).then_some(0);
+        }
+        let now = self.since.elapsed();
+        let chooser = chooser_of(&mut self.chooser, self.way.policy);
+        let mut of_those = |may_be: &dyn Fn(usize) -> bool| {
+            let nodes = self.nodes.iter().enumerate().map(|(place, node)| Node {
+                endpoints: if may_be(place) { node.endpoints } else { 0 },
+                ..node.clone()
+            });
+            chooser.node(&nodes.collect::<Vec<_>>(), now, &mut rand::rng())
+        };
+        let chosen = match failed.is_empty() && now >= self.out_until {
+            true => chooser.node(&self.nodes, now, &mut rand::rng()),
+            false => {
+                let in_health = |place: usize| may_be(&self.tos[place]) && !self.health[place].is_out(now);
+                of_those(&in_health).or_else(|| of_those(&|place| may_be(&self.tos[place])))
+            }
+        };
+        chosen.or_else(|| {
+            let wakes_here = !self.way.sleepers.is_empty();
+            let others = self.way.elsewhere.iter();
+            let others = others.map(|other| other.has.wakes && self.near.contains_key(&*other.node));
+            let wake = std::iter::once(wakes_here).chain(others);
+            let mut asleep = self.tos.iter().zip(wake);
+            asleep.position(|(to, wakes)| wakes && may_be(to))
+        })
+    }
+
+    /// What was led where.
+    pub(crate) fn figures(&self, of: &Call) -> OfService {
+        let nodes = self.figures.iter().zip(&self.nodes).map(|(figures, node)| OfNode {
+            in_flight: node.in_flight,
+            ..figures.clone()
+        });
+        OfService {
+            tenant: of.tenant.clone(),
+            service: of.service.clone(),
+            port: of.port,
+            policy: self.way.policy.name(),
+            nodes: nodes.collect(),
+            spilled: self.spilled,
+            refused: self.refused,
+        }
+    }
+
+    fn endpoint_place(&self, at: SocketAddrV4) -> Option<usize> {
+        self.way.backends.iter().position(|other| *other == at)
+    }
+
+    fn place(&self, to: &To) -> Option<usize> {
+        self.tos.iter().position(|other| other == to)
+    }
+}
+
+fn chooser_of(chooser: &mut Option<(Policy, Chooser)>, policy: Policy) -> &mut Chooser {
+    let made = chooser.take().filter(|(of, _)| *of == policy);
+    let made = made.unwrap_or_else(|| (policy, Chooser::new(policy, &mut rand::rng())));
+    &mut chooser.insert(made).1
+}
+
+impl InFlight {
+    pub(crate) fn to(&self) -> &To {
+        &self.to
+    }
+
+    /// It was answered, and took so long; beside those of this door the node had so many then.
+    pub(crate) fn answered(&self, took: Duration, of_others: Option<u32>) {
+        let mut choice = held(&self.choice);
+        let now = choice.since.elapsed();
+        if let Some(place) = choice.place(&self.to) {
+            let node = &mut choice.nodes[place];
+            node.answers.observe(self.load, took, now);
+            node.of_others = of_others.unwrap_or(node.of_others);
+            choice.figures[place].answers.add(took);
+            choice.health[place].answered();
+        }
+    }
+
+    /// Somebody there had it.
+    pub(crate) fn reached(&self) {
+        let mut choice = held(&self.choice);
+        if let Some(place) = choice.place(&self.to) {
+            choice.health[place].answered();
+        }
+    }
+
+    /// Nobody there had it, or answered.
+    pub(crate) fn failed(&self) {
+        let mut choice = held(&self.choice);
+        let now = choice.since.elapsed();
+        if let Some(place) = choice.place(&self.to) {
+            choice.figures[place].failed += 1;
+            choice.health[place].failed(now);
+            choice.out_until = choice.out_until.max(choice.health[place].out_until());
         }
     }
 }
 
+// What has been forgotten meanwhile, and is known anew, has none of before.
+
 impl Drop for InFlight {
     fn drop(&mut self) {
         let mut choice = held(&self.choice);
-        if let Some(in_flight) = choice.in_flight.get_mut(&self.to) {
-            *in_flight -= 1;
-            if *in_flight == 0 {
-                choice.in_flight.remove(&self.to);
+        if let Some(place) = choice.place(&self.to) {
+            let node = &mut choice.nodes[place];
+            node.in_flight = node.in_flight.saturating_sub(1);
+        }
+    }
+}
+
+impl AtEndpoint {
+    /// It has answered.
+    pub(crate) fn answered(&self) {
+        let mut choice = held(&self.choice);
+        if let Some(place) = choice.endpoint_place(self.at) {
+            choice.endpoint_health[place].answered();
+        }
+    }
+
+    /// It could not be reached, or did not answer as it should.
+    pub(crate) fn failed(&self) {
+        let mut choice = held(&self.choice);
+        let now = choice.since.elapsed();
+        if let Some(place) = choice.endpoint_place(self.at) {
+            choice.endpoint_health[place].failed(now);
+            choice.out_until = choice.out_until.max(choice.endpoint_health[place].out_until());
+        }
+    }
+}
+
+impl Drop for AtEndpoint {
+    fn drop(&mut self) {
+        let mut choice = held(&self.choice);
+        if let Some(place) = choice.endpoint_place(self.at) {
+            choice.endpoints[place] = choice.endpoints[place].saturating_sub(1);
+        }
+    }
+}
+
+impl Drop for SentHere {
+    fn drop(&mut self) {
+        let mut choice = held(&self.choice);
+        choice.nodes[0].of_others -= 1;
+        if let Some(count) = choice.sent_here.get_mut(&self.node) {
+            *count -= 1;
+            if *count == 0 {
+                choice.sent_here.remove(&self.node);
             }
         }
     }
@@ -114,7 +390,7 @@ mod tests {
 
     fn way(here: usize, elsewhere: &[(&str, u16, bool)], policy: Policy) -> Way {
         let elsewhere = elsewhere.iter().map(|(node, endpoints, wakes)| Elsewhere {
-            node: (*node).to_owned(),
+            node: (*node).into(),
             has: Has {
                 endpoints: *endpoints,
                 wakes: *wakes,
@@ -125,16 +401,23 @@ mod tests {
             sleepers: Arc::default(),
             elsewhere: elsewhere.collect(),
             policy,
+            is_no_http: false,
+            is_told: true,
         }
     }
 
+    /// All of them, at no known distance.
+    fn near() -> Arc<Near> {
+        Arc::new(["one", "two", "three"].map(|node| (node.to_owned(), None)).into())
+    }
+
     fn to(node: &str) -> To {
-        To::Node(node.to_owned())
+        To::Node(node.into())
     }
 
     fn chosen(way: &Way, failed: &[To]) -> Option<To> {
         let failed = failed.iter().map(|to| (to.clone(), "it fails".to_owned())).collect();
-        Choice::choose(&Arc::default(), way, &failed).map(|(to, _)| to)
+        Choice::choose(&Arc::default(), way, &near(), &failed).map(|chosen| chosen.to().clone())
     }
 
     #[test]
@@ -144,6 +427,13 @@ mod tests {
         assert_eq!(chosen(&way, &[To::Here]), Some(to("one")));
         assert_eq!(chosen(&way, &[To::Here, to("one")]), Some(to("two")));
         assert_eq!(chosen(&way, &[To::Here, to("one"), to("two")]), None);
+    }
+
+    #[test]
+    fn a_node_that_is_not_near_has_none() {
+        let way = way(0, &[("one", 2, false), ("four", 2, true)], Policy::RoundRobin);
+        assert!((0..9).all(|_| chosen(&way, &[]) == Some(to("one"))));
+        assert_eq!(chosen(&way, &[to("one")]), None);
     }
 
     #[test]
@@ -157,13 +447,109 @@ mod tests {
     fn those_that_are_under_way_count() {
         let way = way(1, &[("one", 1, false)], Policy::LeastRequest);
         let choice = Arc::default();
-        let next = || Choice::choose(&choice, &way, &BTreeMap::new()).unwrap();
+        let next = || Choice::choose(&choice, &way, &near(), &BTreeMap::new()).unwrap();
         let [first, second] = [next(), next()];
-        assert_ne!(first.0, second.0);
-        let only = first.0.clone();
+        assert_ne!(first.to(), second.to());
+        let only = first.to().clone();
         drop(first);
-        assert_eq!(next().0, only);
+        assert_eq!(*next().to(), only);
         drop(second);
-        assert!(held(&choice).in_flight.is_empty());
+        assert!(held(&choice).nodes.iter().all(|known| known.in_flight == 0));
+    }
+
+    #[test]
+    fn who_waits_here_for_longer_than_the_way_takes_goes_to_another_node() {
+        let way = way(1, &[("one", 1, false)], Policy::LocalFirst);
+        let choice = Arc::default();
+        let next = || Choice::choose(&choice, &way, &near(), &BTreeMap::new()).unwrap();
+        // The one endpoint takes 8 ms for each, one at a time; the way to the other 5 ms more.
+        let alone = next();
+        assert_eq!(*alone.to(), To::Here);
+        alone.answered(Duration::from_millis(8), None);
+        let second = next();
+        second.answered(Duration::from_millis(16), None);
+        let third = next();
+        assert_eq!(*third.to(), to("one"));
+        third.answered(Duration::from_millis(13), Some(0));
+        drop((alone, second, third));
+        assert_eq!(*next().to(), To::Here);
+    }
+
+    #[test]
+    fn a_node_is_told_how_many_requests_others_than_it_have_here() {
+        let way = way(1, &[("one", 1, false)], Policy::LocalFirst);
+        let choice = Arc::default();
+        let own = Choice::choose(&choice, &way, &near(), &BTreeMap::new()).unwrap();
+        let (first, beside_first) = Choice::take(&choice, "one");
+        let (second, beside_second) = Choice::take(&choice, "two");
+        let (third, beside_third) = Choice::take(&choice, "one");
+        assert_eq!([beside_first, beside_second, beside_third], [1, 2, 2]);
+        drop((own, first, second, third));
+        assert!(held(&choice).sent_here.is_empty());
+    }
+
+    #[test]
+    fn an_endpoint_with_fewer_requests_has_the_next_and_one_that_failed_none() {
+        let mut way = way(2, &[], Policy::LocalFirst);
+        way.backends = ["10.0.0.1:80", "10.0.0.2:80"].map(|at| at.parse().unwrap()).into();
+        let choice = Arc::default();
+        let next = |failed: &[SocketAddrV4]| Choice::endpoint(&choice, &way, failed);
+        let [first, second] = [next(&[]).unwrap(), next(&[]).unwrap()];
+        assert_ne!(first.at, second.at);
+        let (free, busy) = (first.at, second.at);
+        drop(first);
+        assert_eq!(next(&[]).unwrap().at, free);
+        assert_eq!(next(&[free]).unwrap().at, busy);
+        assert!(next(&[free, busy]).is_none());
+        drop(second);
+        assert_eq!(held(&choice).endpoints, [0, 0]);
+    }
+
+    #[test]
+    fn an_endpoint_or_a_node_that_fails_again_and_again_is_asked_only_where_all_others_are_out_too() {
+        let mut way = way(2, &[("one", 1, false)], Policy::RoundRobin);
+        way.backends = ["10.0.0.1:80", "10.0.0.2:80"].map(|at| at.parse().unwrap()).into();
+        let choice = Arc::default();
+        let endpoints = || -> Vec<AtEndpoint> {
+            let all = (0..6).map(|_| Choice::endpoint(&choice, &way, &[]).unwrap());
+            all.collect()
+        };
+        let bad = way.backends[0];
+        for _ in 0..2 {
+            let of_bad = endpoints().into_iter().filter(|one| one.at == bad);
+            of_bad.for_each(|one| one.failed());
+        }
+        assert!(endpoints().iter().all(|one| one.at != bad));
+        let good = way.backends[1];
+        endpoints()
+            .iter()
+            .filter(|one| one.at == good)
+            .for_each(AtEndpoint::failed);
+        assert!(endpoints().iter().any(|one| one.at == bad));
+
+        let nodes = || -> Vec<InFlight> {
+            let all = (0..15).map(|_| Choice::choose(&choice, &way, &near(), &BTreeMap::new()).unwrap());
+            all.collect()
+        };
+        nodes()
+            .iter()
+            .filter(|one| *one.to() == to("one"))
+            .for_each(InFlight::failed);
+        assert!(nodes().iter().all(|one| *one.to() == To::Here));
+    }
+
+    #[test]
+    fn what_is_known_of_a_node_stays_while_others_come_and_go() {
+        let before = way(1, &[("one", 1, false), ("two", 1, false)], Policy::LeastRequest);
+        let choice = Arc::default();
+        let failed = BTreeMap::from([(To::Here, String::new()), (to("one"), String::new())]);
+        let at_two = Choice::choose(&choice, &before, &near(), &failed).unwrap();
+        let after = way(1, &[("three", 1, false), ("two", 1, false)], Policy::LeastRequest);
+        let others: Vec<InFlight> = (0..2)
+            .map(|_| Choice::choose(&choice, &after, &near(), &BTreeMap::new()).unwrap())
+            .collect();
+        assert!(others.iter().all(|other| *other.to() != to("two")));
+        drop((at_two, others));
+        assert!(held(&choice).nodes.iter().all(|known| known.in_flight == 0));
     }
 }

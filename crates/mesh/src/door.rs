@@ -1,5 +1,9 @@
 //! A door: takes connections in, holds them until somebody is ready, and passes on what they say, both ways.
 
+mod http;
+mod kept;
+mod request;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -19,11 +23,13 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::either::Either;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::kept::Kept;
 use crate::choice::{Choice, To};
+use crate::figures::OfService;
 use crate::first_bytes::{Begun, FirstBytes};
 use crate::held;
 use crate::idle::{Activity, Request};
-use crate::nodes::{self, Call, Elsewhere, Ways};
+use crate::nodes::{self, Call, Elsewhere, Speaks, Ways};
 use crate::room::{Room, Seat};
 
 /// Connections that wait in the kernel's queue of a door while there is no place for them; more are refused by it.
@@ -56,6 +62,8 @@ const BIND_FIRST_PAUSE: Duration = Duration::from_millis(1);
 const BIND_LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Once they are that long, what is there stays.
 const BIND_PATIENCE: Duration = Duration::from_millis(100);
+/// For a place of what another node has opened.
+const SEAT_PATIENCE: Duration = Duration::from_secs(4);
 /// For the first bytes of who is told that nobody answers.
 const FIRST_BYTES_PATIENCE: Duration = Duration::from_millis(200);
 /// Of them.
@@ -70,6 +78,9 @@ pub(crate) struct Way {
     pub(crate) elsewhere: Arc<[Elsewhere]>,
     /// By what they are spread.
     pub(crate) policy: Policy,
+    pub(crate) is_no_http: bool,
+    /// Other nodes may send theirs.
+    pub(crate) is_told: bool,
 }
 
 /// Whether a door takes connections.
@@ -126,6 +137,7 @@ impl Opened {
             turn: Arc::default(),
             beginnings: Arc::new(Beginnings::new()),
             taken: Arc::default(),
+            kept: Arc::default(),
             shared,
         };
         let serving = open(listens, leads.clone(), Arc::clone(&state));
@@ -138,7 +150,21 @@ impl Opened {
     }
 
     pub(crate) fn lead_to(&self, way: Way) {
+        // The kernel lists those that are kept as somebody who is connected.
+        if !way.sleepers.is_empty() {
+            self.leads.kept.clear();
+        }
         self.way.send_replace(way);
+    }
+
+    /// Ends connections that nobody has needed for long.
+    pub(crate) fn sweep(&self) {
+        self.leads.kept.sweep();
+    }
+
+    /// What it has led where.
+    pub(crate) fn figures(&self) -> OfService {
+        held(&self.leads.choice).figures(&self.leads.call)
     }
 
     /// What leads requests of other nodes to whom this leads here.
@@ -313,6 +339,7 @@ pub(crate) struct Leads {
     beginnings: Arc<Beginnings>,
     /// Places that its connections have.
     taken: Arc<AtomicUsize>,
+    kept: Arc<Kept>,
     shared: Shared,
 }
 
@@ -323,10 +350,7 @@ async fn serve(listener: Listener, leads: Leads) {
                 // Few wait for a place, and each door that only listens would have the room that this takes.
                 let seat = Box::pin(leads.seat()).await;
                 let leads = leads.clone();
-                tokio::spawn(async move {
-                    leads.lead(stream).await;
-                    drop(seat);
-                });
+                tokio::spawn(leads.lead(stream, seat));
             }
             // No descriptor is left, or who called has gone.
             Err(error) => {
@@ -432,42 +456,74 @@ impl Leads {
     }
 
     /// From the first byte to the last.
-    async fn lead(mut self, mut stream: Stream) {
-        if let Either::Left(stream) = &stream {
-            let _ = stream.set_nodelay(true);
+    async fn lead(mut self, mut stream: Stream, seat: Seat) {
+        if let Either::Left(tcp) = &stream {
+            let _ = tcp.set_nodelay(true);
+            let may_be_http = {
+                let way = self.leading.borrow();
+                !way.elsewhere.is_empty() && !way.is_no_http
+            };
+            let speaks = match may_be_http {
+                true => http::spoken(tcp).await,
+                false => Speaks::Bytes,
+            };
+            if speaks != Speaks::Bytes {
+                return self.serve_http(stream, speaks, None, Arc::new(seat)).await;
+            }
         }
         let mut first = FirstBytes::default();
         let mut failed = BTreeMap::new();
         loop {
-            let chosen = Choice::choose(&self.choice, &self.leading.borrow(), &failed);
-            let Some((to, _in_flight)) = chosen else { break };
-            let led = match &to {
-                To::Here => self.lead_here(&mut stream, &mut first, &[]).await,
-                To::Node(node) => self.lead_to_node(&mut stream, &mut first, node).await,
+            let chosen = Choice::choose(&self.choice, &self.leading.borrow(), &self.shared.ways.near(), &failed);
+            let Some(in_flight) = chosen else { break };
+            let reached = || in_flight.reached();
+            let led = match in_flight.to() {
+                To::Here => self.lead_here(&mut stream, &mut first, &[], reached).await,
+                To::Node(node) => self.lead_to_node(&mut stream, &mut first, node, reached).await,
             };
             match led {
                 Ok(()) => return,
-                Err(why) => failed.insert(to, why),
-            };
+                Err(why) => {
+                    in_flight.failed();
+                    failed.insert(in_flight.to().clone(), why);
+                }
+            }
         }
-        let why = match failed.is_empty() {
-            true => "nobody is ready to answer".to_owned(),
-            false => failed.into_values().collect::<Vec<_>>().join("; "),
-        };
-        refuse(stream, first.said(), why).await;
+        Choice::refuse(&self.choice);
+        refuse(stream, first.said(), reasons(failed)).await;
     }
 
     /// What another node has opened, which goes to nobody but those here.
-    pub(crate) async fn lead_of_node(mut self, mut stream: site::Stream) {
-        let _seat = self.seat().await;
-        let mut first = FirstBytes::default();
-        if let Err(why) = self.lead_here(&mut stream, &mut first, nodes::TAKEN_BYTES).await {
+    pub(crate) async fn lead_of_node(mut self, mut stream: site::Stream, speaks: Speaks, node: String) {
+        if !self.leading.borrow().is_told {
+            let _ = nodes::refuse(&mut stream, "its service keeps to its own node").await;
+            return;
+        }
+        let Ok(seat) = timeout(SEAT_PATIENCE, self.seat()).await else {
+            let _ = nodes::refuse(&mut stream, "it has no room for one more").await;
+            return;
+        };
+        if speaks != Speaks::Bytes {
+            if stream.write_all(nodes::TAKEN_BYTES).await.is_ok() {
+                self.serve_http(stream, speaks, Some(node), Arc::new(seat)).await;
+            }
+            return;
+        }
+        let (mut first, greeting) = (FirstBytes::default(), nodes::TAKEN_BYTES);
+        if let Err(why) = self.lead_here(&mut stream, &mut first, greeting, || {}).await {
             let _ = nodes::refuse(&mut stream, &why).await;
         }
     }
 
-    /// To somebody here, who is `greeted` once there is one. Else why there is none: nobody has what was said `first`.
-    async fn lead_here<S>(&mut self, stream: &mut S, first: &mut FirstBytes, greeting: &[u8]) -> Result<(), String>
+    /// To somebody here: who calls is greeted once there is one, and he `is_reached` once he has it. Else why there is
+    /// none: nobody has what was said `first`.
+    async fn lead_here<S>(
+        &mut self,
+        stream: &mut S,
+        first: &mut FirstBytes,
+        greeting: &[u8],
+        is_reached: impl Fn(),
+    ) -> Result<(), String>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -484,6 +540,7 @@ impl Leads {
             }
             match first.pass(stream, &backend, beginning).await {
                 Ok(Begun::Taken) => {
+                    is_reached();
                     // Either side may end it as it likes; nobody else need know.
                     let _ = copy_bidirectional_with_sizes(stream, &mut backend, BUFFER_BYTES, BUFFER_BYTES).await;
                     return Ok(());
@@ -499,13 +556,28 @@ impl Leads {
     }
 
     /// As [`Leads::lead_here`], to whom another node finds there.
-    async fn lead_to_node(&self, stream: &mut Stream, first: &mut FirstBytes, node: &str) -> Result<(), String> {
-        let mut far = self.shared.ways.call(node, &self.call).await?;
+    async fn lead_to_node(
+        &self,
+        stream: &mut Stream,
+        first: &mut FirstBytes,
+        node: &str,
+        is_reached: impl Fn(),
+    ) -> Result<(), String> {
+        let mut far = self.shared.ways.call(node, &self.call, Speaks::Bytes).await?;
+        is_reached();
         let said = std::mem::take(first).said();
         if far.write_all(&said).await.is_ok() {
             let _ = copy_bidirectional_with_sizes(stream, &mut far, BUFFER_BYTES, BUFFER_BYTES).await;
         }
         Ok(())
+    }
+}
+
+/// Why nobody of those who were asked has it.
+fn reasons(failed: BTreeMap<To, String>) -> String {
+    match failed.is_empty() {
+        true => "nobody is ready to answer".to_owned(),
+        false => failed.into_values().collect::<Vec<_>>().join("; "),
     }
 }
 

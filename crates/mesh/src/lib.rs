@@ -2,9 +2,12 @@
 //!
 //! It knows services, doors of the edge and which containers are ready, and not how those are started.
 
+mod budget;
 mod choice;
 mod door;
+pub mod figures;
 mod first_bytes;
+mod health;
 mod idle;
 mod names;
 mod nodes;
@@ -26,14 +29,15 @@ use manifest::workload::{Deployments, Service};
 use site::{Site, Stream};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::door::{Leads, Listens, Opened, Reached, Shared, Way};
+use self::figures::OfService;
 pub use self::idle::Request;
 use self::idle::{Activity, Connections, Idle, Rules, Watcher};
 use self::names::Names;
-use self::nodes::{Call, Has, MAX_FOREIGN_SERVICES, Others, Ways};
+use self::nodes::{Call, Has, MAX_FOREIGN_SERVICES, Near, Others, Ways};
 use self::room::Room;
 pub use self::table::{
     Activation, SUBSCRIPTIONS, activation, selected, unsupported, unsupported_annotations, unsupported_of_service,
@@ -44,6 +48,8 @@ use self::table::{Door, Place};
 const RESUMPTION: Duration = Duration::from_secs(10);
 /// Until the kernel is asked again where it did not do what it was to, or goes on to lead somebody.
 const AGAIN: Duration = Duration::from_secs(2);
+/// Between two looks at which other nodes are there, and how far it is to them.
+const NEAR_PAUSE: Duration = Duration::from_millis(250);
 /// For the doors of a tenant to be open, or it to be known why one is not.
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -54,6 +60,24 @@ pub struct Wanted {
     pub services: BTreeMap<String, Service>,
     /// By theirs.
     pub deployments: Deployments,
+}
+
+/// What other nodes have of a service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AtOthers {
+    /// Where it listens.
+    pub ports: Vec<u16>,
+    /// By their names.
+    pub nodes: BTreeMap<String, AtOther>,
+}
+
+/// What another node has of a service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtOther {
+    /// Endpoints that are ready; none where the node is silent.
+    pub ready: u16,
+    /// Whether a request wakes some, and none is ready.
+    pub sleeps: bool,
 }
 
 /// What each of them has.
@@ -212,6 +236,37 @@ impl Mesh {
         held(&self.doors).services.get(tenant)?.get(service).copied()
     }
 
+    /// What other nodes have of a tenant's services, by their names; of those that keep to their node nobody knows.
+    #[must_use]
+    pub fn elsewhere(&self, tenant: &str) -> BTreeMap<String, AtOthers> {
+        let others = Arc::clone(&*held(&self.site.others));
+        let of_tenant = others.get(tenant).into_iter().flatten();
+        let of_service = of_tenant.map(|(service, ports)| {
+            let mut nodes: BTreeMap<String, AtOther> = BTreeMap::new();
+            for other in ports.values().flatten() {
+                let at = nodes.entry(other.node.as_ref().to_owned()).or_default();
+                at.ready = at.ready.max(other.has.endpoints);
+                at.sleeps |= other.has.wakes && other.has.endpoints == 0;
+            }
+            let ports = ports.keys().copied().collect();
+            (service.clone(), AtOthers { ports, nodes })
+        });
+        of_service.collect()
+    }
+
+    /// What doors of services have led where.
+    #[must_use]
+    pub fn figures(&self) -> Vec<OfService> {
+        let doors = held(&self.doors);
+        let of_services = doors.opened.iter().filter(|(place, _)| doors.is_of_service(place));
+        let mut figures: Vec<OfService> = of_services.map(|(_, opened)| opened.figures()).collect();
+        figures.sort_by(|one, other| {
+            let key = |of: &OfService| (of.tenant.clone(), of.service.clone(), of.port);
+            key(one).cmp(&key(other))
+        });
+        figures
+    }
+
     /// Why doors of a tenant's application or service are not open, in words.
     #[must_use]
     pub fn troubles(&self, tenant: &str, of: &str) -> Vec<String> {
@@ -245,7 +300,19 @@ impl Mesh {
 
 impl OfSite {
     /// Tells the others what there is here, and keeps what they have, until the site is over.
-    async fn follow(self, site: Weak<Site>, mut requests: mpsc::Receiver<(String, Stream)>, doors: Arc<Mutex<Doors>>) {
+    async fn follow(self, site: Weak<Site>, requests: mpsc::Receiver<(String, Stream)>, doors: Arc<Mutex<Doors>>) {
+        self.follow_while_there(&site, requests, doors).await;
+        *held(&self.others) = Arc::default();
+        self.ways.set_near(Near::default());
+        self.changes.notify_one();
+    }
+
+    async fn follow_while_there(
+        &self,
+        site: &Weak<Site>,
+        mut requests: mpsc::Receiver<(String, Stream)>,
+        doors: Arc<Mutex<Doors>>,
+    ) {
         let Some(mut known) = site.upgrade().map(|site| site.known()) else {
             return;
         };
@@ -254,6 +321,8 @@ impl OfSite {
         known.mark_changed();
         // They end with this.
         let mut taken = JoinSet::new();
+        let mut looks = interval(NEAR_PAUSE);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 changed = telling.changed() => {
@@ -277,6 +346,11 @@ impl OfSite {
                         self.changes.notify_one();
                     }
                 }
+                _ = looks.tick() => {
+                    let Some(site) = site.upgrade() else { return };
+                    self.ways.set_near(site.near());
+                    held(&doors).opened.values().for_each(Opened::sweep);
+                }
                 Some((node, stream)) = requests.recv() => {
                     while taken.try_join_next().is_some() {}
                     taken.spawn(take(node, stream, Arc::clone(&doors)));
@@ -288,13 +362,13 @@ impl OfSite {
 
 /// A request that another node has sent.
 async fn take(node: String, mut stream: Stream, doors: Arc<Mutex<Doors>>) {
-    let call = match nodes::called(&mut stream).await {
-        Ok(call) => call,
+    let (call, speaks) = match nodes::called(&mut stream).await {
+        Ok(called) => called,
         Err(error) => return tracing::warn!(node, %error, "a request of another node cannot be read"),
     };
     let leads = held(&doors).of_service(&call);
     match leads {
-        Some(leads) => leads.lead_of_node(stream).await,
+        Some(leads) => leads.lead_of_node(stream, speaks, node).await,
         None => {
             let why = format!("it has no port {} of a service {}", call.port, call.service);
             let _ = nodes::refuse(&mut stream, &why).await;
@@ -303,6 +377,14 @@ async fn take(node: String, mut stream: Stream, doors: Arc<Mutex<Doors>>) {
 }
 
 impl Doors {
+    fn is_of_service(&self, place: &Place) -> bool {
+        let address = self
+            .services
+            .get(&place.tenant)
+            .and_then(|services| services.get(&place.of));
+        address.is_some_and(|address| matches!(place.at, At::Tcp(at) if at.ip() == address))
+    }
+
     /// What leads requests to a port of a service.
     fn of_service(&self, call: &Call) -> Option<Leads> {
         let address = *self.services.get(&call.tenant)?.get(&call.service)?;
@@ -630,16 +712,19 @@ impl Leading {
     fn follow_services(&self, wanted: &OfTenants, others: &Others) {
         let mut doors = held(&self.doors);
         let known: Vec<String> = doors.services.keys().cloned().collect();
+        let mut room = MAX_FOREIGN_SERVICES;
         for tenant in wanted.keys().chain(&known) {
             let own = wanted.get(tenant).map(|wanted| &wanted.services);
             // Those of others are for who calls from here.
             let foreign = own.and_then(|own| Some((own, others.get(tenant)?)));
             let foreign = foreign.into_iter().flat_map(|(own, others)| {
                 let names = others.keys().filter(|name| !own.contains_key(*name));
-                names.take(MAX_FOREIGN_SERVICES)
+                names.map(String::as_str)
             });
-            let own = own.into_iter().flat_map(BTreeMap::keys);
-            let names = own.chain(foreign).map(String::as_str).collect();
+            let foreign: BTreeSet<&str> = foreign.take(room).collect();
+            room -= foreign.len();
+            let own = own.into_iter().flat_map(BTreeMap::keys).map(String::as_str);
+            let names = own.chain(foreign).collect();
             doors.no_addresses.remove(tenant);
             match self.network.services(tenant, &names) {
                 Ok(addresses) if addresses.is_empty() => drop(doors.services.remove(tenant)),
@@ -708,6 +793,8 @@ impl Leading {
                 sleepers: sleepers.into(),
                 elsewhere: door.elsewhere.into(),
                 policy: door.policy,
+                is_no_http: door.is_no_http,
+                is_told: door.is_told,
             };
             match doors.opened.get(&place) {
                 Some(opened) => opened.lead_to(way),

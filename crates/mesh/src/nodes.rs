@@ -18,14 +18,16 @@ use crate::table::Place;
 
 /// For who opens a stream to say what it is for.
 const CALL_PATIENCE: Duration = Duration::from_secs(5);
-/// For a node to say whether somebody there has the request: longer than it waits for one to be ready.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(65);
+/// For a node to say whether somebody there has a connection: longer than it waits for one to be ready.
+const TAKEN_PATIENCE: Duration = Duration::from_secs(65);
 /// Of what a stream is for: names have 63 bytes each.
 const MAX_CALL_BYTES: usize = 256;
 /// Of why nobody there has it.
 const MAX_REASON_BYTES: usize = 512;
-/// Of a tenant's services that only other nodes have; more are not known here.
+/// Services that only other nodes have, of all tenants; more are not known here.
 pub(crate) const MAX_FOREIGN_SERVICES: usize = 512;
+/// Ports of one service.
+const MAX_PORTS: usize = 16;
 /// What a node says first of a request; else a reason follows, after its length.
 const TAKEN: u8 = 0;
 const NOT_TAKEN: u8 = 1;
@@ -37,6 +39,17 @@ pub(crate) struct Call {
     pub(crate) tenant: String,
     pub(crate) service: String,
     pub(crate) port: u16,
+}
+
+/// What a stream between nodes carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Speaks {
+    /// The bytes of one connection.
+    Bytes,
+    /// Requests of HTTP/1.1, one after the other.
+    Http1,
+    /// Requests of HTTP/2, many at once.
+    Http2,
 }
 
 impl Call {
@@ -62,7 +75,7 @@ pub(crate) struct Has {
 /// What another node has of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Elsewhere {
-    pub(crate) node: String,
+    pub(crate) node: Arc<str>,
     pub(crate) has: Has,
 }
 
@@ -90,6 +103,7 @@ pub(crate) fn say(services: &BTreeMap<Call, Has>) -> (Vec<u8>, usize) {
 pub(crate) fn heard(known: &[Known]) -> Others {
     let mut others = Others::new();
     for node in known {
+        let name: Arc<str> = node.node.as_str().into();
         let said: Vec<(Call, Has)> = match postcard::from_bytes(&node.said) {
             Ok(said) => said,
             Err(error) if !node.said.is_empty() => {
@@ -104,10 +118,17 @@ pub(crate) fn heard(known: &[Known]) -> Others {
                 continue;
             }
             let ports = others.entry(call.tenant).or_default().entry(call.service).or_default();
-            ports.entry(call.port).or_default().push(Elsewhere {
-                node: node.node.clone(),
-                has: if is_there { has } else { Has::default() },
-            });
+            if ports.len() >= MAX_PORTS && !ports.contains_key(&call.port) {
+                continue;
+            }
+            let nodes: &mut Vec<Elsewhere> = ports.entry(call.port).or_default();
+            // Each node has it once, whatever it says.
+            if nodes.last().is_none_or(|last| last.node != name) {
+                nodes.push(Elsewhere {
+                    node: Arc::clone(&name),
+                    has: if is_there { has } else { Has::default() },
+                });
+            }
         }
     }
     others
@@ -121,24 +142,42 @@ fn is_name(name: &str) -> bool {
 
 /// The way to the other nodes; there is none before the edge is in a site, and when that is over.
 #[derive(Clone, Default)]
-pub(crate) struct Ways(Arc<Mutex<Weak<Site>>>);
+pub(crate) struct Ways {
+    site: Arc<Mutex<Weak<Site>>>,
+    near: Arc<Mutex<Arc<Near>>>,
+}
+
+/// Nodes that a request may go to: round trips, as far as they are known.
+pub(crate) type Near = BTreeMap<String, Option<Duration>>;
 
 impl Ways {
     /// Those of this site from now on.
     pub(crate) fn set(&self, site: Weak<Site>) {
-        *held(&self.0) = site;
+        *held(&self.site) = site;
     }
 
-    /// A stream to somebody at a node who has the request.
+    /// Requests go to these from now on.
+    pub(crate) fn set_near(&self, near: Near) {
+        let mut held = held(&self.near);
+        if **held != near {
+            *held = Arc::new(near);
+        }
+    }
+
+    pub(crate) fn near(&self) -> Arc<Near> {
+        Arc::clone(&held(&self.near))
+    }
+
+    /// A stream to somebody at a node who has the connection; of requests, to the node itself.
     ///
     /// # Errors
     /// Why nobody there has it.
-    pub(crate) async fn call(&self, node: &str, call: &Call) -> Result<Stream, String> {
-        let site = held(&self.0).upgrade().ok_or("this edge is in no site")?;
+    pub(crate) async fn call(&self, node: &str, call: &Call, speaks: Speaks) -> Result<Stream, String> {
+        let site = held(&self.site).upgrade().ok_or("this edge is in no site")?;
         let calling = async move {
             let mut stream = site.open(node).await?;
             drop(site);
-            let call = postcard::to_allocvec(call).expect("names and numbers can be written");
+            let call = postcard::to_allocvec(&(call, speaks)).expect("names and numbers can be written");
             stream
                 .write_all(&[&(call.len() as u16).to_be_bytes(), &*call].concat())
                 .await?;
@@ -148,7 +187,7 @@ impl Ways {
                 _ => Ok(Err(reason(&mut stream).await?)),
             }
         };
-        match timeout(ANSWER_PATIENCE, calling).await {
+        match timeout(TAKEN_PATIENCE, calling).await {
             Ok(Ok(answer)) => answer.map_err(|why| format!("{node}: {why}")),
             Ok(Err(error)) => {
                 let error: io::Error = error;
@@ -170,7 +209,7 @@ async fn reason(stream: &mut Stream) -> io::Result<String> {
 ///
 /// # Errors
 /// It does not say so, in five seconds.
-pub(crate) async fn called(stream: &mut Stream) -> io::Result<Call> {
+pub(crate) async fn called(stream: &mut Stream) -> io::Result<(Call, Speaks)> {
     let saying = async {
         let length = usize::from(stream.read_u16().await?);
         if length > MAX_CALL_BYTES {
@@ -184,7 +223,7 @@ pub(crate) async fn called(stream: &mut Stream) -> io::Result<Call> {
     timeout(CALL_PATIENCE, saying).await?
 }
 
-/// Says that somebody here has the request.
+/// Says that somebody here has it.
 pub(crate) const TAKEN_BYTES: &[u8] = &[TAKEN];
 
 /// Says that nobody here has it.

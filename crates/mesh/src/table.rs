@@ -100,6 +100,8 @@ pub(crate) struct Door {
     pub(crate) elsewhere: Vec<Elsewhere>,
     /// By what requests are spread over those and this one.
     pub(crate) policy: Policy,
+    /// What is spoken is no HTTP, as is written of it.
+    pub(crate) is_no_http: bool,
     /// Of a service, which only its tenant may use.
     pub(crate) is_of_service: bool,
     /// Other nodes are told of it.
@@ -236,6 +238,12 @@ fn unread_annotations(metadata: &Metadata, read: &[&str]) -> impl Iterator<Item 
     })
 }
 
+/// Whether it is the name of a protocol that is none of HTTP, as Kubernetes has them (KEP-3726).
+fn is_no_http(protocol: &str) -> bool {
+    let of_http = ["http", "kubernetes.io/h2c", "kubernetes.io/ws", "grpc", "h2c"];
+    !of_http.contains(&protocol)
+}
+
 fn policy(service: &Service) -> Policy {
     let name = service.metadata.annotations.get(BALANCE);
     name.and_then(|name| name.parse().ok()).unwrap_or_default()
@@ -264,6 +272,7 @@ pub(crate) fn doors(
                 is_of_service: true,
                 is_told: is_of_site(service),
                 policy: policy(service),
+                is_no_http: port.app_protocol.as_deref().is_some_and(is_no_http),
                 ..Door::default()
             };
             for (application, deployment) in selected(service, &wanted.deployments) {

@@ -1,24 +1,30 @@
 //! A connection to another node: TLS in which both have shown their certificates, and streams in it that either end opens.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use identity::node_of;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsStream;
 use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::gossip::{MAX_MESSAGE_BYTES, Message, SILENT_AFTER};
 
-/// Streams of a connection at once, of both ends; the window of each is 256 KiB and more where the way is long.
-const MAX_STREAMS: usize = 256;
+/// Requests that one end has opened at once in a connection; who asks for more is told so.
+const MAX_REQUESTS: usize = 240;
+/// Streams of a connection, of both ends: where there would be more, it ends. The window of each is 256 KiB and more where the
+/// way is long.
+const MAX_STREAMS: usize = 512;
 const MAX_WINDOWS_BYTES: usize = 128 * 1024 * 1024;
 /// Streams that the other end has opened and nobody here has looked at; more are closed at once.
 const MAX_NEW_STREAMS: usize = 64;
@@ -26,20 +32,28 @@ const MAX_NEW_STREAMS: usize = 64;
 const MAX_WAITING_MESSAGES: usize = 8;
 /// For a stream to say what it is for; for one to be opened.
 const STREAM_PATIENCE: Duration = Duration::from_secs(5);
-/// After so long without a message something is sent, by which the other end knows that this one is there.
-const KEPT_ALIVE: Duration = Duration::from_secs(1);
+/// How often the other end is asked for an echo, by which it knows that this one is there, and this one how far it is.
+const ECHO_PAUSE: Duration = Duration::from_millis(500);
+/// Where no sign came for so long, the other end is quiet: it may be gone.
+pub const QUIET_AFTER: Duration = Duration::from_millis(1_200);
+/// Echoes of which the fastest says how far the other end is: the others waited behind something.
+const ECHOES: usize = 8;
 
 /// What the first byte of a stream says that it is for.
 const GOSSIP: u8 = 0;
 const REQUEST: u8 = 1;
 
+/// What the first byte of a frame of gossip says that it is.
+const MESSAGE: u8 = 0;
+/// With a number, to be sent back.
+const ECHO: u8 = 1;
+const ECHOED: u8 = 2;
+
 /// A stream to a node, or from one.
-pub struct Stream(Compat<yamux::Stream>);
+pub struct Stream(Compat<yamux::Stream>, Option<OwnedSemaphorePermit>);
 
 /// What comes of a connection.
 pub(crate) enum Came {
-    /// A sign that the other end is there; one comes within [`KEPT_ALIVE`] of that, or of a message.
-    Sign,
     /// A message of gossip.
     Message(Message),
     /// A stream for who takes requests.
@@ -76,13 +90,34 @@ impl Out {
 /// A connection, for as long as this is kept.
 pub(crate) struct Line {
     opening: Opening,
-    messages: mpsc::Sender<Vec<u8>>,
+    frames: mpsc::Sender<Vec<u8>>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
 /// Opens streams in a connection.
 #[derive(Clone)]
-pub(crate) struct Opening(mpsc::Sender<oneshot::Sender<yamux::Stream>>);
+pub(crate) struct Opening {
+    asking: mpsc::Sender<oneshot::Sender<yamux::Stream>>,
+    places: Arc<Semaphore>,
+    heard: Heard,
+}
+
+/// What is known of the other end.
+#[derive(Clone)]
+struct Heard {
+    /// When the connection was there.
+    since: Instant,
+    /// When a sign of it came, in microseconds from then.
+    last_us: Arc<AtomicU64>,
+    /// Round trip in microseconds; 0 while it is not known.
+    distance_us: Arc<AtomicU64>,
+}
+
+impl Heard {
+    fn now_us(&self) -> u64 {
+        self.since.elapsed().as_micros() as u64
+    }
+}
 
 /// Who is at the other end of TLS; `None`: none of the nodes, though somebody with a certificate of the site's authority.
 pub(crate) fn peer<S>(tls: &TlsStream<S>) -> Option<String> {
@@ -103,12 +138,30 @@ impl Line {
         let mut config = yamux::Config::default();
         config.set_max_num_streams(MAX_STREAMS);
         config.set_max_connection_receive_window(Some(MAX_WINDOWS_BYTES));
-        let connection = yamux::Connection::new(tls.compat(), config, mode);
         let (asking, asked) = mpsc::channel(MAX_NEW_STREAMS);
         let (coming, come) = mpsc::channel(MAX_NEW_STREAMS);
-        let (messages, waiting) = mpsc::channel(MAX_WAITING_MESSAGES);
-        let opening = Opening(asking);
-        let (end, told) = (out.clone(), opening.clone());
+        let (frames, waiting) = mpsc::channel(MAX_WAITING_MESSAGES);
+        let opening = Opening {
+            asking,
+            places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            heard: Heard {
+                since: Instant::now(),
+                last_us: Arc::default(),
+                distance_us: Arc::default(),
+            },
+        };
+        let counted = Counted {
+            stream: tls,
+            heard: opening.heard.clone(),
+        };
+        let connection = yamux::Connection::new(counted.compat(), config, mode);
+        let end = out.clone();
+        let hearing = Hearing {
+            out,
+            answers: frames.clone(),
+            heard: opening.heard.clone(),
+        };
+        let told = opening.clone();
         let driving = tokio::spawn(async move {
             let why = tokio::select! {
                 ended = drive(connection, asked, coming) => match ended {
@@ -119,17 +172,17 @@ impl Line {
             };
             end.send(Came::End(why)).await;
         });
-        let taking = tokio::spawn(take_streams(come, out));
+        let taking = tokio::spawn(take_streams(come, hearing));
         Line {
             opening,
-            messages,
+            frames,
             _tasks: [AbortOnDropHandle::new(driving), AbortOnDropHandle::new(taking)],
         }
     }
 
     /// Sends a message, or lets it go where the line is slow.
     pub(crate) fn tell(&self, message: &[u8]) {
-        let _ = self.messages.try_send(message.to_vec());
+        let _ = self.frames.try_send(frame(MESSAGE, message));
     }
 
     pub(crate) fn opening(&self) -> Opening {
@@ -138,9 +191,24 @@ impl Line {
 }
 
 impl Opening {
+    /// For how long nothing has come from the other end.
+    pub(crate) fn silence(&self) -> Duration {
+        let last_us = self.heard.last_us.load(Ordering::Relaxed);
+        Duration::from_micros(self.heard.now_us().saturating_sub(last_us))
+    }
+
+    /// Round trip to the other end, once it is known.
+    pub(crate) fn distance(&self) -> Option<Duration> {
+        let us = self.heard.distance_us.load(Ordering::Relaxed);
+        (us > 0).then(|| Duration::from_micros(us))
+    }
+
     /// A stream for a request.
     pub(crate) async fn request(&self) -> io::Result<Stream> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| io::Error::other(format!("{MAX_REQUESTS} requests are under way there")))?;
         let mut stream = self.stream().await?;
+        stream.1 = Some(place);
         stream.write_all(&[REQUEST]).await?;
         Ok(stream)
     }
@@ -148,11 +216,11 @@ impl Opening {
     async fn stream(&self) -> io::Result<Stream> {
         let (opened, opening) = oneshot::channel();
         let opened = async {
-            self.0.send(opened).await.ok()?;
+            self.asking.send(opened).await.ok()?;
             opening.await.ok()
         };
         match timeout(STREAM_PATIENCE, opened).await {
-            Ok(Some(stream)) => Ok(Stream(stream.compat())),
+            Ok(Some(stream)) => Ok(Stream(stream.compat(), None)),
             Ok(None) => Err(io::ErrorKind::NotConnected.into()),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
@@ -195,19 +263,22 @@ where
     .await
 }
 
-/// Sends messages in a stream of this end, each after its length; an empty one says that this end is there. Why it ended.
-async fn tell(opening: Opening, mut messages: mpsc::Receiver<Vec<u8>>) -> String {
+/// Sends frames in a stream of this end, and asks for echoes. Why it ended.
+async fn tell(opening: Opening, mut frames: mpsc::Receiver<Vec<u8>>) -> String {
     let telling = async {
         let mut stream = opening.stream().await?;
         stream.write_all(&[GOSSIP]).await?;
+        let mut echoes = interval(ECHO_PAUSE);
+        echoes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let message = match timeout(KEPT_ALIVE, messages.recv()).await {
-                Ok(Some(message)) => message,
-                Ok(None) => return Ok(()),
-                Err(_) => Vec::new(),
+            let frame = tokio::select! {
+                _ = echoes.tick() => frame(ECHO, &opening.heard.now_us().to_be_bytes()),
+                next = frames.recv() => match next {
+                    Some(next) => next,
+                    None => return Ok(()),
+                },
             };
-            let bytes = [&(message.len() as u32).to_be_bytes(), &*message].concat();
-            timeout(SILENT_AFTER, stream.write_all(&bytes)).await??;
+            timeout(SILENT_AFTER, stream.write_all(&frame)).await??;
             stream.flush().await?;
         }
     };
@@ -215,19 +286,24 @@ async fn tell(opening: Opening, mut messages: mpsc::Receiver<Vec<u8>>) -> String
     told.map_or_else(|error| error.to_string(), |()| "it is not needed any more".to_owned())
 }
 
-async fn take_streams(mut come: mpsc::Receiver<yamux::Stream>, out: Out) {
+fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len() as u32 + 1;
+    [&length.to_be_bytes()[..], &[kind], content].concat()
+}
+
+async fn take_streams(mut come: mpsc::Receiver<yamux::Stream>, hearing: Hearing) {
     let mut taking = JoinSet::new();
     while let Some(stream) = come.recv().await {
         while taking.try_join_next().is_some() {}
-        let out = out.clone();
+        let hearing = hearing.clone();
         taking.spawn(async move {
-            let mut stream = Stream(stream.compat());
+            let mut stream = Stream(stream.compat(), None);
             match timeout(STREAM_PATIENCE, stream.read_u8()).await {
                 Ok(Ok(GOSSIP)) => {
-                    let why = hear(stream, &out).await;
-                    out.send(Came::End(why)).await;
+                    let why = hearing.hear(stream).await;
+                    hearing.out.send(Came::End(why)).await;
                 }
-                Ok(Ok(REQUEST)) => out.send(Came::Request(stream)).await,
+                Ok(Ok(REQUEST)) => hearing.out.send(Came::Request(stream)).await,
                 // One that says nothing, or something else, is closed.
                 _ => {}
             }
@@ -235,29 +311,86 @@ async fn take_streams(mut come: mpsc::Receiver<yamux::Stream>, out: Out) {
     }
 }
 
-/// Takes messages as they come. Why they ended.
-async fn hear(mut stream: Stream, out: &Out) -> String {
-    loop {
-        match frame(&mut stream).await {
-            Ok(bytes) if bytes.is_empty() => out.send(Came::Sign).await,
-            Ok(bytes) => match Message::decode(&bytes) {
-                Ok(message) => out.send(Came::Message(message)).await,
-                Err(error) => return format!("it sent what is no message: {error}"),
-            },
-            Err(error) => return error.to_string(),
+/// What is heard of the other end, and where that goes.
+#[derive(Clone)]
+struct Hearing {
+    out: Out,
+    /// Frames to it; more than may wait are let go.
+    answers: mpsc::Sender<Vec<u8>>,
+    heard: Heard,
+}
+
+impl Hearing {
+    /// Takes frames as they come. Why they ended.
+    async fn hear(&self, mut stream: Stream) -> String {
+        let mut echoes_us = VecDeque::with_capacity(ECHOES);
+        loop {
+            let bytes = match read_frame(&mut stream).await {
+                Ok(bytes) => bytes,
+                Err(error) => return error.to_string(),
+            };
+            match &*bytes {
+                [MESSAGE, message @ ..] => match Message::decode(message) {
+                    Ok(message) => self.out.send(Came::Message(message)).await,
+                    Err(error) => return format!("it sent what is no message: {error}"),
+                },
+                [ECHO, number @ ..] if number.len() == size_of::<u64>() => {
+                    let _ = self.answers.try_send(frame(ECHOED, number));
+                }
+                [ECHOED, number @ ..] => {
+                    let Ok(sent_us) = number.try_into().map(u64::from_be_bytes) else {
+                        return "it sent an echo of nothing".to_owned();
+                    };
+                    echoes_us.truncate(ECHOES - 1);
+                    echoes_us.push_front(self.heard.now_us().saturating_sub(sent_us).max(1));
+                    let fastest_us = echoes_us.iter().copied().min().unwrap_or_default();
+                    self.heard.distance_us.store(fastest_us, Ordering::Relaxed);
+                }
+                _ => return "it sent a frame of no known kind".to_owned(),
+            }
         }
     }
 }
 
-async fn frame(stream: &mut Stream) -> io::Result<Vec<u8>> {
+async fn read_frame(stream: &mut Stream) -> io::Result<Vec<u8>> {
     let length = stream.read_u32().await? as usize;
-    if length > MAX_MESSAGE_BYTES {
+    if length > MAX_MESSAGE_BYTES + 1 {
         let message = format!("it sent a message of {length} bytes, of {MAX_MESSAGE_BYTES} at most");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes).await?;
     Ok(bytes)
+}
+
+/// What comes of the other end is a sign of it.
+struct Counted<S> {
+    stream: S,
+    heard: Heard,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, bytes);
+        if read.is_ready() {
+            self.heard.last_us.store(self.heard.now_us(), Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
 impl AsyncRead for Stream {

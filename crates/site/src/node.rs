@@ -16,7 +16,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::gossip::{Gossip, Message, ROUND, SILENT_AFTER};
-use crate::line::{Came, FromLine, Line, Opening, Out, Stream, peer};
+use crate::line::{Came, FromLine, Line, Opening, Out, QUIET_AFTER, Stream, peer};
 use crate::record::{Keys, MAX_CONTENT_BYTES};
 
 /// Others that are told in a round.
@@ -170,6 +170,14 @@ impl Site {
         &self.addresses
     }
 
+    /// Nodes that are connected, and not quiet: round trips to them, as far as they are known.
+    #[must_use]
+    pub fn near(&self) -> BTreeMap<String, Option<Duration>> {
+        let openings = held(&self.openings);
+        let near = openings.iter().filter(|(_, opening)| opening.silence() <= QUIET_AFTER);
+        near.map(|(node, opening)| (node.clone(), opening.distance())).collect()
+    }
+
     /// A stream to another node.
     ///
     /// # Errors
@@ -217,7 +225,6 @@ struct Numbered {
     line: Line,
     number: u64,
     is_dialled_here: bool,
-    heard_at: Instant,
 }
 
 struct Running {
@@ -302,9 +309,7 @@ impl Running {
     fn came(&mut self, FromLine { node, line, came }: FromLine) {
         let numbered = self.lines.get_mut(&node).filter(|numbered| numbered.number == line);
         let Some(numbered) = numbered else { return };
-        numbered.heard_at = Instant::now();
         match came {
-            Came::Sign => {}
             Came::Message(message) => {
                 let received = self.gossip.receive(&node, message, now());
                 self.is_new |= received.is_new;
@@ -338,7 +343,7 @@ impl Running {
         let silent = self
             .lines
             .iter()
-            .filter(|(_, numbered)| numbered.heard_at.elapsed() > SILENT_AFTER);
+            .filter(|(_, numbered)| numbered.line.opening().silence() > SILENT_AFTER);
         let silent: Vec<String> = silent.map(|(node, _)| node.clone()).collect();
         for node in silent {
             self.end(&node, "nothing comes from it");
@@ -369,7 +374,6 @@ impl Running {
             line,
             number,
             is_dialled_here,
-            heard_at: Instant::now(),
         };
         self.lines.insert(node, numbered);
     }

@@ -260,3 +260,24 @@ async fn said_to(address: SocketAddr, issued: Option<&identity::Issued>, founder
     }
     said
 }
+
+#[tokio::test]
+async fn nodes_know_how_far_it_is_to_each_other() {
+    let founder = Founder::new();
+    let one = start(founder.keys("one"), &[]).await;
+    let two = start(founder.joined("two"), &[one.address]).await;
+    one.is_connected_with(&["two"]).await;
+    two.is_connected_with(&["one"]).await;
+    for (node, other) in [(&one, "two"), (&two, "one")] {
+        let known = async {
+            loop {
+                match node.site.near().get(other) {
+                    Some(Some(distance)) => return *distance,
+                    _ => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        };
+        let distance = timeout(PATIENCE, known).await.unwrap();
+        assert!(distance < PATIENCE && !distance.is_zero(), "{distance:?}");
+    }
+}

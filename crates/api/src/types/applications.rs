@@ -174,8 +174,21 @@ pub struct ServiceInfo {
     pub ports: Vec<u16>,
     /// Applications that it leads to.
     pub deployments: Vec<String>,
+    /// What other nodes of the site have of it.
+    pub elsewhere: Vec<ServiceNode>,
     /// Why it does not listen.
     pub closed_doors: Vec<String>,
+}
+
+/// What another node of the site has of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceNode {
+    /// Its name.
+    pub node: String,
+    /// Replicas that are ready there; none where it is silent.
+    pub ready: u16,
+    /// Whether a request wakes some, and none is ready.
+    pub sleeps: bool,
 }
 
 /// A snapshot of an application.

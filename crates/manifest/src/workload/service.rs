@@ -60,6 +60,9 @@ pub struct ServicePort {
     /// How it speaks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub protocol: Protocol,
+    /// What is spoken there, such as `http`, `kubernetes.io/h2c` or `mysql`; seen by who leads it where it is not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_protocol: Option<String>,
 }
 
 /// Whether a service leads to other nodes.

@@ -133,10 +133,15 @@ pub(super) fn services(target: &Target) -> anyhow::Result<()> {
 
 fn service_row(one: &ServiceInfo) -> [String; 4] {
     let ports: Vec<String> = one.ports.iter().map(u16::to_string).collect();
-    let leads_to = match (one.closed_doors.first(), one.deployments.is_empty()) {
+    let elsewhere = one.elsewhere.iter().map(|at| match (at.ready, at.sleeps) {
+        (_, true) => format!("{} (sleeps)", at.node),
+        (ready, false) => format!("{} ({ready} ready)", at.node),
+    });
+    let all: Vec<String> = one.deployments.iter().cloned().chain(elsewhere).collect();
+    let leads_to = match (one.closed_doors.first(), all.is_empty()) {
         (Some(why), _) => why.clone(),
         (None, true) => "nothing that is applied has its labels".to_owned(),
-        (None, false) => one.deployments.join(" "),
+        (None, false) => all.join(", "),
     };
     [
         one.name.clone(),

@@ -1,0 +1,675 @@
+//! Requests of HTTP/1.1 and HTTP/2: each is led on its own, to a node and an endpoint, over connections that are kept. Who
+//! is asked by HTTP/2 is asked by it there, too, as gRPC needs it.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddrV4;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::{http1, http2};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::server::conn as server;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::either::Either;
+
+use super::kept::{Kept, Peer, Sender};
+use super::request::{self, Outgoing, Sent};
+use super::{ATTEMPT, BUFFER_BYTES, Leads, connect, is_method, reasons};
+use crate::choice::{AtEndpoint, Choice, InFlight, SentHere, To};
+use crate::idle::{self, Activity};
+use crate::nodes::Speaks;
+use crate::room::Seat;
+
+/// For the first bytes of a connection by which it is seen what is spoken; some wait to be spoken to.
+const SPOKEN_PATIENCE: Duration = Duration::from_millis(100);
+const SPOKEN_PAUSE: Duration = Duration::from_millis(1);
+/// As many bytes as the shortest method has, with the space behind it.
+const SPOKEN_BYTES: usize = 4;
+/// Of the head of a request or an answer; more is refused.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+const MAX_HEADERS: usize = 128;
+/// From the end of a request to the end of the next one's head.
+const HEAD_PATIENCE: Duration = Duration::from_secs(60);
+/// Between two signs of life of a connection of HTTP/2 on which requests are under way.
+const PING_PAUSE: Duration = Duration::from_secs(30);
+/// From the last byte of a request that was sent to the head of an answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// The same of another node, which may have to wake somebody first: it gives up before who asks it does.
+const NODE_PATIENCE: Duration = Duration::from_secs(130);
+/// For a stream to a node, and for a place there.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+/// For a connection that is kept to take the next request.
+const TAKE_PATIENCE: Duration = Duration::from_millis(250);
+/// Between two looks at whether who is asked is there.
+const THERE_PAUSE: Duration = Duration::from_millis(250);
+/// Requests of one connection of HTTP/2 at once, and bytes of each that wait for a slow reader.
+const MAX_STREAMS: u32 = 100;
+const MAX_WAITING_BYTES: usize = 64 << 10;
+/// Endpoints of this node that are tried for a request.
+const MAX_TRIES: usize = 3;
+/// Of requests that another node says it has; more are no matter.
+const MAX_BUSY: u32 = 1 << 20;
+/// How many requests others than the caller have at the node: between nodes alone.
+const BUSY: HeaderName = HeaderName::from_static("selvedge-busy");
+/// That a node says itself that it has no answer, and whether somebody may have seen the request: between nodes alone.
+const FAILED: HeaderName = HeaderName::from_static("selvedge-failed");
+const SEEN: HeaderValue = HeaderValue::from_static("seen");
+const UNSEEN: HeaderValue = HeaderValue::from_static("unseen");
+/// Of a call of gRPC that nobody has.
+const GRPC_UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
+
+/// What who calls speaks, as his first bytes show, which stay where they are.
+pub(super) async fn spoken(stream: &TcpStream) -> Speaks {
+    let hearing = async {
+        let mut first = [0; SPOKEN_BYTES];
+        loop {
+            match stream.peek(&mut first).await {
+                Ok(0) | Err(_) => return Speaks::Bytes,
+                // RFC 9113, 3.4.
+                Ok(SPOKEN_BYTES) if first == *b"PRI " => return Speaks::Http2,
+                Ok(SPOKEN_BYTES) if is_method(&first) => return Speaks::Http1,
+                Ok(SPOKEN_BYTES) => return Speaks::Bytes,
+                // The rest of them may be on the way.
+                Ok(_) => sleep(SPOKEN_PAUSE).await,
+            }
+        }
+    };
+    timeout(SPOKEN_PATIENCE, hearing).await.unwrap_or(Speaks::Bytes)
+}
+
+/// The body of an answer.
+enum Answer {
+    /// Of an endpoint, or of another node.
+    Led { body: Incoming, end: End },
+    /// Of this node itself.
+    Own(Full<Bytes>),
+}
+
+/// What is over with the body of an answer.
+struct End {
+    _at: At,
+    /// The connection that it came by, which is kept for the next where all that was said has been heard.
+    kept: Option<(Arc<Kept>, Peer, Sender)>,
+    sent: Sent,
+    is_whole: bool,
+}
+
+/// What counts a request for as long as it is under way.
+struct At {
+    _seat: Arc<Seat>,
+    _in_flight: Option<InFlight>,
+    _sent_here: Option<SentHere>,
+    _endpoint: Option<AtEndpoint>,
+    _requests: Vec<idle::Request>,
+}
+
+/// Why nobody has answered.
+struct Failed {
+    status: StatusCode,
+    why: String,
+    /// Whether somebody may have seen the request.
+    is_seen: bool,
+    /// Whether who was asked is at fault, and not who asks.
+    blames: bool,
+    /// The request, where it was not sent at all.
+    request: Option<Box<Outgoing>>,
+}
+
+/// An answer whose head is there.
+struct Answered {
+    response: Response<Incoming>,
+    sender: Sender,
+    sent: Sent,
+    /// `None`: it is not kept.
+    peer: Option<Peer>,
+    endpoint: Option<AtEndpoint>,
+    requests: Vec<idle::Request>,
+}
+
+/// What an answer is passed on by.
+struct Passing {
+    speaks: Speaks,
+    upgrading: Option<OnUpgrade>,
+    seat: Arc<Seat>,
+}
+
+impl Leads {
+    /// Answers all requests of a connection: those that come `from` another node by those of this one alone.
+    pub(super) async fn serve_http<S>(self, stream: S, speaks: Speaks, from: Option<String>, seat: Arc<Seat>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let from = from.map(Arc::<str>::from);
+        let answering = service_fn(move |request| {
+            let (mut leads, from, seat) = (self.clone(), from.clone(), Arc::clone(&seat));
+            async move { Ok::<_, Infallible>(leads.answer(request, from.as_deref(), seat).await) }
+        });
+        let stream = TokioIo::new(stream);
+        // Either side may end it as it likes; nobody else need know.
+        if speaks == Speaks::Http2 {
+            let mut serving = server::http2::Builder::new(TokioExecutor::new());
+            serving
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(MAX_STREAMS)
+                .max_header_list_size(MAX_HEAD_BYTES as u32)
+                .max_send_buf_size(MAX_WAITING_BYTES)
+                .keep_alive_interval(PING_PAUSE)
+                .auto_date_header(false);
+            let _ = serving.serve_connection(stream, answering).await;
+            return;
+        }
+        let mut serving = server::http1::Builder::new();
+        serving
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_PATIENCE)
+            .max_headers(MAX_HEADERS)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(2 * MAX_HEAD_BYTES)
+            .auto_date_header(false);
+        let _ = serving.serve_connection(stream, answering).with_upgrades().await;
+    }
+
+    async fn answer(&mut self, request: Request<Incoming>, from: Option<&str>, seat: Arc<Seat>) -> Response<Answer> {
+        let is_grpc = request::is_grpc(request.headers());
+        // The door may be gone, and whom it led to somebody else's.
+        let is_over = self.leading.has_changed().is_err();
+        if is_over || from.is_some() && !self.leading.borrow().is_told {
+            let why = "the service is not there any more".to_owned();
+            return ending(own(StatusCode::SERVICE_UNAVAILABLE, why, is_grpc));
+        }
+        let mut upgrading = None;
+        let speaks = request::speaks(request.version());
+        let request = match request::outgoing(request, &self.call.service, &mut upgrading) {
+            Ok(request) => request,
+            Err(why) => return ending(own(StatusCode::BAD_REQUEST, why, is_grpc)),
+        };
+        let passing = Passing {
+            speaks,
+            upgrading,
+            seat,
+        };
+        let answered = match from {
+            None => self.answer_caller(request, passing).await,
+            Some(node) => self.answer_node(request, passing, node).await,
+        };
+        answered.unwrap_or_else(|failed| {
+            let mut answer = own(failed.status, failed.why, is_grpc);
+            if from.is_some() {
+                let seen = if failed.is_seen { SEEN } else { UNSEEN };
+                answer.headers_mut().insert(FAILED, seen);
+            }
+            answer
+        })
+    }
+
+    /// By whoever of the site is chosen, and where he has not seen it by the next one.
+    async fn answer_caller(&mut self, request: Outgoing, passing: Passing) -> Result<Response<Answer>, Failed> {
+        let (mut failed, mut status) = (BTreeMap::new(), StatusCode::SERVICE_UNAVAILABLE);
+        let mut next = Some(request);
+        while let Some(request) = next.take() {
+            let chosen = Choice::choose(&self.choice, &self.leading.borrow(), &self.shared.ways.near(), &failed);
+            let Some(in_flight) = chosen else { break };
+            let (again, may_repeat) = (request::again(&request), request.method().is_idempotent());
+            let began = Instant::now();
+            let answered = match in_flight.to() {
+                To::Here => self.ask_here(request).await,
+                To::Node(node) => self.ask_node(request, node).await,
+            };
+            match answered {
+                Ok(mut answered) => {
+                    let busy = answered.response.headers_mut().remove(BUSY);
+                    let busy = busy.filter(|_| *in_flight.to() != To::Here);
+                    let busy: Option<u32> = busy.and_then(|busy| busy.to_str().ok()?.parse().ok());
+                    in_flight.answered(began.elapsed(), busy.map(|busy| busy.min(MAX_BUSY)));
+                    return self.pass_on(answered, passing, Some(in_flight), None);
+                }
+                Err(why) => {
+                    if why.blames {
+                        in_flight.failed();
+                    }
+                    status = why.status;
+                    next = match (why.request, why.is_seen) {
+                        (Some(unsent), _) => Some(*unsent),
+                        (None, false) => again,
+                        (None, true) => again.filter(|_| may_repeat && Choice::may_repeat(&self.choice)),
+                    };
+                    failed.insert(in_flight.to().clone(), why.why);
+                }
+            }
+        }
+        Choice::refuse(&self.choice);
+        Err(Failed {
+            status,
+            why: reasons(failed),
+            is_seen: true,
+            blames: false,
+            request: None,
+        })
+    }
+
+    /// By somebody of this node, or nobody.
+    async fn answer_node(
+        &mut self,
+        request: Outgoing,
+        passing: Passing,
+        node: &str,
+    ) -> Result<Response<Answer>, Failed> {
+        let (sent_here, beside) = Choice::take(&self.choice, node);
+        let mut answered = self.ask_here(request).await?;
+        let headers = answered.response.headers_mut();
+        headers.remove(FAILED);
+        headers.insert(BUSY, beside.into());
+        self.pass_on(answered, passing, None, Some(sent_here))
+    }
+
+    /// Somebody of this node, and where he fails the next one.
+    async fn ask_here(&mut self, mut request: Outgoing) -> Result<Answered, Failed> {
+        let sleepers = Arc::clone(&self.leading.borrow().sleepers);
+        let requests: Vec<idle::Request> = sleepers.iter().map(Activity::begin).collect();
+        let (speaks, may_repeat) = (request::speaks(request.version()), request.method().is_idempotent());
+        let (mut failed, mut last, mut seen) = (Vec::new(), None, None);
+        while failed.len() < MAX_TRIES && (sleepers.is_empty() || sleepers.iter().any(Activity::is_ready)) {
+            let endpoint = Choice::endpoint(&self.choice, &self.leading.borrow(), &failed);
+            let Some(endpoint) = endpoint else { break };
+            let peer = Peer::Endpoint(endpoint.at);
+            let kept = self.kept.take(&peer, speaks);
+            let is_kept = kept.is_some();
+            let sender = match kept {
+                Some(kept) => Ok(kept),
+                None => self.reach(&peer, endpoint.at, speaks).await,
+            };
+            let why = match sender {
+                Ok(sender) => {
+                    let again = request::again(&request);
+                    match ask(sender, request, ANSWER_PATIENCE, || true).await {
+                        Ok((response, sender, sent)) => {
+                            endpoint.answered();
+                            return Ok(Answered {
+                                response,
+                                sender,
+                                sent,
+                                peer: Some(peer),
+                                endpoint: Some(endpoint),
+                                requests,
+                            });
+                        }
+                        Err(why) => {
+                            let next = match (why.request, why.is_seen) {
+                                (Some(unsent), _) => Some(*unsent),
+                                (None, false) => again,
+                                (None, true) => again.filter(|_| may_repeat && Choice::may_repeat(&self.choice)),
+                            };
+                            let Some(next) = next else {
+                                if why.blames && !is_kept {
+                                    endpoint.failed();
+                                }
+                                return Err(Failed {
+                                    why: format!("{}: {}", endpoint.at, why.why),
+                                    request: None,
+                                    ..why
+                                });
+                            };
+                            request = next;
+                            seen = Some(why.status).filter(|_| why.is_seen).or(seen);
+                            why.why
+                        }
+                    }
+                }
+                Err(why) => why,
+            };
+            last = Some(format!("{}: {why}", endpoint.at));
+            // One that was kept may have been over; then a new one is made.
+            if !is_kept {
+                endpoint.failed();
+                failed.push(endpoint.at);
+            }
+        }
+        if sleepers.is_empty() || !failed.is_empty() {
+            let why = last.unwrap_or_else(|| "nobody is ready to answer".to_owned());
+            let not_sent = not_sent(why, request);
+            return Err(Failed {
+                status: seen.unwrap_or(not_sent.status),
+                is_seen: seen.is_some(),
+                ..not_sent
+            });
+        }
+        self.ask_woken(request, requests).await
+    }
+
+    /// Somebody of this node who is woken for that, and need not be there yet.
+    async fn ask_woken(&mut self, request: Outgoing, requests: Vec<idle::Request>) -> Result<Answered, Failed> {
+        let beginnings = Arc::clone(&self.beginnings);
+        let woken = match connect(self, &beginnings).await {
+            Ok((stream, _)) => begin(stream, request::speaks(request.version())).await,
+            Err(why) => Err(why),
+        };
+        let sender = match woken {
+            Ok(sender) => sender,
+            Err(why) => return Err(not_sent(why, request)),
+        };
+        let (response, sender, sent) = ask(sender, request, ANSWER_PATIENCE, || true).await?;
+        Ok(Answered {
+            response,
+            sender,
+            sent,
+            peer: None,
+            endpoint: None,
+            requests,
+        })
+    }
+
+    /// Whoever another node finds there.
+    async fn ask_node(&self, mut request: Outgoing, node: &str) -> Result<Answered, Failed> {
+        let peer = Peer::Node(node.to_owned());
+        let speaks = request::speaks(request.version());
+        let is_there = || self.shared.ways.near().contains_key(node);
+        loop {
+            let kept = self.kept.take(&peer, speaks);
+            let is_kept = kept.is_some();
+            let sender = match kept {
+                Some(kept) => kept,
+                None => match self.open(&peer, node, speaks).await {
+                    Ok(opened) => opened,
+                    Err(why) => return Err(not_sent(why, request)),
+                },
+            };
+            let why = match ask(sender, request, NODE_PATIENCE, is_there).await {
+                Ok((response, sender, sent)) => match response.headers().get(FAILED) {
+                    None => {
+                        return Ok(Answered {
+                            response,
+                            sender,
+                            sent,
+                            peer: Some(peer),
+                            endpoint: None,
+                            requests: Vec::new(),
+                        });
+                    }
+                    Some(seen) => Failed {
+                        status: response.status(),
+                        why: "nobody there has an answer".to_owned(),
+                        is_seen: seen != UNSEEN,
+                        blames: true,
+                        request: None,
+                    },
+                },
+                Err(why) => why,
+            };
+            match why.request {
+                // One that was kept may have been over.
+                Some(unsent) if is_kept => request = *unsent,
+                _ => {
+                    return Err(Failed {
+                        why: format!("{node}: {}", why.why),
+                        ..why
+                    });
+                }
+            }
+        }
+    }
+
+    /// A stream to another node.
+    async fn open(&self, peer: &Peer, node: &str, speaks: Speaks) -> Result<Sender, String> {
+        let opening = self.shared.ways.call(node, &self.call, speaks);
+        let stream = timeout(OPEN_PATIENCE, opening)
+            .await
+            .unwrap_or_else(|_| Err(format!("{node} takes no request")))?;
+        Ok(self.share(peer, begin(stream, speaks).await?))
+    }
+
+    /// A connection to an endpoint of this node.
+    async fn reach(&self, peer: &Peer, at: SocketAddrV4, speaks: Speaks) -> Result<Sender, String> {
+        let stream = match timeout(ATTEMPT, TcpStream::connect(at)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err("it does not answer".to_owned()),
+        };
+        let _ = stream.set_nodelay(true);
+        Ok(self.share(peer, begin(stream, speaks).await?))
+    }
+
+    /// Has others use a new connection at once, if it can be shared.
+    fn share(&self, peer: &Peer, sender: Sender) -> Sender {
+        if self.may_keep(peer) {
+            self.kept.share(peer, &sender);
+        }
+        sender
+    }
+
+    /// Of one that may sleep none is kept: the kernel would list it as somebody who is connected.
+    fn may_keep(&self, peer: &Peer) -> bool {
+        matches!(peer, Peer::Node(_)) || self.leading.borrow().sleepers.is_empty()
+    }
+
+    /// Gives the answer to who asked, as it comes.
+    fn pass_on(
+        &self,
+        answered: Answered,
+        passing: Passing,
+        in_flight: Option<InFlight>,
+        sent_here: Option<SentHere>,
+    ) -> Result<Response<Answer>, Failed> {
+        let Answered {
+            mut response,
+            sender,
+            sent,
+            peer,
+            endpoint,
+            requests,
+        } = answered;
+        let at = At {
+            _seat: passing.seat,
+            _in_flight: in_flight,
+            _sent_here: sent_here,
+            _endpoint: endpoint,
+            _requests: requests,
+        };
+        if passing.speaks == Speaks::Http1 {
+            *response.version_mut() = Version::HTTP_11;
+        }
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some(caller) = passing.upgrading else {
+                return Err(Failed {
+                    status: StatusCode::BAD_GATEWAY,
+                    why: "it speaks another protocol than it was asked by".to_owned(),
+                    is_seen: true,
+                    blames: true,
+                    request: None,
+                });
+            };
+            tokio::spawn(pass_bytes(caller, hyper::upgrade::on(&mut response), at));
+            request::strip_upgraded(response.headers_mut());
+            let (parts, _) = response.into_parts();
+            return Ok(Response::from_parts(parts, Answer::Own(Full::default())));
+        }
+        request::strip(response.headers_mut());
+        let peer = peer.filter(|peer| self.may_keep(peer));
+        let end = End {
+            _at: at,
+            kept: peer.map(|peer| (Arc::clone(&self.kept), peer, sender)),
+            sent,
+            is_whole: response.body().is_end_stream(),
+        };
+        Ok(response.map(|body| Answer::Led { body, end }))
+    }
+}
+
+/// What both say in another protocol.
+async fn pass_bytes(caller: OnUpgrade, answers: OnUpgrade, _at: At) {
+    let Ok((caller, answers)) = tokio::try_join!(caller, answers) else {
+        return;
+    };
+    let (mut caller, mut answers) = (TokioIo::new(caller), TokioIo::new(answers));
+    let _ = copy_bidirectional_with_sizes(&mut caller, &mut answers, BUFFER_BYTES, BUFFER_BYTES).await;
+}
+
+async fn begin<S>(stream: S, speaks: Speaks) -> Result<Sender, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stream = TokioIo::new(stream);
+    if speaks == Speaks::Http2 {
+        let mut asking = http2::Builder::new(TokioExecutor::new());
+        asking
+            .timer(TokioTimer::new())
+            .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .max_send_buf_size(MAX_WAITING_BYTES)
+            .keep_alive_interval(PING_PAUSE);
+        let (sender, connection) = asking.handshake(stream).await.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        return Ok(Sender::Http2(sender, Arc::default()));
+    }
+    let mut asking = http1::Builder::new();
+    asking.max_headers(MAX_HEADERS).max_buf_size(2 * MAX_HEAD_BYTES);
+    let (sender, connection) = asking.handshake(stream).await.map_err(|error| error.to_string())?;
+    tokio::spawn(connection.with_upgrades());
+    Ok(Sender::Http1(sender))
+}
+
+/// An answer of who `is_there`, as far as is known: not later than so long after the last byte that was sent.
+async fn ask(
+    mut sender: Sender,
+    request: Outgoing,
+    patience: Duration,
+    is_there: impl Fn() -> bool,
+) -> Result<(Response<Incoming>, Sender, Sent), Failed> {
+    let ready = async {
+        match &mut sender {
+            Sender::Http1(sender) => sender.ready().await,
+            Sender::Http2(sender, _) => sender.ready().await,
+        }
+    };
+    if !matches!(timeout(TAKE_PATIENCE, ready).await, Ok(Ok(()))) {
+        return Err(not_sent("the connection ended".to_owned(), request));
+    }
+    let sent = request.body().sent();
+    let asking = match &mut sender {
+        Sender::Http1(sender) => Either::Left(sender.try_send_request(request)),
+        Sender::Http2(sender, _) => Either::Right(sender.try_send_request(request)),
+    };
+    let mut asking = pin!(asking);
+    let why = loop {
+        match timeout(THERE_PAUSE, asking.as_mut()).await {
+            Ok(Ok(response)) => return Ok((response, sender, sent)),
+            Ok(Err(mut failed)) => {
+                let is_callers = failed.error().is_user();
+                return Err(Failed {
+                    status: if is_callers {
+                        StatusCode::BAD_REQUEST
+                    } else {
+                        StatusCode::BAD_GATEWAY
+                    },
+                    why: format!("it did not answer as HTTP has it: {}", failed.error()),
+                    is_seen: true,
+                    blames: !is_callers,
+                    request: failed.take_message().map(Box::new),
+                });
+            }
+            Err(_) if !is_there() => break "it is gone".to_owned(),
+            Err(_) if sent.ago() >= patience => {
+                break format!("it did not answer in {} s", patience.as_secs());
+            }
+            Err(_) => {}
+        }
+    };
+    Err(Failed {
+        status: StatusCode::GATEWAY_TIMEOUT,
+        why,
+        is_seen: true,
+        blames: true,
+        request: None,
+    })
+}
+
+fn not_sent(why: String, request: Outgoing) -> Failed {
+    Failed {
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        why,
+        is_seen: false,
+        blames: true,
+        request: Some(Box::new(request)),
+    }
+}
+
+/// What this node says itself.
+fn own(status: StatusCode, why: String, is_grpc: bool) -> Response<Answer> {
+    if is_grpc {
+        let mut answer = Response::new(Answer::Own(Full::default()));
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert("grpc-status", GRPC_UNAVAILABLE);
+        if let Ok(why) = why.replace('%', "%25").try_into() {
+            headers.insert("grpc-message", why);
+        }
+        return answer;
+    }
+    let mut answer = Response::new(Answer::Own(Full::from(why + "\n")));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    }
+    answer
+}
+
+/// The last one of its connection.
+fn ending(mut answer: Response<Answer>) -> Response<Answer> {
+    answer
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Answer::Led { body, end } => {
+                let frame = Pin::new(&mut *body).poll_frame(context);
+                end.is_whole |= matches!(frame, Poll::Ready(None)) || body.is_end_stream();
+                frame
+            }
+            Answer::Own(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Answer::Led { body, .. } => body.is_end_stream(),
+            Answer::Own(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Answer::Led { body, .. } => body.size_hint(),
+            Answer::Own(body) => body.size_hint(),
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some((kept, peer, sender)) = self.kept.take()
+            && self.is_whole
+            && self.sent.is_all()
+        {
+            kept.keep(peer, sender);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Connections of a door to whom it leads requests of HTTP, for the next ones.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddrV4;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use tokio::time::Instant;
+
+use super::request::Upload;
+use crate::held;
+use crate::nodes::Speaks;
+
+/// Connections to one endpoint or node that are kept while nobody needs them.
+const MAX_FREE: usize = 64;
+const MAX_FREE_STREAMS: usize = 8;
+/// For so long: shorter than servers keep theirs (five seconds, the shortest of those that are common).
+const KEPT_FOR: Duration = Duration::from_secs(4);
+/// Requests at once of one connection of HTTP/2: as many as all servers allow (RFC 9113, 6.5.2).
+const MAX_SHARED: usize = 100;
+
+/// Whom a connection is to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Peer {
+    /// An endpoint of this node.
+    Endpoint(SocketAddrV4),
+    /// Another node.
+    Node(String),
+}
+
+/// A connection by which somebody is asked.
+pub(super) enum Sender {
+    /// One request after the other.
+    Http1(http1::SendRequest<Upload>),
+    /// Many at once, each of which has one more of the count.
+    Http2(http2::SendRequest<Upload>, Arc<()>),
+}
+
+/// Connections that nobody needs at present, and those that more may use.
+#[derive(Default)]
+pub(super) struct Kept {
+    free: Mutex<BTreeMap<Peer, VecDeque<Free>>>,
+    shared: Mutex<BTreeMap<Peer, Shared>>,
+}
+
+/// One, and from when on nobody has needed it.
+type Free = (Instant, http1::SendRequest<Upload>);
+
+struct Shared {
+    sender: http2::SendRequest<Upload>,
+    users: Arc<()>,
+    used_at: Instant,
+}
+
+impl Kept {
+    /// The one that was needed last.
+    pub(super) fn take(&self, peer: &Peer, speaks: Speaks) -> Option<Sender> {
+        if speaks == Speaks::Http2 {
+            let mut shared = held(&self.shared);
+            let of_peer = shared.get_mut(peer)?;
+            if of_peer.sender.is_closed() || Arc::strong_count(&of_peer.users) > MAX_SHARED {
+                return None;
+            }
+            of_peer.used_at = Instant::now();
+            return Some(Sender::Http2(of_peer.sender.clone(), Arc::clone(&of_peer.users)));
+        }
+        let mut free = held(&self.free);
+        let of_peer = free.get_mut(peer)?;
+        while let Some((since, sender)) = of_peer.pop_back() {
+            if since.elapsed() < KEPT_FOR && !sender.is_closed() {
+                return Some(Sender::Http1(sender));
+            }
+        }
+        free.remove(peer);
+        None
+    }
+
+    /// A new one, which others may use from now on, if many can at once.
+    pub(super) fn share(&self, peer: &Peer, sender: &Sender) {
+        if let Sender::Http2(sender, users) = sender {
+            let shared = Shared {
+                sender: sender.clone(),
+                users: Arc::clone(users),
+                used_at: Instant::now(),
+            };
+            held(&self.shared).insert(peer.clone(), shared);
+        }
+    }
+
+    /// One that nobody needs any more.
+    pub(super) fn keep(&self, peer: Peer, sender: Sender) {
+        let Sender::Http1(sender) = sender else { return };
+        if sender.is_closed() {
+            return;
+        }
+        let most = match peer {
+            Peer::Endpoint(_) => MAX_FREE,
+            Peer::Node(_) => MAX_FREE_STREAMS,
+        };
+        let mut free = held(&self.free);
+        let of_peer = free.entry(peer).or_default();
+        of_peer.push_back((Instant::now(), sender));
+        if of_peer.len() > most {
+            of_peer.pop_front();
+        }
+    }
+
+    /// Ends those that nobody has needed for long.
+    pub(super) fn sweep(&self) {
+        held(&self.free).retain(|_, of_peer| {
+            of_peer.retain(|(since, sender)| since.elapsed() < KEPT_FOR && !sender.is_closed());
+            !of_peer.is_empty()
+        });
+        held(&self.shared).retain(|_, shared| {
+            let is_used = Arc::strong_count(&shared.users) > 1 || shared.used_at.elapsed() < KEPT_FOR;
+            is_used && !shared.sender.is_closed()
+        });
+    }
+
+    /// Ends all that nobody needs at present.
+    pub(super) fn clear(&self) {
+        held(&self.free).clear();
+        held(&self.shared).clear();
+    }
+}
