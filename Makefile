@@ -32,7 +32,7 @@ test: test-rust test-blackbox ## all tests: of the crates, then of the program w
 
 test-rust: ## tests of the crates
 	@tools/install.sh rust system
-	cargo test --workspace --quiet
+	@python3 tests/crates.py
 
 test-blackbox: build ## tests of the running program; BROKER=mosquitto checks the tests themselves
 	@tools/install.sh system python node
