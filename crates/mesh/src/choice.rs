@@ -28,7 +28,7 @@ pub(crate) enum To {
 pub(crate) struct Choice {
     since: Instant,
     chooser: Option<(Policy, Chooser)>,
-    /// This node, and the others in the order of `way.elsewhere`.
+    /// This node, and the others in the order of `way.elsewhere`; nobody before the first one comes: most doors sleep.
     tos: Vec<To>,
     nodes: Vec<Node>,
     health: Vec<Health>,
@@ -71,10 +71,10 @@ impl Default for Choice {
         Choice {
             since: Instant::now(),
             chooser: None,
-            tos: vec![To::Here],
-            nodes: vec![Node::new(true, Duration::ZERO, 0)],
-            health: vec![Health::default()],
-            figures: vec![OfNode::default()],
+            tos: Vec::new(),
+            nodes: Vec::new(),
+            health: Vec::new(),
+            figures: Vec::new(),
             spilled: Spilled::default(),
             refused: 0,
             budget: Budget::default(),
@@ -166,6 +166,7 @@ impl Choice {
     /// One that a node has sent, and how many there are here beside those of that node.
     pub(crate) fn take(choice: &Arc<Mutex<Self>>, node: &str) -> (SentHere, u32) {
         let mut held = held(choice);
+        held.know_own();
         *held.sent_here.entry(node.to_owned()).or_default() += 1;
         held.nodes[0].of_others += 1;
         let of_node = held.sent_here[node];
@@ -215,8 +216,18 @@ impl Choice {
         (self.way.policy, self.way.sleepers) = (way.policy, Arc::clone(&way.sleepers));
     }
 
+    fn know_own(&mut self) {
+        if self.tos.is_empty() {
+            self.tos.push(To::Here);
+            self.nodes.push(Node::new(true, Duration::ZERO, 0));
+            self.health.push(Health::default());
+            self.figures.push(OfNode::default());
+        }
+    }
+
     /// Knows of the same endpoints of this node as `way`.
     fn follow_endpoints(&mut self, way: &Way) {
+        self.know_own();
         if Arc::ptr_eq(&self.way.backends, &way.backends) {
             return;
         }
