@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ pub(crate) struct Rules {
 impl Rules {
     /// The first look that has not begun yet: one that is under way may not see what is changed now.
     fn next(&self) -> u64 {
-        self.begun.load(Ordering::Relaxed) + 1
+        self.begun.load(Ordering::SeqCst) + 1
     }
 
     /// Returns once the kernel's rules are by this look or a later one; `false`: nobody looks any more.
@@ -122,7 +122,7 @@ impl Rules {
 pub(crate) struct Watcher {
     activity: Activity,
     idle: Idle,
-    is_led_past: watch::Receiver<bool>,
+    is_led_past: Arc<AtomicBool>,
     _watching: AbortOnDropHandle<()>,
 }
 
@@ -143,13 +143,13 @@ impl Watcher {
             open: Arc::new(watch::channel(0).0),
             programs: Arc::default(),
         };
-        let (lead_past, is_led_past) = watch::channel(true);
-        let watching = Watching {
+        let is_led_past = Arc::new(AtomicBool::new(true));
+        let mut watching = Watching {
             activity: activity.clone(),
             idle: idle.clone(),
             connections,
             last_use: Instant::now(),
-            lead_past,
+            is_led_past: Arc::clone(&is_led_past),
             changes,
             rules,
         };
@@ -157,7 +157,7 @@ impl Watcher {
             activity,
             idle,
             is_led_past,
-            _watching: AbortOnDropHandle::new(tokio::spawn(watching.run())),
+            _watching: AbortOnDropHandle::new(tokio::spawn(async move { watching.run().await })),
         }
     }
 
@@ -171,7 +171,7 @@ impl Watcher {
 
     /// Whether the kernel may lead connections to it past doors, where nobody counts them.
     pub(crate) fn may_be_led_past(&self) -> bool {
-        *self.is_led_past.borrow()
+        self.is_led_past.load(Ordering::SeqCst)
     }
 }
 
@@ -181,13 +181,13 @@ struct Watching {
     connections: Connections,
     /// As far as it was seen.
     last_use: Instant,
-    lead_past: watch::Sender<bool>,
+    is_led_past: Arc<AtomicBool>,
     changes: Arc<Notify>,
     rules: Rules,
 }
 
 impl Watching {
-    async fn run(mut self) {
+    async fn run(&mut self) {
         let mut open = self.activity.open.subscribe();
         loop {
             if open.wait_for(|open| *open == 0).await.is_err() {
@@ -265,11 +265,10 @@ impl Watching {
 
     /// Returns once the kernel does so; not where nobody asks it to any more.
     async fn lead_past(&mut self, is_led_past: bool) -> bool {
-        let mut next = 0;
-        self.lead_past.send_modify(|known| {
-            *known = is_led_past;
-            next = self.rules.next();
-        });
+        // The look that is waited for begins after the one that `next` knows of, and sees this: both threads write, and then
+        // read what the other one wrote.
+        self.is_led_past.store(is_led_past, Ordering::SeqCst);
+        let next = self.rules.next();
         self.changes.notify_one();
         self.rules.are_by(next).await
     }

@@ -525,7 +525,7 @@ impl Leading {
         if is_resumed {
             self.before = Redirects::default();
         }
-        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let others = Arc::clone(&*held(&self.site.others));
         self.follow_services(wanted, &others);
         self.watch_sleepers(wanted);

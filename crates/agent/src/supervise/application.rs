@@ -1,7 +1,7 @@
 //! One application, as it is wanted and as it is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::watch;
 
@@ -59,6 +59,18 @@ impl Wanted {
 pub(super) struct Shown {
     pub(super) containers: Vec<(Plan, Board)>,
     pub(super) rollout: Option<Rollout>,
+    /// Nothing is wanted, and nothing is left.
+    pub(super) is_over: bool,
+}
+
+/// Where its loop shows it to whoever looks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window(Arc<Mutex<Shown>>);
+
+impl Window {
+    pub(super) fn look(&self) -> MutexGuard<'_, Shown> {
+        self.0.lock().expect("nobody who looks panics")
+    }
 }
 
 /// An application that is kept as it is wanted.
@@ -68,9 +80,7 @@ pub(super) struct Application {
     after: watch::Sender<BTreeSet<String>>,
     /// Whether its time is to stand still.
     hold: watch::Sender<bool>,
-    shown: watch::Receiver<Shown>,
-    /// Whether nothing is wanted, and nothing is left.
-    is_over: watch::Receiver<bool>,
+    window: Window,
 }
 
 impl Application {
@@ -88,11 +98,10 @@ impl Application {
             is_awake,
             ..Wanted::default()
         });
-        let (show, shown) = watch::channel(Shown::default());
-        let (tell_over, is_over) = watch::channel(false);
+        let window = Window::default();
         let (after, told_after) = watch::channel(BTreeSet::new());
         let (hold, is_held) = watch::channel(false);
-        let following = Following {
+        let mut following = Following {
             gate: Gate::new(&key.tenant, peers, changes.clone(), told_after),
             history: histories.read(key),
             histories,
@@ -108,15 +117,14 @@ impl Application {
             is_at_rest: false,
             is_held,
             progress: Progress::default(),
-            show,
+            window: window.clone(),
         };
-        tokio::spawn(following.run(wanting, tell_over));
+        tokio::spawn(async move { following.run(wanting).await });
         Application {
             wanted,
             after,
             hold,
-            shown,
-            is_over,
+            window,
         }
     }
 
@@ -148,7 +156,7 @@ impl Application {
         self.wanted.send_if_modified(|wanted| {
             let can_sleep = wanted.when_idle.is_some() && wanted.is_awake;
             if can_sleep {
-                let shown = self.shown.borrow();
+                let shown = self.window.look();
                 shown.containers.iter().for_each(|(_, board)| board.withdraw());
                 wanted.is_awake = false;
                 wanted.naps += u64::from(wanted.when_idle != Some(WhenIdle::Pause));
@@ -161,12 +169,12 @@ impl Application {
     pub(super) fn holding(&self) -> HeldApplication {
         HeldApplication {
             hold: self.hold.clone(),
-            shown: self.shown.clone(),
+            window: self.window.clone(),
         }
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        let shown = self.shown.borrow();
+        let shown = self.window.look();
         shown.containers.iter().any(|(_, board)| board.look().is_ready)
     }
 
@@ -178,17 +186,17 @@ impl Application {
     pub(super) fn readiness(&self) -> Readiness {
         Readiness {
             wanted: self.wanted.subscribe(),
-            shown: self.shown.clone(),
+            window: self.window.clone(),
         }
     }
 
     /// Whether nothing is wanted of it, and nothing is left.
     pub(super) fn is_over(&self) -> bool {
-        self.wanted.borrow().target == Target::Nothing && *self.is_over.borrow()
+        self.wanted.borrow().target == Target::Nothing && self.window.look().is_over
     }
 
     pub(super) fn status(&self) -> Vec<Status> {
-        let shown = self.shown.borrow();
+        let shown = self.window.look();
         let status = |(plan, board): &(Plan, Board)| Status {
             container: plan.container.name.clone(),
             replica: plan.container.replica,
@@ -200,7 +208,7 @@ impl Application {
     }
 
     pub(super) fn rollout(&self) -> Option<Rollout> {
-        self.shown.borrow().rollout.clone()
+        self.window.look().rollout.clone()
     }
 }
 
@@ -208,7 +216,7 @@ impl Application {
 #[derive(Clone, Debug)]
 pub(super) struct Readiness {
     wanted: watch::Receiver<Wanted>,
-    shown: watch::Receiver<Shown>,
+    window: Window,
 }
 
 impl Readiness {
@@ -219,7 +227,7 @@ impl Readiness {
     /// Whether all containers of a replica are ready, or whoever calls it has it started.
     pub(super) fn is_met(&self) -> bool {
         let mut replicas: BTreeMap<u32, bool> = BTreeMap::new();
-        for (plan, board) in &self.shown.borrow().containers {
+        for (plan, board) in &self.window.look().containers {
             let is_ready = plan.container.is_init || board.look().is_ready;
             *replicas.entry(plan.container.replica).or_insert(true) &= is_ready;
         }

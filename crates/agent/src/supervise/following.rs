@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::application::{Replicas, Shown, Target, Wanted};
+use super::application::{Replicas, Shown, Target, Wanted, Window};
 use super::backoff::Backoff;
 use super::container::{Board, Doing, Orders, Turn, end, keep};
 use super::events::{Events, What, cut};
@@ -55,7 +55,7 @@ pub(super) struct Following {
     /// Told to all containers.
     pub(super) is_held: watch::Receiver<bool>,
     pub(super) progress: Progress,
-    pub(super) show: watch::Sender<Shown>,
+    pub(super) window: Window,
 }
 
 /// A replica that is kept.
@@ -92,8 +92,9 @@ pub(super) struct Progress {
 }
 
 impl Following {
-    /// Until whoever wants something is gone: what runs goes on.
-    pub(super) async fn run(mut self, mut wanting: watch::Receiver<Wanted>, tell_over: watch::Sender<bool>) {
+    /// Until whoever wants something is gone: what runs goes on. While nothing is to be done, as where it sleeps, it has no
+    /// room for what is done then.
+    pub(super) async fn run(&mut self, mut wanting: watch::Receiver<Wanted>) {
         let mut preparing: Option<(Arc<Replicas>, AbortOnDropHandle<()>)> = None;
         let mut look_at = None;
         let mut is_known = false;
@@ -109,7 +110,7 @@ impl Following {
                 Target::Nothing => None,
                 Target::Replicas(replicas) => Some(self.chosen(replicas)),
             };
-            tell_over.send_replace(false);
+            self.window.look().is_over = false;
             let is_to_be_prepared = target.as_ref().filter(|_| !wanted.runs());
             preparing = match (preparing.take(), is_to_be_prepared) {
                 (Some(same), Some(target)) if same.0.version == target.version => Some(same),
@@ -122,23 +123,23 @@ impl Following {
                 (None, _) => None,
             };
             if std::mem::replace(&mut self.naps, wanted.naps) != wanted.naps {
-                self.stop(self.replicas.keys().copied().collect()).await;
+                Box::pin(self.stop(self.replicas.keys().copied().collect())).await;
             }
             if !std::mem::replace(&mut is_known, true) {
-                self.find(target.as_deref()).await;
+                Box::pin(self.find(target.as_deref())).await;
             }
             look_at = match &target {
                 Some(target) if wanted.runs() => {
                     self.is_at_rest = wanted.sleeps();
                     self.rest_or_go_on();
-                    let look_at = self.step(target, &wanted.target).await;
+                    let look_at = Box::pin(self.step(target, &wanted.target)).await;
                     self.rest_or_go_on();
                     look_at
                 }
                 _ => {
-                    self.stop(self.replicas.keys().copied().collect()).await;
+                    Box::pin(self.stop(self.replicas.keys().copied().collect())).await;
                     self.progress = Progress::default();
-                    self.clear(target.as_ref().map_or(0, |target| target.count)).await;
+                    Box::pin(self.clear(target.as_ref().map_or(0, |target| target.count))).await;
                     self.show(self.taken_back(&wanted.target));
                     None
                 }
@@ -148,7 +149,7 @@ impl Following {
             }
             if wanted.target == Target::Nothing {
                 self.forget();
-                tell_over.send_replace(true);
+                self.window.look().is_over = true;
             }
         }
         let keepers = self.replicas.values().flat_map(|replica| &replica.keepers);
@@ -436,12 +437,13 @@ impl Following {
 
     fn show(&self, rollout: Option<Rollout>) {
         let keepers = self.replicas.values().flat_map(|replica| &replica.keepers);
-        self.show.send_replace(Shown {
+        *self.window.look() = Shown {
             containers: keepers
                 .map(|keeper| (keeper.plan.clone(), keeper.board.clone()))
                 .collect(),
             rollout,
-        });
+            is_over: false,
+        };
         self.changes.tell();
     }
 

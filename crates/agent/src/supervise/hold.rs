@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::application::Shown;
+use super::application::Window;
 
 /// All containers of an application stand still within that, or it is let go again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ pub struct Held(Vec<HeldApplication>);
 #[derive(Debug)]
 pub(super) struct HeldApplication {
     pub(super) hold: watch::Sender<bool>,
-    pub(super) shown: watch::Receiver<Shown>,
+    pub(super) window: Window,
 }
 
 impl Drop for Held {
@@ -63,7 +63,7 @@ impl Held {
     fn starts(&self) -> Result<BTreeSet<String>, String> {
         let mut starts = BTreeSet::new();
         for application in &self.0 {
-            for (plan, board) in &application.shown.borrow().containers {
+            for (plan, board) in &application.window.look().containers {
                 let doing = board.look();
                 if !doing.is_running || doing.is_done {
                     continue;
