@@ -101,8 +101,7 @@ def test_requests_stay_while_somebody_is_here_and_go_to_another_node_when_nobody
     wait_until(lambda: answers(here, 1) == {"there": 1})
     assert answers(here) == {"there": 12}
     apply(here, pod("web", serves("here")))
-    wait_until(lambda: answers(here, 1) == {"here": 1})
-    assert answers(here) == {"here": 12}
+    wait_until(lambda: answers(here) == {"here": 12})
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "random", "least-request"])
@@ -315,9 +314,24 @@ def test_bodies_of_requests_and_answers_pass_whatever_their_length(site):
     runs(there, "web")
     sent = "x" * 300_000
     with keeping(here) as connection:
-        wait_until(lambda: asked(connection, "/cgi-bin/echo", body=sent) == (200, sent))
+        wait_until(lambda: asked(connection)[0] == 404)
+        assert asked(connection, "/cgi-bin/echo", body=sent) == (200, sent)
         assert asked(connection, "/cgi-bin/echo", body="short") == (200, "short")
         assert asked(connection, "/none")[0] == 404
+
+
+def test_who_sends_much_is_told_why_nobody_has_it(site):
+    here, there = site("here", "there")
+    apply(here, service("web", "web"))
+    apply(there, pod("web", serves("there")) + "---\n" + service("web", "web"))
+    runs(there, "web")
+    with keeping(here) as connection:
+        wait_until(lambda: asked(connection) == (200, "there"))
+    there.run("delete", "deployment", "web")
+    with keeping(here) as connection:
+        wait_until(lambda: asked(connection)[0] == 503)
+        for _ in range(5):
+            assert asked(connection, body="x" * 1_000_000) == (503, "nobody is ready to answer")
 
 
 SMUGGLED = {

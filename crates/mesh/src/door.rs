@@ -1,5 +1,6 @@
 //! A door: takes connections in, holds them until somebody is ready, and passes on what they say, both ways.
 
+mod driven;
 mod http;
 mod kept;
 mod request;

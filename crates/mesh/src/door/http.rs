@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::client::conn::{http1, http2};
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::client::conn::{TrySendError, http2};
+use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::server::conn as server;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::either::Either;
 
+use super::driven::Driven;
 use super::kept::{Kept, Peer, Sender};
 use super::request::{self, Outgoing, Sent};
 use super::{ATTEMPT, BUFFER_BYTES, Leads, connect, is_method, reasons};
@@ -37,9 +38,8 @@ const SPOKEN_PATIENCE: Duration = Duration::from_millis(100);
 const SPOKEN_PAUSE: Duration = Duration::from_millis(1);
 /// As many bytes as the shortest method has, with the space behind it.
 const SPOKEN_BYTES: usize = 4;
-/// Of the head of a request or an answer; more is refused.
-const MAX_HEAD_BYTES: usize = 64 << 10;
-const MAX_HEADERS: usize = 128;
+/// Of the head of a request or an answer; more is refused, and so are more than 100 fields, as hyper has it.
+pub(super) const MAX_HEAD_BYTES: usize = 64 << 10;
 /// From the end of a request to the end of the next one's head.
 const HEAD_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two signs of life of a connection of HTTP/2 on which requests are under way.
@@ -52,6 +52,8 @@ const NODE_PATIENCE: Duration = Duration::from_secs(130);
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// For a connection that is kept to take the next request.
 const TAKE_PATIENCE: Duration = Duration::from_millis(250);
+/// For the rest of a request that is refused.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks at whether who is asked is there.
 const THERE_PAUSE: Duration = Duration::from_millis(250);
 /// Requests of one connection of HTTP/2 at once, and bytes of each that wait for a slow reader.
@@ -100,8 +102,10 @@ enum Answer {
 /// What is over with the body of an answer.
 struct End {
     _at: At,
-    /// The connection that it came by, which is kept for the next where all that was said has been heard.
-    kept: Option<(Arc<Kept>, Peer, Sender)>,
+    /// The connection that it comes by.
+    sender: Option<Sender>,
+    /// Where that is kept for the next request, once all that was said has been heard.
+    kept: Option<(Arc<Kept>, Peer)>,
     sent: Sent,
     is_whole: bool,
 }
@@ -123,15 +127,22 @@ struct Failed {
     is_seen: bool,
     /// Whether who was asked is at fault, and not who asks.
     blames: bool,
-    /// The request, where it was not sent at all.
+    /// The request, where all of it is here to be sent once more.
     request: Option<Box<Outgoing>>,
 }
 
 /// An answer whose head is there.
-struct Answered {
+struct Head {
     response: Response<Incoming>,
     sender: Sender,
     sent: Sent,
+    /// The request, where all of it is here to be sent once more.
+    again: Option<Outgoing>,
+}
+
+/// One that is passed on.
+struct Answered {
+    head: Head,
     /// `None`: it is not kept.
     peer: Option<Peer>,
     endpoint: Option<AtEndpoint>,
@@ -174,7 +185,6 @@ impl Leads {
         serving
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_PATIENCE)
-            .max_headers(MAX_HEADERS)
             .max_header_size(MAX_HEAD_BYTES)
             .max_buf_size(2 * MAX_HEAD_BYTES)
             .auto_date_header(false);
@@ -204,14 +214,23 @@ impl Leads {
             None => self.answer_caller(request, passing).await,
             Some(node) => self.answer_node(request, passing, node).await,
         };
-        answered.unwrap_or_else(|failed| {
-            let mut answer = own(failed.status, failed.why, is_grpc);
-            if from.is_some() {
-                let seen = if failed.is_seen { SEEN } else { UNSEEN };
-                answer.headers_mut().insert(FAILED, seen);
-            }
-            answer
-        })
+        let failed = match answered {
+            Ok(answer) => return answer,
+            Err(failed) => failed,
+        };
+        // Who sends it without asking first (RFC 9110, 10.1.1) would see that nobody reads it, and not why.
+        if let Some(request) = failed.request
+            && from.is_none()
+            && !request.headers().contains_key(EXPECT)
+        {
+            let _ = timeout(REFUSED_PATIENCE, Box::pin(request::discard(*request))).await;
+        }
+        let mut answer = own(failed.status, failed.why, is_grpc);
+        if from.is_some() {
+            let seen = if failed.is_seen { SEEN } else { UNSEEN };
+            answer.headers_mut().insert(FAILED, seen);
+        }
+        answer
     }
 
     /// By whoever of the site is chosen, and where he has not seen it by the next one.
@@ -220,16 +239,19 @@ impl Leads {
         let mut next = Some(request);
         while let Some(request) = next.take() {
             let chosen = Choice::choose(&self.choice, &self.leading.borrow(), &self.shared.ways.near(), &failed);
-            let Some(in_flight) = chosen else { break };
-            let (again, may_repeat) = (request::again(&request), request.method().is_idempotent());
+            let Some(in_flight) = chosen else {
+                next = Some(request);
+                break;
+            };
+            let may_repeat = request.method().is_idempotent();
             let began = Instant::now();
             let answered = match in_flight.to() {
                 To::Here => self.ask_here(request).await,
-                To::Node(node) => self.ask_node(request, node).await,
+                To::Node(node) => Box::pin(self.ask_node(request, node)).await,
             };
             match answered {
                 Ok(mut answered) => {
-                    let busy = answered.response.headers_mut().remove(BUSY);
+                    let busy = answered.head.response.headers_mut().remove(BUSY);
                     let busy = busy.filter(|_| *in_flight.to() != To::Here);
                     let busy: Option<u32> = busy.and_then(|busy| busy.to_str().ok()?.parse().ok());
                     in_flight.answered(began.elapsed(), busy.map(|busy| busy.min(MAX_BUSY)));
@@ -240,11 +262,7 @@ impl Leads {
                         in_flight.failed();
                     }
                     status = why.status;
-                    next = match (why.request, why.is_seen) {
-                        (Some(unsent), _) => Some(*unsent),
-                        (None, false) => again,
-                        (None, true) => again.filter(|_| may_repeat && Choice::may_repeat(&self.choice)),
-                    };
+                    next = self.once_more(why.request, why.is_seen, may_repeat);
                     failed.insert(in_flight.to().clone(), why.why);
                 }
             }
@@ -255,7 +273,7 @@ impl Leads {
             why: reasons(failed),
             is_seen: true,
             blames: false,
-            request: None,
+            request: next.map(Box::new),
         })
     }
 
@@ -268,13 +286,14 @@ impl Leads {
     ) -> Result<Response<Answer>, Failed> {
         let (sent_here, beside) = Choice::take(&self.choice, node);
         let mut answered = self.ask_here(request).await?;
-        let headers = answered.response.headers_mut();
+        let headers = answered.head.response.headers_mut();
         headers.remove(FAILED);
         headers.insert(BUSY, beside.into());
         self.pass_on(answered, passing, None, Some(sent_here))
     }
 
-    /// Somebody of this node, and where he fails the next one.
+    /// Somebody of this node, and where he fails the next one. What is seldom done has its room elsewhere: this is moved
+    /// for each request.
     async fn ask_here(&mut self, mut request: Outgoing) -> Result<Answered, Failed> {
         let sleepers = Arc::clone(&self.leading.borrow().sleepers);
         let requests: Vec<idle::Request> = sleepers.iter().map(Activity::begin).collect();
@@ -288,45 +307,34 @@ impl Leads {
             let is_kept = kept.is_some();
             let sender = match kept {
                 Some(kept) => Ok(kept),
-                None => self.reach(&peer, endpoint.at, speaks).await,
+                None => Box::pin(self.reach(&peer, endpoint.at, speaks)).await,
             };
             let why = match sender {
-                Ok(sender) => {
-                    let again = request::again(&request);
-                    match ask(sender, request, ANSWER_PATIENCE, || true).await {
-                        Ok((response, sender, sent)) => {
-                            endpoint.answered();
-                            return Ok(Answered {
-                                response,
-                                sender,
-                                sent,
-                                peer: Some(peer),
-                                endpoint: Some(endpoint),
-                                requests,
-                            });
-                        }
-                        Err(why) => {
-                            let next = match (why.request, why.is_seen) {
-                                (Some(unsent), _) => Some(*unsent),
-                                (None, false) => again,
-                                (None, true) => again.filter(|_| may_repeat && Choice::may_repeat(&self.choice)),
-                            };
-                            let Some(next) = next else {
-                                if why.blames && !is_kept {
-                                    endpoint.failed();
-                                }
-                                return Err(Failed {
-                                    why: format!("{}: {}", endpoint.at, why.why),
-                                    request: None,
-                                    ..why
-                                });
-                            };
-                            request = next;
-                            seen = Some(why.status).filter(|_| why.is_seen).or(seen);
-                            why.why
-                        }
+                Ok(sender) => match ask(sender, request, ANSWER_PATIENCE, || true).await {
+                    Ok(head) => {
+                        endpoint.answered();
+                        return Ok(Answered {
+                            head,
+                            peer: Some(peer),
+                            endpoint: Some(endpoint),
+                            requests,
+                        });
                     }
-                }
+                    Err(mut why) => {
+                        let Some(next) = self.once_more(why.request.take(), why.is_seen, may_repeat) else {
+                            if why.blames && !is_kept {
+                                endpoint.failed();
+                            }
+                            return Err(Failed {
+                                why: format!("{}: {}", endpoint.at, why.why),
+                                ..why
+                            });
+                        };
+                        request = next;
+                        seen = Some(why.status).filter(|_| why.is_seen).or(seen);
+                        why.why
+                    }
+                },
                 Err(why) => why,
             };
             last = Some(format!("{}: {why}", endpoint.at));
@@ -345,7 +353,13 @@ impl Leads {
                 ..not_sent
             });
         }
-        self.ask_woken(request, requests).await
+        Box::pin(self.ask_woken(request, requests)).await
+    }
+
+    /// What failed, if it may be sent once more though somebody may have seen it.
+    fn once_more(&self, request: Option<Box<Outgoing>>, is_seen: bool, may_repeat: bool) -> Option<Outgoing> {
+        let request = request.filter(|_| !is_seen || may_repeat && Choice::may_repeat(&self.choice));
+        request.map(|request| *request)
     }
 
     /// Somebody of this node who is woken for that, and need not be there yet.
@@ -359,11 +373,9 @@ impl Leads {
             Ok(sender) => sender,
             Err(why) => return Err(not_sent(why, request)),
         };
-        let (response, sender, sent) = ask(sender, request, ANSWER_PATIENCE, || true).await?;
+        let head = ask(sender, request, ANSWER_PATIENCE, || true).await?;
         Ok(Answered {
-            response,
-            sender,
-            sent,
+            head,
             peer: None,
             endpoint: None,
             requests,
@@ -385,37 +397,34 @@ impl Leads {
                     Err(why) => return Err(not_sent(why, request)),
                 },
             };
-            let why = match ask(sender, request, NODE_PATIENCE, is_there).await {
-                Ok((response, sender, sent)) => match response.headers().get(FAILED) {
-                    None => {
-                        return Ok(Answered {
-                            response,
-                            sender,
-                            sent,
-                            peer: Some(peer),
-                            endpoint: None,
-                            requests: Vec::new(),
+            match ask(sender, request, NODE_PATIENCE, is_there).await {
+                Ok(head) => {
+                    if let Some(seen) = head.response.headers().get(FAILED) {
+                        return Err(Failed {
+                            status: head.response.status(),
+                            why: format!("{node}: nobody there has an answer"),
+                            is_seen: seen != UNSEEN,
+                            blames: true,
+                            request: head.again.map(Box::new),
                         });
                     }
-                    Some(seen) => Failed {
-                        status: response.status(),
-                        why: "nobody there has an answer".to_owned(),
-                        is_seen: seen != UNSEEN,
-                        blames: true,
-                        request: None,
-                    },
-                },
-                Err(why) => why,
-            };
-            match why.request {
-                // One that was kept may have been over.
-                Some(unsent) if is_kept => request = *unsent,
-                _ => {
-                    return Err(Failed {
-                        why: format!("{node}: {}", why.why),
-                        ..why
+                    return Ok(Answered {
+                        head,
+                        peer: Some(peer),
+                        endpoint: None,
+                        requests: Vec::new(),
                     });
                 }
+                Err(why) => match why.request {
+                    // One that was kept may have been over.
+                    Some(unsent) if is_kept && !why.is_seen => request = *unsent,
+                    _ => {
+                        return Err(Failed {
+                            why: format!("{node}: {}", why.why),
+                            ..why
+                        });
+                    }
+                },
             }
         }
     }
@@ -462,13 +471,17 @@ impl Leads {
         sent_here: Option<SentHere>,
     ) -> Result<Response<Answer>, Failed> {
         let Answered {
-            mut response,
-            sender,
-            sent,
+            head,
             peer,
             endpoint,
             requests,
         } = answered;
+        let Head {
+            mut response,
+            sender,
+            sent,
+            ..
+        } = head;
         let at = At {
             _seat: passing.seat,
             _in_flight: in_flight,
@@ -490,6 +503,9 @@ impl Leads {
                 });
             };
             tokio::spawn(pass_bytes(caller, hyper::upgrade::on(&mut response), at));
+            if let Sender::Http1(driven) = sender {
+                driven.let_go();
+            }
             request::strip_upgraded(response.headers_mut());
             let (parts, _) = response.into_parts();
             return Ok(Response::from_parts(parts, Answer::Own(Full::default())));
@@ -498,7 +514,8 @@ impl Leads {
         let peer = peer.filter(|peer| self.may_keep(peer));
         let end = End {
             _at: at,
-            kept: peer.map(|peer| (Arc::clone(&self.kept), peer, sender)),
+            sender: Some(sender),
+            kept: peer.map(|peer| (Arc::clone(&self.kept), peer)),
             sent,
             is_whole: response.body().is_end_stream(),
         };
@@ -519,7 +536,6 @@ async fn begin<S>(stream: S, speaks: Speaks) -> Result<Sender, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = TokioIo::new(stream);
     if speaks == Speaks::Http2 {
         let mut asking = http2::Builder::new(TokioExecutor::new());
         asking
@@ -527,15 +543,14 @@ where
             .max_header_list_size(MAX_HEAD_BYTES as u32)
             .max_send_buf_size(MAX_WAITING_BYTES)
             .keep_alive_interval(PING_PAUSE);
-        let (sender, connection) = asking.handshake(stream).await.map_err(|error| error.to_string())?;
+        let (sender, connection) = asking
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
         tokio::spawn(connection);
         return Ok(Sender::Http2(sender, Arc::default()));
     }
-    let mut asking = http1::Builder::new();
-    asking.max_headers(MAX_HEADERS).max_buf_size(2 * MAX_HEAD_BYTES);
-    let (sender, connection) = asking.handshake(stream).await.map_err(|error| error.to_string())?;
-    tokio::spawn(connection.with_upgrades());
-    Ok(Sender::Http1(sender))
+    Driven::begin(stream).await.map(Sender::Http1)
 }
 
 /// An answer of who `is_there`, as far as is known: not later than so long after the last byte that was sent.
@@ -544,53 +559,78 @@ async fn ask(
     request: Outgoing,
     patience: Duration,
     is_there: impl Fn() -> bool,
-) -> Result<(Response<Incoming>, Sender, Sent), Failed> {
+) -> Result<Head, Failed> {
     let ready = async {
         match &mut sender {
-            Sender::Http1(sender) => sender.ready().await,
-            Sender::Http2(sender, _) => sender.ready().await,
+            Sender::Http1(driven) => driven.is_ready().await,
+            Sender::Http2(sender, _) => sender.ready().await.is_ok(),
         }
     };
-    if !matches!(timeout(TAKE_PATIENCE, ready).await, Ok(Ok(()))) {
+    if !timeout(TAKE_PATIENCE, ready).await.unwrap_or(false) {
         return Err(not_sent("the connection ended".to_owned(), request));
     }
+    let again = request::again(&request);
     let sent = request.body().sent();
-    let asking = match &mut sender {
-        Sender::Http1(sender) => Either::Left(sender.try_send_request(request)),
+    match response(&mut sender, request, &sent, patience, is_there).await {
+        Ok(response) => Ok(Head {
+            response,
+            sender,
+            sent,
+            again,
+        }),
+        Err(NoAnswer::Late(why)) => Err(Failed {
+            status: StatusCode::GATEWAY_TIMEOUT,
+            why,
+            is_seen: true,
+            blames: true,
+            request: again.map(Box::new),
+        }),
+        Err(NoAnswer::Failed(mut failed)) => {
+            let is_callers = failed.error().is_user();
+            Err(Failed {
+                status: match is_callers {
+                    true => StatusCode::BAD_REQUEST,
+                    false => StatusCode::BAD_GATEWAY,
+                },
+                why: format!("it did not answer as HTTP has it: {}", failed.error()),
+                is_seen: failed.message().is_none(),
+                blames: !is_callers,
+                request: failed.take_message().or(again).map(Box::new),
+            })
+        }
+    }
+}
+
+/// Why there is no answer to what was sent.
+enum NoAnswer {
+    Failed(TrySendError<Outgoing>),
+    Late(String),
+}
+
+async fn response(
+    sender: &mut Sender,
+    request: Outgoing,
+    sent: &Sent,
+    patience: Duration,
+    is_there: impl Fn() -> bool,
+) -> Result<Response<Incoming>, NoAnswer> {
+    let asking = match sender {
+        Sender::Http1(driven) => Either::Left(driven.ask(request)),
         Sender::Http2(sender, _) => Either::Right(sender.try_send_request(request)),
     };
     let mut asking = pin!(asking);
-    let why = loop {
+    loop {
         match timeout(THERE_PAUSE, asking.as_mut()).await {
-            Ok(Ok(response)) => return Ok((response, sender, sent)),
-            Ok(Err(mut failed)) => {
-                let is_callers = failed.error().is_user();
-                return Err(Failed {
-                    status: if is_callers {
-                        StatusCode::BAD_REQUEST
-                    } else {
-                        StatusCode::BAD_GATEWAY
-                    },
-                    why: format!("it did not answer as HTTP has it: {}", failed.error()),
-                    is_seen: true,
-                    blames: !is_callers,
-                    request: failed.take_message().map(Box::new),
-                });
-            }
-            Err(_) if !is_there() => break "it is gone".to_owned(),
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(failed)) => return Err(NoAnswer::Failed(failed)),
+            Err(_) if !is_there() => return Err(NoAnswer::Late("it is gone".to_owned())),
             Err(_) if sent.ago() >= patience => {
-                break format!("it did not answer in {} s", patience.as_secs());
+                let why = format!("it did not answer in {} s", patience.as_secs());
+                return Err(NoAnswer::Late(why));
             }
             Err(_) => {}
         }
-    };
-    Err(Failed {
-        status: StatusCode::GATEWAY_TIMEOUT,
-        why,
-        is_seen: true,
-        blames: true,
-        request: None,
-    })
+    }
 }
 
 fn not_sent(why: String, request: Outgoing) -> Failed {
@@ -640,6 +680,9 @@ impl Body for Answer {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Answer::Led { body, end } => {
+                if let Some(Sender::Http1(driven)) = &mut end.sender {
+                    driven.drive(context);
+                }
                 let frame = Pin::new(&mut *body).poll_frame(context);
                 end.is_whole |= matches!(frame, Poll::Ready(None)) || body.is_end_stream();
                 frame
@@ -665,7 +708,7 @@ impl Body for Answer {
 
 impl Drop for End {
     fn drop(&mut self) {
-        if let Some((kept, peer, sender)) = self.kept.take()
+        if let (Some((kept, peer)), Some(sender)) = (self.kept.take(), self.sender.take())
             && self.is_whole
             && self.sent.is_all()
         {

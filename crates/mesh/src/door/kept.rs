@@ -5,8 +5,10 @@ use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use tokio::time::Instant;
+
+use super::driven::Driven;
 
 use super::request::Upload;
 use crate::held;
@@ -32,7 +34,7 @@ pub(super) enum Peer {
 /// A connection by which somebody is asked.
 pub(super) enum Sender {
     /// One request after the other.
-    Http1(http1::SendRequest<Upload>),
+    Http1(Driven),
     /// Many at once, each of which has one more of the count.
     Http2(http2::SendRequest<Upload>, Arc<()>),
 }
@@ -45,7 +47,7 @@ pub(super) struct Kept {
 }
 
 /// One, and from when on nobody has needed it.
-type Free = (Instant, http1::SendRequest<Upload>);
+type Free = (Instant, Driven);
 
 struct Shared {
     sender: http2::SendRequest<Upload>,
@@ -67,9 +69,9 @@ impl Kept {
         }
         let mut free = held(&self.free);
         let of_peer = free.get_mut(peer)?;
-        while let Some((since, sender)) = of_peer.pop_back() {
-            if since.elapsed() < KEPT_FOR && !sender.is_closed() {
-                return Some(Sender::Http1(sender));
+        while let Some((since, mut driven)) = of_peer.pop_back() {
+            if since.elapsed() < KEPT_FOR && driven.is_open() {
+                return Some(Sender::Http1(driven));
             }
         }
         free.remove(peer);
@@ -90,8 +92,8 @@ impl Kept {
 
     /// One that nobody needs any more.
     pub(super) fn keep(&self, peer: Peer, sender: Sender) {
-        let Sender::Http1(sender) = sender else { return };
-        if sender.is_closed() {
+        let Sender::Http1(mut driven) = sender else { return };
+        if !driven.is_open() {
             return;
         }
         let most = match peer {
@@ -100,7 +102,7 @@ impl Kept {
         };
         let mut free = held(&self.free);
         let of_peer = free.entry(peer).or_default();
-        of_peer.push_back((Instant::now(), sender));
+        of_peer.push_back((Instant::now(), driven));
         if of_peer.len() > most {
             of_peer.pop_front();
         }
@@ -109,7 +111,7 @@ impl Kept {
     /// Ends those that nobody has needed for long.
     pub(super) fn sweep(&self) {
         held(&self.free).retain(|_, of_peer| {
-            of_peer.retain(|(since, sender)| since.elapsed() < KEPT_FOR && !sender.is_closed());
+            of_peer.retain_mut(|(since, driven)| since.elapsed() < KEPT_FOR && driven.is_open());
             !of_peer.is_empty()
         });
         held(&self.shared).retain(|_, shared| {

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
     CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
@@ -183,6 +184,12 @@ pub(super) fn again(request: &Outgoing) -> Option<Outgoing> {
         *again.headers_mut() = request.headers().clone();
         again
     })
+}
+
+/// Reads the rest of it, and forgets it.
+pub(super) async fn discard(request: Outgoing) {
+    let mut body = request.into_body();
+    while let Some(Ok(_)) = body.frame().await {}
 }
 
 /// What a request of that version is sent on by.
