@@ -65,6 +65,15 @@ pub struct Load {
     pub idle_s: f64,
 }
 
+impl Environment {
+    /// Whether it is one of this very program.
+    pub(crate) fn is_of_this_program(&self) -> bool {
+        let program = program();
+        (&self.program_version, &self.program_commit, self.optimised)
+            == (&program.program_version, &program.program_commit, program.optimised)
+    }
+}
+
 /// The program alone.
 pub(crate) fn program() -> Environment {
     Environment {

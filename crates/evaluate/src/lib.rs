@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod arms;
+pub mod balancing;
 pub mod capacity;
 pub mod cli;
 pub mod environment;

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::balancing::BalancingRun;
 use crate::capacity::CapacityRun;
 use crate::gateway::GatewayRun;
 use crate::network::NetworkRun;
-use crate::{capacity, gateway, network, run};
+use crate::{balancing, capacity, gateway, network, run};
 
 /// One raw file, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub enum Raw {
     Capacity(Box<CapacityRun>),
     /// Of what containers cost a gateway.
     Gateway(Box<GatewayRun>),
+    /// Of which node answers.
+    Balancing(Box<BalancingRun>),
     /// Of the emulated network.
     Network(Box<NetworkRun>),
 }
@@ -56,6 +59,7 @@ impl Raw {
             _ if is_capacity => capacity::FORMAT,
             network::EXPERIMENT => network::FORMAT,
             gateway::EXPERIMENT => gateway::FORMAT,
+            balancing::EXPERIMENT => balancing::FORMAT,
             _ => run::FORMAT,
         };
         if format != known {
@@ -69,6 +73,7 @@ impl Raw {
         }
         Ok(match experiment.as_str() {
             network::EXPERIMENT => Raw::Network(Box::new(serde_json::from_slice(bytes)?)),
+            balancing::EXPERIMENT => Raw::Balancing(Box::new(serde_json::from_slice(bytes)?)),
             gateway::EXPERIMENT => Raw::Gateway(Box::new(serde_json::from_slice(bytes)?)),
             _ => Raw::RoundTrip(Box::new(serde_json::from_slice(bytes)?)),
         })
@@ -96,6 +101,7 @@ mod tests {
         assert!(error(r#"{"experiment": "rtt", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "network", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "gateway", "format": 99}"#).contains("raw format 99"));
+        assert!(error(r#"{"experiment": "balancing", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"run": {"experiment": "capacity", "format": 99}}"#).contains("raw format 99"));
     }
 }

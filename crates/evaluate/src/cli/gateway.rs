@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use super::Failure;
 use super::outcome::Outcome;
 use super::rtt::{about, progress};
-use crate::environment;
 use crate::gateway::{self, GatewayRun, Options};
 use crate::raw::Raw;
 use crate::rtt::{Helper, Progress};
@@ -57,7 +58,7 @@ pub(super) fn measure(
 }
 
 /// Whole or not at all.
-fn write(run: &GatewayRun, path: &Path) -> std::io::Result<()> {
+pub(super) fn write(run: &impl Serialize, path: &Path) -> std::io::Result<()> {
     let unfinished = path.with_extension("partial");
     let file = std::io::BufWriter::new(std::fs::File::create(&unfinished)?);
     serde_json::to_writer(file, run)?;
@@ -76,16 +77,15 @@ fn kept(path: &Path, options: &Options) -> Result<Option<GatewayRun>, Failure> {
         seed: None,
         ..options.clone()
     };
-    let (program, was) = (environment::program(), &run.environment);
     let is_of_now = without_seed(&run.options) == without_seed(&options.clone().effective())
-        && (&was.program_version, &was.program_commit, was.optimised)
-            == (&program.program_version, &program.program_commit, program.optimised);
+        && run.environment.is_of_this_program();
     Ok(is_of_now.then_some(*run))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment;
 
     #[test]
     fn a_run_is_gone_on_with_where_options_and_program_are_the_same() {

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::Failure;
-use crate::environment;
 use crate::raw::Raw;
 use crate::rtt::{Options, Plan};
 use crate::run::Run;
@@ -53,16 +52,13 @@ fn is_of_now(run: &Run, options: &Options) -> bool {
         seed: None,
         ..options.clone()
     };
-    let program = environment::program();
-    let was = &run.environment;
-    without_seed(&run.options) == without_seed(options)
-        && (&was.program_version, &was.program_commit, was.optimised)
-            == (&program.program_version, &program.program_commit, program.optimised)
+    without_seed(&run.options) == without_seed(options) && run.environment.is_of_this_program()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment;
     use crate::report::synthetic;
 
     fn plan(options: &Options) -> Plan {

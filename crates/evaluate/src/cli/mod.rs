@@ -1,5 +1,6 @@
 //! `selvedge evaluate …`: what the command line can ask for. The `selvedge` program only mounts it.
 
+mod balancing;
 mod capacity;
 mod gateway;
 mod kept;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use self::say::{complain, say};
+use crate::balancing::Pod;
 use crate::{arms, interrupt, servers};
 
 /// The experiments.
@@ -31,6 +33,9 @@ pub enum Command {
     /// What containers cost a gateway, and how long the first request to a sleeping application takes: programs of the
     /// host, oci and docker, beside `docker start` and `runc run`; what sleeping saves over a day; as root
     Gateway(Box<gateway::Gateway>),
+    /// Which node of a site answers: every policy over pod distributions, delays and traffic, beside nginx and HAProxy in
+    /// front of the same pods; a node that is asked for more than it can do; as root
+    Balancing(Box<balancing::Balancing>),
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
     /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about two
@@ -63,6 +68,9 @@ pub enum Command {
     /// Answer what devices send through a hub
     #[command(hide = true)]
     Responder(arms::Responder),
+    /// Answer HTTP, one request at a time, each after the same time
+    #[command(hide = true)]
+    Pod(Pod),
     /// Send back what comes
     #[command(hide = true)]
     TcpEcho {
@@ -92,6 +100,7 @@ impl Command {
             Command::Rtt(rtt) => rtt.run(prefix),
             Command::Capacity(capacity) => capacity.run(prefix),
             Command::Gateway(gateway) => gateway.run(prefix),
+            Command::Balancing(balancing) => balancing.run(prefix),
             Command::Network(network) => network.run(),
             Command::Promises(promises) => promises.run(prefix),
             Command::Replay(replay) => replay.run(prefix),
@@ -108,6 +117,7 @@ impl Command {
             }
             Command::Relay { listen } => Ok(servers::serve_relay(TcpListener::bind(listen)?)?),
             Command::Responder(responder) => Err(responder.serve()?.into()),
+            Command::Pod(pod) => Ok(pod.serve()?),
             Command::TcpEcho { listen } => Ok(servers::serve_echo(TcpListener::bind(listen)?)?),
         }
     }

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use super::Failure;
+use super::balancing::measure as measure_balancing;
 use super::capacity::measure as measure_capacity;
 use super::gateway::measure as measure_gateway;
 use super::network::measure as measure_network;
 use super::outcome::Outcome;
 use super::rtt::{data_set, measure, progress};
+use crate::balancing::{self, BalancingRun};
 use crate::capacity::{self, CapacityRun};
 use crate::gateway::{self, GatewayRun};
 use crate::network::{self, NetworkRun};
@@ -30,6 +32,7 @@ impl Replay {
             Raw::RoundTrip(before) => self.round_trip(*before, prefix)?,
             Raw::Capacity(before) => self.capacity(*before, prefix)?,
             Raw::Gateway(before) => self.gateway(*before, prefix)?,
+            Raw::Balancing(before) => self.balancing(*before, prefix)?,
             Raw::Network(before) => self.network(*before)?,
         };
         self.outcome.report(vec![again])
@@ -68,6 +71,15 @@ impl Replay {
         };
         let path = self.outcome.out.join("gateway-again.json");
         measure_gateway(&options, None, (&path, prefix), progress().as_mut())
+    }
+
+    fn balancing(&self, before: BalancingRun, prefix: &[&str]) -> Result<Raw, Failure> {
+        let options = balancing::Options {
+            seed: Some(before.seed),
+            ..before.options
+        };
+        let path = self.outcome.out.join("balancing-again.json");
+        measure_balancing(&options, None, (&path, prefix), progress().as_mut())
     }
 
     fn network(&self, before: NetworkRun) -> Result<Raw, Failure> {

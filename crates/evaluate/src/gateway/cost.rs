@@ -16,7 +16,8 @@ use rand::seq::SliceRandom;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 use self::native::Native;
-pub(super) use self::tools::{IMAGE, add, add_file, fill};
+pub(crate) use self::tools::add_file;
+pub(super) use self::tools::{IMAGE, add, fill};
 use super::edge::Edge;
 use super::options::Options;
 use super::power;

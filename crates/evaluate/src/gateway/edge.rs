@@ -21,7 +21,7 @@ const STEP: Duration = Duration::from_millis(15);
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
 /// One that runs, with a data directory of its own. Its applications end with it.
-pub(super) struct Edge {
+pub(crate) struct Edge {
     selvedge: PathBuf,
     server: ServerProcess,
     directory: PathBuf,
@@ -29,19 +29,19 @@ pub(super) struct Edge {
 
 /// An application, as `get deployments` has it.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Application {
-    pub(super) name: String,
-    pub(super) replicas: u32,
-    pub(super) ready: u32,
-    pub(super) sleeps: bool,
-    pub(super) containers: Vec<Container>,
+pub(crate) struct Application {
+    pub(crate) name: String,
+    pub(crate) replicas: u32,
+    pub(crate) ready: u32,
+    pub(crate) sleeps: bool,
+    pub(crate) containers: Vec<Container>,
 }
 
 /// A container of it.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Container {
-    pub(super) is_paused: bool,
-    pub(super) address: Option<String>,
+pub(crate) struct Container {
+    pub(crate) is_paused: bool,
+    pub(crate) address: Option<String>,
 }
 
 /// What has happened, as `events` has it.
@@ -54,7 +54,7 @@ struct Event {
 
 impl Application {
     /// Whether nobody asks and it is as it is then: nothing of it runs, or all of it is paused.
-    pub(super) fn is_asleep(&self, paused: bool) -> bool {
+    pub(crate) fn is_asleep(&self, paused: bool) -> bool {
         self.sleeps
             && if paused {
                 !self.containers.is_empty() && self.containers.iter().all(|container| container.is_paused)
@@ -64,7 +64,7 @@ impl Application {
     }
 
     /// Whether all of it is ready.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.ready == self.replicas
     }
 }
@@ -74,7 +74,12 @@ impl Edge {
     ///
     /// # Errors
     /// It does not start, in words.
-    pub(super) fn start(site: &Site, name: &str) -> Result<Edge, String> {
+    pub(crate) fn start(site: &Site, name: &str) -> Result<Edge, String> {
+        Edge::start_with(site, name, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn start_with(site: &Site, name: &str, options: &[String]) -> Result<Edge, String> {
         let directory = site.directory.join(name);
         std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let address = arms::free_address(Some(&site.host))?;
@@ -91,6 +96,7 @@ impl Edge {
             &address.to_string(),
         ];
         words.extend(more.map(str::to_owned));
+        words.extend_from_slice(options);
         let mut server = ServerProcess::start(&site.edge_helper(), None, Path::new("env"), &words, &directory)?;
         site.enter(|| server.wait_until_ready(address))??;
         Ok(Edge {
@@ -101,26 +107,26 @@ impl Edge {
     }
 
     /// Makes the image of the site's files.
-    pub(super) fn build_image(&self, site: &Site) -> Result<(), String> {
+    pub(crate) fn build_image(&self, site: &Site) -> Result<(), String> {
         let folder = site.folder.display().to_string();
         let words = ["image", "build", IMAGE, &folder, "--"];
         self.run(&[&words[..], &SERVES, &[ROOT]].concat()).map(drop)
     }
 
     /// Makes an image of a folder in which a shell is.
-    pub(super) fn build(&self, image: &str, folder: &Path) -> Result<(), String> {
+    pub(crate) fn build(&self, image: &str, folder: &Path) -> Result<(), String> {
         let folder = folder.display().to_string();
         self.run(&["image", "build", image, &folder, "--", "/bin/busybox"])
             .map(drop)
     }
 
     /// Its data directory, which the processes that it starts beside containers name in their arguments.
-    pub(super) fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.directory.join("data")
     }
 
     /// A command of it; what that printed.
-    pub(super) fn run(&self, words: &[&str]) -> Result<String, String> {
+    pub(crate) fn run(&self, words: &[&str]) -> Result<String, String> {
         let data = self.data().display().to_string();
         // Before what is for another program.
         let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
@@ -129,20 +135,20 @@ impl Edge {
     }
 
     /// Applies a manifest.
-    pub(super) fn apply(&self, yaml: &str) -> Result<(), String> {
+    pub(crate) fn apply(&self, yaml: &str) -> Result<(), String> {
         let file = self.manifest(yaml)?;
         self.run(&["apply", "-f", &file.display().to_string()]).map(drop)
     }
 
     /// A file that holds a manifest, for a command that is measured.
-    pub(super) fn manifest(&self, yaml: &str) -> Result<PathBuf, String> {
+    pub(crate) fn manifest(&self, yaml: &str) -> Result<PathBuf, String> {
         let file = self.directory.join("manifest.yaml");
         std::fs::write(&file, yaml).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(file)
     }
 
     /// All applications.
-    pub(super) fn applications(&self) -> Result<Vec<Application>, String> {
+    pub(crate) fn applications(&self) -> Result<Vec<Application>, String> {
         let printed = self.run(&["get", "deployments", "--output", "json"])?;
         serde_json::from_str(&printed).map_err(|error| format!("`get deployments --output json`: {error}"))
     }
@@ -151,7 +157,7 @@ impl Edge {
     ///
     /// # Errors
     /// It is not in 90 s, with what it is instead; or the run was told to end.
-    pub(super) fn wait(&self, name: &str, what: impl Fn(&Application) -> bool) -> Result<Application, String> {
+    pub(crate) fn wait(&self, name: &str, what: impl Fn(&Application) -> bool) -> Result<Application, String> {
         let began = Instant::now();
         loop {
             let all = self.applications()?;
@@ -172,7 +178,7 @@ impl Edge {
     }
 
     /// How often a container of an application was started.
-    pub(super) fn starts(&self, name: &str) -> Result<u64, String> {
+    pub(crate) fn starts(&self, name: &str) -> Result<u64, String> {
         let printed = self.run(&["events", "--output", "json"])?;
         let events: Vec<Event> =
             serde_json::from_str(&printed).map_err(|error| format!("`events --output json`: {error}"))?;
@@ -183,7 +189,7 @@ impl Edge {
     }
 
     /// Ends an application, and waits until nothing of it runs.
-    pub(super) fn delete(&self, name: &str) -> Result<(), String> {
+    pub(crate) fn delete(&self, name: &str) -> Result<(), String> {
         self.run(&["delete", "deployment", name])?;
         self.wait_until_gone(name)
     }
@@ -204,12 +210,12 @@ impl Edge {
 
     /// Processes that name its data directory in their arguments, with these: itself, and what it has beside
     /// containers.
-    pub(super) fn processes(&self) -> Vec<(u32, String)> {
+    pub(crate) fn processes(&self) -> Vec<(u32, String)> {
         proc::naming(&self.data().display().to_string())
     }
 
     /// What containers take now, as `top` has it.
-    pub(super) fn top(&self) -> Result<Vec<Taken>, String> {
+    pub(crate) fn top(&self) -> Result<Vec<Taken>, String> {
         let printed = self.run(&["top", "--output", "json"])?;
         serde_json::from_str(&printed).map_err(|error| format!("`top --output json`: {error}"))
     }
@@ -217,7 +223,7 @@ impl Edge {
 
 /// What a container takes.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     pub(super) deployment: String,
     /// The start that it is of: another one counts from 0.
     pub(super) start: String,

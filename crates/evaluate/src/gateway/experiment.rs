@@ -112,7 +112,7 @@ pub fn run(
 }
 
 /// What is left of what a run had started, whose directory this is.
-fn left(directory: TempDir) -> String {
+pub(crate) fn left(directory: TempDir) -> String {
     let path = directory.path().display().to_string();
     let files = directory.close().err().map(|error| format!("{path}: {error}"));
     let processes = proc::naming(&path).into_iter().map(|(pid, _)| format!("process {pid}"));

@@ -31,11 +31,15 @@ mod work;
 
 pub(crate) use carrier::{Carried, Carrier, Load};
 pub(crate) use cells::cells;
+pub(crate) use cost::add_file;
 pub(crate) use curves::{ANSWERING, Curve, day_memory, first_requests, work_cpu, work_memory};
+pub(crate) use edge::Edge;
+pub(crate) use experiment::left;
 pub use experiment::{estimate, run};
 pub use options::{Options, Part, Runtime};
 pub(crate) use record::FORMAT;
 pub use record::{About, Arm, Benchmark, DayTraffic, Figure, GatewayRun, Job, Mode, Sample, Task};
+pub(crate) use site::{Site, first_line, found, named};
 #[cfg(test)]
 pub(crate) use summary::every_label;
 pub use summary::{Aim, Row, Verdict, summarise};

@@ -12,14 +12,14 @@ use crate::arms::{self, Helper};
 use crate::network::Host;
 
 /// Where all of it is.
-pub(super) struct Site {
+pub(crate) struct Site {
     pub(super) directory: PathBuf,
     /// A host of its own: ports, rules and networks end with it.
     pub(super) host: Host,
-    pub(super) helper: Helper,
-    pub(super) selvedge: PathBuf,
+    pub(crate) helper: Helper,
+    pub(crate) selvedge: PathBuf,
     pub(super) busybox: PathBuf,
-    pub(super) runc: Option<PathBuf>,
+    pub(crate) runc: Option<PathBuf>,
     pub(super) engine: Option<Engine>,
     /// Files of the image.
     pub(super) folder: PathBuf,
@@ -44,7 +44,7 @@ impl Site {
     }
 
     /// The same on a given host.
-    pub(super) fn on(
+    pub(crate) fn on(
         host: Host,
         (options, helper): (&Options, &Helper),
         directory: &Path,
@@ -128,7 +128,7 @@ impl Site {
     }
 
     /// What starts programs on the host of the gateway.
-    pub(super) fn edge_helper(&self) -> Helper {
+    pub(crate) fn edge_helper(&self) -> Helper {
         self.host.helper(&self.helper)
     }
 
@@ -136,7 +136,7 @@ impl Site {
     ///
     /// # Errors
     /// No thread can be had.
-    pub(super) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    pub(crate) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
         self.host.enter(work).map_err(|error| error.to_string())
     }
 
@@ -157,14 +157,14 @@ impl Site {
     }
 
     /// A directory of the run's.
-    pub(super) fn make_directory(&self, name: &str) -> Result<PathBuf, String> {
+    pub(crate) fn make_directory(&self, name: &str) -> Result<PathBuf, String> {
         let directory = self.directory.join(name);
         std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         Ok(directory)
     }
 }
 
-fn named(name: &str, version: String, settings: &str) -> About {
+pub(crate) fn named(name: &str, version: String, settings: &str) -> About {
     About {
         name: name.to_owned(),
         version,
@@ -173,14 +173,14 @@ fn named(name: &str, version: String, settings: &str) -> About {
 }
 
 /// A program of the machine, and what has it where it is missing.
-pub(super) fn found(name: &str, package: &str) -> Result<PathBuf, String> {
+pub(crate) fn found(name: &str, package: &str) -> Result<PathBuf, String> {
     let usual = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(|place| Path::new(place).join(name));
     arms::find_program(None, name, &usual, "").map_err(|_| {
         format!("{name} is not installed: apt-get install {package}, or `make` with tools/install.sh system")
     })
 }
 
-fn first_line(program: &Path, option: &str) -> String {
+pub(crate) fn first_line(program: &Path, option: &str) -> String {
     let said = arms::output_of(program, &[option]).unwrap_or_default();
     said.lines().next().unwrap_or_default().to_owned()
 }

@@ -23,13 +23,13 @@ const PREFIX_BITS: u8 = 24;
 const TUN_PACKETS: usize = 10_000;
 
 /// One end of a line.
-struct End {
-    namespace: Arc<Namespace>,
+pub(super) struct End {
+    pub(super) namespace: Arc<Namespace>,
     /// Its network device, named after the host that it leads to.
-    device: &'static str,
-    address: Ipv4Addr,
+    pub(super) device: String,
+    pub(super) address: Ipv4Addr,
     /// Of a range that everybody may use; known beforehand, so that no packet is spent on asking for it.
-    hardware_address: &'static str,
+    pub(super) hardware_address: String,
 }
 
 /// Tries in a namespace that is then given up what this machine lets us do: what emulates each line of the plan, none
@@ -38,18 +38,26 @@ struct End {
 /// # Errors
 /// Hosts cannot be made here.
 pub(super) fn try_out(plan: &Plan) -> Result<[Option<Means>; 2], NetworkError> {
+    try_lines(plan.lines(), plan.means)
+}
+
+/// The same of any lines; `wanted`: by what means they are to be emulated.
+pub(super) fn try_lines<const N: usize>(
+    lines: [&LinePlan; N],
+    wanted: Option<Means>,
+) -> Result<[Option<Means>; N], NetworkError> {
     let namespace = new_namespace()?;
     namespace.ip("link set lo up\n")?;
-    let has_netem = plan.means.is_none() && namespace.tc("qdisc add dev lo root netem delay 1ms\n").is_ok();
+    let has_netem = wanted.is_none() && namespace.tc("qdisc add dev lo root netem delay 1ms\n").is_ok();
     let found = |settings: &Settings| match settings.bandwidth_bit_per_s {
         Bandwidth::UNSHAPED if has_netem => Means::Netem,
         _ => Means::Relay,
     };
     let means_of = |line: &LinePlan| {
         line.settings()
-            .map(|settings| plan.means.unwrap_or_else(|| found(settings)))
+            .map(|settings| wanted.unwrap_or_else(|| found(settings)))
     };
-    let means = plan.lines().map(means_of);
+    let means = lines.map(means_of);
     if means.contains(&Some(Means::Relay)) {
         tun(&namespace, "probe")?;
     }
@@ -97,8 +105,8 @@ pub(super) fn namespaces(plan: &Plan, means: [Option<Means>; 2]) -> Result<Netwo
         end(&cloud, "edge", CLOUD, "02:00:00:00:00:04"),
     ];
     let lines = [
-        line(near, &plan.device_edge, means[0], (plan.seed, Span::DeviceEdge))?,
-        line(far, &plan.edge_cloud, means[1], (plan.seed, Span::EdgeCloud))?,
+        line(near, &plan.device_edge, means[0], (plan.seed, Span::DeviceEdge as u64))?,
+        line(far, &plan.edge_cloud, means[1], (plan.seed, Span::EdgeCloud as u64))?,
     ];
     device.ip(&format!("route add default via {EDGE}\n"))?;
     cloud.ip(&format!("route add default via {EDGE_TO_CLOUD}\n"))?;
@@ -124,7 +132,7 @@ fn new_namespace() -> Result<Namespace, NetworkError> {
 }
 
 /// With IPv4 alone: what IPv6 says by itself would take its share of a thin line.
-fn new_host() -> Result<Arc<Namespace>, NetworkError> {
+pub(super) fn new_host() -> Result<Arc<Namespace>, NetworkError> {
     let namespace = new_namespace()?;
     if Path::new("/proc/sys/net/ipv6").exists() {
         for interfaces in ["all", "default"] {
@@ -135,33 +143,34 @@ fn new_host() -> Result<Arc<Namespace>, NetworkError> {
     Ok(Arc::new(namespace))
 }
 
-fn end(namespace: &Arc<Namespace>, device: &'static str, address: Ipv4Addr, hardware_address: &'static str) -> End {
+fn end(namespace: &Arc<Namespace>, device: &str, address: Ipv4Addr, hardware_address: &str) -> End {
     End {
         namespace: Arc::clone(namespace),
-        device,
+        device: device.to_owned(),
         address,
-        hardware_address,
+        hardware_address: hardware_address.to_owned(),
     }
 }
 
-fn line(
+/// `stream` tells apart lines that share a seed.
+pub(super) fn line(
     ends: [End; 2],
     plan: &LinePlan,
     means: Option<Means>,
-    (seed, span): (u64, Span),
+    (seed, stream): (u64, u64),
 ) -> Result<Line, NetworkError> {
     let kind = match (plan.settings(), means) {
         (Some(settings), Some(Means::Netem)) => netem(ends, *settings).map(Kind::Netem),
-        (Some(settings), Some(Means::Relay)) => relay(&ends, *settings, (seed, span)).map(Kind::Relay),
+        (Some(settings), Some(Means::Relay)) => relay(&ends, *settings, (seed, stream)).map(Kind::Relay),
         _ => pair(&ends).map(|()| Kind::Plain),
     };
     kind.map(Line::new)
 }
 
-fn relay(ends: &[End; 2], settings: Settings, (seed, span): (u64, Span)) -> Result<Relay, NetworkError> {
+fn relay(ends: &[End; 2], settings: Settings, (seed, stream): (u64, u64)) -> Result<Relay, NetworkError> {
     let devices = [
-        tun(&ends[0].namespace, ends[0].device)?,
-        tun(&ends[1].namespace, ends[1].device)?,
+        tun(&ends[0].namespace, &ends[0].device)?,
+        tun(&ends[1].namespace, &ends[1].device)?,
     ];
     for end in ends {
         // What the relay has not read yet waits there. The usual 500 packets are less than a thousand devices send at
@@ -169,7 +178,7 @@ fn relay(ends: &[End; 2], settings: Settings, (seed, span): (u64, Span)) -> Resu
         let waiting = format!("link set dev {} txqueuelen {TUN_PACKETS}\n", end.device);
         end.namespace.ip(&(end.address_commands() + &waiting))?;
     }
-    Relay::start(devices, settings, (seed, span as u64))
+    Relay::start(devices, settings, (seed, stream))
 }
 
 fn tun(namespace: &Namespace, name: &str) -> Result<OwnedFd, NetworkError> {

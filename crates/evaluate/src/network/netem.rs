@@ -13,7 +13,7 @@ const MOST_PACKETS: u32 = 65_536;
 /// Both ends of a line.
 pub(super) struct Netem {
     /// Where each end is, and the name of its device.
-    ends: [(Arc<Namespace>, &'static str); 2],
+    ends: [(Arc<Namespace>, String); 2],
     state: Mutex<State>,
 }
 
@@ -24,7 +24,7 @@ struct State {
 }
 
 impl Netem {
-    pub(super) fn start(ends: [(Arc<Namespace>, &'static str); 2], settings: Settings) -> Result<Netem, NetworkError> {
+    pub(super) fn start(ends: [(Arc<Namespace>, String); 2], settings: Settings) -> Result<Netem, NetworkError> {
         let state = Mutex::new(State {
             settings,
             is_cut: false,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::promises::{Line, lines};
 use super::summary::{Summary, summarise};
+use crate::balancing::{self, BalancingRun};
 use crate::capacity::{self, CapacityRun};
 use crate::figures::{Beside, ClaimVerdict, beside_gateway, claims_of_gateway, gateway_as_a_service};
 use crate::gateway::{self, GatewayRun};
@@ -23,6 +24,8 @@ pub struct Findings {
     pub capacity: Vec<Capacity>,
     /// Experiments on a gateway.
     pub gateways: Vec<Gateway>,
+    /// Experiments on which node answers.
+    pub balancing: Vec<Balancing>,
     /// Measurements of the emulated network.
     pub networks: Vec<NetworkRun>,
 }
@@ -49,11 +52,22 @@ pub struct Gateway {
     pub claims: Vec<ClaimVerdict>,
 }
 
+/// One experiment on which node answers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Balancing {
+    /// What was seen.
+    #[serde(skip)]
+    pub run: BalancingRun,
+    /// What follows from it.
+    pub cells: Vec<balancing::CellSummary>,
+}
+
 impl Findings {
     /// Judges raw files. Runs with the same options are runs of one experiment.
     pub fn of(raw: Vec<Raw>) -> Findings {
         let mut experiments: Vec<Vec<Run>> = Vec::new();
         let (mut capacity, mut gateways, mut networks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut balancing = Vec::new();
         for file in raw {
             match file {
                 Raw::RoundTrip(run) => match experiments.iter_mut().find(|runs| is_of_one(&runs[0], &run)) {
@@ -73,11 +87,16 @@ impl Findings {
                         run: *run,
                     });
                 }
+                Raw::Balancing(run) => balancing.push(Balancing {
+                    cells: balancing::summarise(&run),
+                    run: *run,
+                }),
                 Raw::Network(run) => networks.push(*run),
             }
         }
         let experiments = experiments.iter().map(|runs| summarise(runs)).collect();
         Findings {
+            balancing,
             networks,
             ..Findings::new(experiments, capacity, gateways)
         }
@@ -89,6 +108,7 @@ impl Findings {
             experiments,
             capacity,
             gateways,
+            balancing: Vec::new(),
             networks: Vec::new(),
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::sentences::sentences;
 use super::words::{self, count};
 use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, knees, models_table, promises};
+use crate::balancing;
 use crate::capacity;
 use crate::gateway;
 use crate::network;
@@ -42,6 +43,10 @@ pub fn table(findings: &Findings) -> String {
     }
     for found in &findings.gateways {
         out.push_str(&gateway::table(&found.run, &found.rows));
+        out.push('\n');
+    }
+    for found in &findings.balancing {
+        out.push_str(&balancing::table(&found.run, &found.cells));
         out.push('\n');
     }
     for run in &findings.networks {

@@ -45,7 +45,7 @@ pub(in crate::gateway) fn add(folder: &Path, name: &str, package: &str) -> Resul
 }
 
 /// The same of a program by its path.
-pub(in crate::gateway) fn add_file(folder: &Path, path: &Path) -> Result<(), String> {
+pub(crate) fn add_file(folder: &Path, path: &Path) -> Result<(), String> {
     copy(path, folder)?;
     let needs = arms::output_of(Path::new("ldd"), &[&path.display().to_string()])?;
     let libraries = needs.split_whitespace().filter(|word| word.starts_with('/'));

@@ -1,5 +1,6 @@
 //! One HTML file that needs nothing else: no script, no font, no network.
 
+mod balancing;
 mod boxes;
 mod capacity;
 mod distributions;
@@ -39,6 +40,10 @@ pub fn html(findings: &Findings) -> String {
         page.number_ids(number);
         gateway::section(&mut page, found);
     }
+    for (number, found) in findings.balancing.iter().enumerate() {
+        page.number_ids(number);
+        balancing::section(&mut page, found);
+    }
     for (number, run) in findings.networks.iter().enumerate() {
         page.number_ids(number);
         network::section(&mut page, run);
@@ -50,6 +55,7 @@ fn title(findings: &Findings) -> String {
     match (findings.experiments.as_slice(), findings.capacity.as_slice()) {
         ([only], []) => words::experiment(only),
         ([], []) if !findings.gateways.is_empty() => "What containers cost a gateway".to_owned(),
+        ([], []) if !findings.balancing.is_empty() => "Which node answers".to_owned(),
         ([], []) => "The emulated network".to_owned(),
         ([], _) => "What a broker takes and holds".to_owned(),
         _ => "Round trips and capacity".to_owned(),
@@ -62,6 +68,7 @@ fn head(page: &mut Page, findings: &Findings, title: &str) {
         .map(|run| &run.environment)
         .chain(findings.capacity.iter().map(|capacity| &capacity.run.environment))
         .chain(findings.gateways.iter().map(|gateway| &gateway.run.environment))
+        .chain(findings.balancing.iter().map(|balancing| &balancing.run.environment))
         .chain(findings.networks.iter().map(|run| &run.environment))
         .collect();
     let Some(first) = environments.first() else { return };
@@ -105,6 +112,9 @@ fn contents(page: &mut Page, findings: &Findings) {
     }
     if !findings.gateways.is_empty() {
         link("gateway", "Gateway");
+    }
+    if !findings.balancing.is_empty() {
+        link("balancing", "Balancing");
     }
     if !findings.networks.is_empty() {
         link("network", "Network");

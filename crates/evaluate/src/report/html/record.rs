@@ -2,6 +2,7 @@
 
 use super::page::{Cell, Page};
 use super::words;
+use crate::balancing::BalancingRun;
 use crate::capacity::CapacityRun;
 use crate::environment::Environment;
 use crate::gateway::GatewayRun;
@@ -83,6 +84,15 @@ pub(super) fn capacity(page: &mut Page, run: &CapacityRun) {
 
 /// The record of a run of a gateway.
 pub(super) fn gateway(page: &mut Page, run: &GatewayRun) {
+    let rows = vec![
+        ("seed of the order", run.seed.to_string()),
+        ("options", serde_json::to_string(&run.options).unwrap_or_default()),
+    ];
+    environment_table(page, rows, &run.environment);
+}
+
+/// The record of a run on which node answers.
+pub(super) fn balancing(page: &mut Page, run: &BalancingRun) {
     let rows = vec![
         ("seed of the order", run.seed.to_string()),
         ("options", serde_json::to_string(&run.options).unwrap_or_default()),

@@ -1,0 +1,288 @@
+//! The order of things: every block does each cell by each of its arms, in a seeded random order (rule 9).
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use super::cells::jobs;
+use super::load::{self, Window};
+use super::nodes::Nodes;
+use super::options::Options;
+use super::proxies::Proxy;
+use super::record::{BalancingRun, Done, FORMAT, Job, Load, Seen};
+use super::table::{cell_name, pods_name};
+use super::{EXPERIMENT, NODES};
+use crate::arms::Helper;
+use crate::environment;
+use crate::gateway::left;
+use crate::interrupt;
+use crate::privacy::without_paths;
+use crate::rtt::{Progress, Step};
+
+/// From starting the first client until all may ask.
+const HEAD_START: Duration = Duration::from_millis(20);
+
+/// Measures. `before`: an earlier run that was ended, with which this one goes on; `keep` is given what there is after
+/// each cell.
+///
+/// # Errors
+/// The machine refuses what every cell needs, or what was measured cannot be kept, in words; or SIGINT or SIGTERM has
+/// ended it, with what is left of what it had started: nothing, if all went well.
+pub fn run(
+    options: &Options,
+    helper: &Helper,
+    before: Option<BalancingRun>,
+    progress: &mut dyn Progress,
+    keep: &mut dyn FnMut(&BalancingRun) -> Result<(), String>,
+) -> Result<BalancingRun, String> {
+    interrupt::listen().map_err(|error| format!("SIGINT and SIGTERM: {error}"))?;
+    let options = options.clone().effective();
+    let (started, observed) = (Instant::now(), environment::observe(Vec::new()));
+    let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+    let seed = before.as_ref().map(|run| run.seed).or(options.seed);
+    let seed = seed.unwrap_or_else(rand::random);
+    progress.say("Starting three edges and making them one site");
+    let (nodes, programs) = Nodes::start(&options, helper, directory.path(), seed)?;
+    let run = BalancingRun {
+        format: FORMAT,
+        experiment: EXPERIMENT.to_owned(),
+        options: options.clone(),
+        seed,
+        programs,
+        done: before.map_or_else(Vec::new, |run| run.done),
+        skipped: Vec::new(),
+        environment: observed,
+    };
+    let mut bench = Bench {
+        nodes,
+        started,
+        run,
+        left_out: Vec::new(),
+    };
+    let result = bench.blocks(progress, keep);
+    let Bench { nodes, mut run, .. } = bench;
+    drop(nodes);
+    if let (Err(_), Some(told)) = (&result, interrupt::told()) {
+        keep(&run)?;
+        return Err(format!(
+            "{told}{}; what {} jobs gave is kept, and --resume goes on with it",
+            left(directory),
+            run.done.len()
+        ));
+    }
+    result?;
+    run.environment = environment::conclude(run.environment, None, started.elapsed());
+    keep(&run)?;
+    progress.done();
+    Ok(run)
+}
+
+/// About how long it takes.
+#[must_use]
+pub fn estimate(options: &Options) -> Duration {
+    const START: Duration = Duration::from_secs(20);
+    /// Of a policy or a proxy, seen on a machine of two cores.
+    const SET_UP: Duration = Duration::from_millis(450);
+    /// Of other pods.
+    const SCALE: Duration = Duration::from_secs(5);
+    /// Of another delay.
+    const DELAY: Duration = Duration::from_millis(4_500);
+    let options = options.clone().effective();
+    let jobs = shuffled(&jobs(&options), 0, 0);
+    let changes = |of: fn(&Job, &Job) -> bool| jobs.windows(2).filter(|pair| of(&pair[0], &pair[1])).count() as u32 + 1;
+    let each = SET_UP + options.warm_up() + options.measure();
+    let block = each * jobs.len() as u32
+        + SCALE * changes(|one, next| one.cell.pods != next.cell.pods)
+        + DELAY * changes(|one, next| one.cell.round_trip_ms != next.cell.round_trip_ms);
+    START + block * options.blocks
+}
+
+struct Bench {
+    nodes: Nodes,
+    started: Instant,
+    run: BalancingRun,
+    /// Jobs that failed once are not tried again.
+    left_out: Vec<Job>,
+}
+
+impl Bench {
+    fn blocks(
+        &mut self,
+        progress: &mut dyn Progress,
+        keep: &mut dyn FnMut(&BalancingRun) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let jobs = jobs(&self.run.options);
+        let (blocks, mut done) = (self.run.options.blocks, 0);
+        for block in 0..blocks {
+            let order = shuffled(&jobs, self.run.seed, block);
+            for (place, job) in order.iter().enumerate() {
+                progress.block(&Step {
+                    done,
+                    total: jobs.len() * blocks as usize,
+                    arm: &name(job),
+                    block: block + 1,
+                    blocks,
+                });
+                done += 1;
+                self.attempt(*job, block, progress)?;
+                let is_last = order.get(place + 1).is_none_or(|next| next.cell != job.cell);
+                if is_last {
+                    keep(&self.run)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does a job that is not done yet and has not failed.
+    ///
+    /// # Errors
+    /// The run was told to end; what the job has seen until then is not kept.
+    fn attempt(&mut self, job: Job, block: u32, progress: &mut dyn Progress) -> Result<(), String> {
+        interrupt::check()?;
+        let is_done = self.run.done.iter().any(|one| one.block == block && one.job == job);
+        if is_done || self.left_out.contains(&job) {
+            return Ok(());
+        }
+        let started_s = self.started.elapsed().as_secs_f64();
+        let performed = self.perform(job, block);
+        interrupt::check()?;
+        match performed {
+            Ok(seen) => self.run.done.push(Done {
+                block,
+                job,
+                started_s,
+                seen,
+            }),
+            Err(reason) => {
+                let said = format!("{}: left out from here on: {reason}", name(&job));
+                progress.say(&said);
+                self.run.skipped.push(without_paths(&said));
+                self.left_out.push(job);
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, job: Job, block: u32) -> Result<[Seen; NODES], String> {
+        let (cell, arm) = (job.cell, job.arm);
+        self.nodes.set(cell.pods, cell.round_trip_ms, arm.policy())?;
+        let clients = match cell.load {
+            Load::Closed(clients) => clients,
+            Load::Open(per_s) => [per_s, 0, 0],
+        };
+        let asked: Vec<usize> = (0..NODES).filter(|place| clients[*place] > 0).collect();
+        let mut proxies: Vec<Proxy> = Vec::new();
+        let mut ways: Vec<(usize, SocketAddr)> = Vec::new();
+        for place in asked {
+            if arm.policy().is_some() {
+                ways.push((place, self.nodes.all()[place].door()?));
+            } else {
+                let proxy = Proxy::start(arm, &self.nodes, place)?;
+                ways.push((place, proxy.address));
+                proxies.push(proxy);
+            }
+        }
+        let seed = self.run.seed.wrapping_add(block.into());
+        ask(&self.nodes, &self.run.options, (cell.load, seed), &ways)
+    }
+}
+
+/// Asks each node at its address, all at once.
+fn ask(
+    nodes: &Nodes,
+    options: &Options,
+    (load, seed): (Load, u64),
+    ways: &[(usize, SocketAddr)],
+) -> Result<[Seen; NODES], String> {
+    let began = Instant::now() + HEAD_START;
+    let begins = began + options.warm_up();
+    let window = Window {
+        begins,
+        ends: begins + options.measure(),
+    };
+    let one = |place: usize, address: SocketAddr| {
+        let node = &nodes.all()[place];
+        let here = node.name().as_bytes();
+        node.site.enter(|| match load {
+            Load::Closed(clients) => load::closed(address, here, clients[place], window),
+            Load::Open(per_s) => load::open(address, here, (per_s, seed), (began, window)),
+        })?
+    };
+    std::thread::scope(|scope| {
+        let started: Vec<_> = ways
+            .iter()
+            .map(|(place, address)| (*place, scope.spawn(move || one(*place, *address))))
+            .collect();
+        let mut all: [Seen; NODES] = Default::default();
+        for (place, thread) in started {
+            all[place] = thread.join().expect("asking does not panic")?;
+        }
+        Ok(all)
+    })
+}
+
+/// In the words of progress.
+fn name(job: &Job) -> String {
+    format!(
+        "{}, {}, {}",
+        job.arm.name(),
+        pods_name(job.cell.pods),
+        cell_name(&job.cell)
+    )
+}
+
+/// Random, but for what takes time to change: pods, then the delay; arms of a cell follow each other. The same of a
+/// seed and block, wherever a run began.
+fn shuffled(jobs: &[Job], seed: u64, block: u32) -> Vec<Job> {
+    let mut order = ChaCha8Rng::seed_from_u64(seed);
+    order.set_stream(u64::from(block));
+    let mut jobs = jobs.to_vec();
+    jobs.shuffle(&mut order);
+    together(&mut jobs, |job| job.cell);
+    together(&mut jobs, |job| (job.cell.pods, job.cell.round_trip_ms));
+    together(&mut jobs, |job| job.cell.pods);
+    jobs
+}
+
+/// Those with the same key one after the other, in the order of the first of each.
+fn together<K: PartialEq>(jobs: &mut [Job], key: impl Fn(&Job) -> K) {
+    let mut keys: Vec<K> = Vec::new();
+    for job in jobs.iter() {
+        let key = key(job);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    jobs.sort_by_cached_key(|job| keys.iter().position(|other| *other == key(job)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_the_same_order_again_another_block_another_and_arms_of_a_cell_stay_together() {
+        let jobs = jobs(&Options::default());
+        let first = shuffled(&jobs, 7, 0);
+        assert_eq!(first, shuffled(&jobs, 7, 0));
+        assert_ne!(first, shuffled(&jobs, 7, 1));
+        let changes = |of: fn(&Job, &Job) -> bool| first.windows(2).filter(|pair| of(&pair[0], &pair[1])).count() + 1;
+        let cells: std::collections::HashSet<_> = jobs.iter().map(|job| job.cell).collect();
+        let pods: std::collections::HashSet<_> = jobs.iter().map(|job| job.cell.pods).collect();
+        assert_eq!(changes(|one, next| one.cell != next.cell), cells.len());
+        assert_eq!(changes(|one, next| one.cell.pods != next.cell.pods), pods.len());
+    }
+
+    #[test]
+    fn the_short_run_ends_within_ten_minutes() {
+        let quick = Options {
+            quick: true,
+            ..Options::default()
+        };
+        assert!(estimate(&quick) < Duration::from_secs(600), "{:?}", estimate(&quick));
+    }
+}

@@ -1,0 +1,136 @@
+//! A service of known cost: it takes one request at a time, each for the same time, and lets others wait in the order
+//! in which they came. Waiting takes no processor, so that many fit a small machine.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A head may be so long.
+const HEAD_BYTES: usize = 16 << 10;
+/// Connections at once; one more is closed.
+const CONNECTIONS: usize = 1_024;
+/// For a thread that reads, waits and writes.
+const STACK_BYTES: usize = 64 << 10;
+/// Nanoseconds by which the kernel may wake a thread later than it asked, to wake several at once.
+const SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
+
+/// What it is told.
+#[derive(Debug, clap::Args)]
+pub struct Pod {
+    /// Address to listen at
+    #[arg(long)]
+    listen: SocketAddr,
+    /// Milliseconds that each request takes
+    #[arg(long)]
+    service_ms: u32,
+    /// What it answers
+    #[arg(long)]
+    name: String,
+}
+
+/// Who of those that wait is done when.
+struct Line {
+    service: Duration,
+    free_at: Mutex<Instant>,
+}
+
+impl Line {
+    /// Takes the last place; when its request is done.
+    fn take(&self, now: Instant) -> Instant {
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *free_at = now.max(*free_at) + self.service;
+        *free_at
+    }
+}
+
+impl Pod {
+    /// Serves HTTP/1.1 until the process ends.
+    ///
+    /// # Errors
+    /// It cannot listen, or the kernel gives it no thread.
+    pub(crate) fn serve(&self) -> io::Result<()> {
+        let listener = TcpListener::bind(self.listen)?;
+        let line = Line {
+            service: Duration::from_millis(self.service_ms.into()),
+            free_at: Mutex::new(Instant::now()),
+        };
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{}",
+            self.name.len(),
+            self.name
+        );
+        let open = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            loop {
+                // One that has gone again by now is no reason to end.
+                let Ok((stream, _)) = listener.accept() else { continue };
+                if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+                    open.fetch_sub(1, Ordering::Relaxed);
+                    continue;
+                }
+                let serving = || {
+                    // Whoever asked has gone, or asked for what is no HTTP.
+                    let _ = converse(stream, &line, answer.as_bytes());
+                    open.fetch_sub(1, Ordering::Relaxed);
+                };
+                std::thread::Builder::new()
+                    .stack_size(STACK_BYTES)
+                    .spawn_scoped(scope, serving)?;
+            }
+        })
+    }
+}
+
+/// Answers each request of a connection.
+fn converse(mut stream: TcpStream, line: &Line, answer: &[u8]) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    rustix::thread::set_current_timer_slack(Some(SLACK_NS))?;
+    let (mut buffer, mut filled) = (vec![0; HEAD_BYTES], 0);
+    loop {
+        let count = stream.read(&mut buffer[filled..])?;
+        if count == 0 {
+            return Ok(());
+        }
+        filled += count;
+        while let Some(end) = end_of_head(&buffer[..filled]) {
+            buffer.copy_within(end..filled, 0);
+            filled -= end;
+            let done_at = line.take(Instant::now());
+            std::thread::sleep(done_at.saturating_duration_since(Instant::now()));
+            stream.write_all(answer)?;
+        }
+    }
+}
+
+/// Where what follows a head begins: requests here have no body.
+pub(super) fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    Some(end + 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_take_their_time_one_after_the_other_and_one_that_comes_later_does_not_wait_for_nobody() {
+        let began = Instant::now();
+        let ms = Duration::from_millis;
+        let line = Line {
+            service: ms(8),
+            free_at: Mutex::new(began),
+        };
+        assert_eq!(line.take(began), began + ms(8));
+        assert_eq!(line.take(began + ms(1)), began + ms(16));
+        assert_eq!(line.take(began + ms(40)), began + ms(48));
+    }
+
+    #[test]
+    fn a_head_ends_with_an_empty_line() {
+        assert_eq!(end_of_head(b"GET / HTTP/1.1\r\nHost: a\r\n"), None);
+        assert_eq!(end_of_head(b"GET / HTTP/1.1\r\n\r\nGET"), Some(18));
+    }
+}
