@@ -2,7 +2,7 @@
 
 use super::NODES;
 use super::options::{Options, Part};
-use super::record::{Arm, BalancingRun, Cell, Job, Load};
+use super::record::{Arm, BalancingRun, Cell, Event, Job, Load};
 
 /// The paper's 1, 2 and 4, of the first node.
 const PODS: [u32; 3] = [1, 2, 4];
@@ -30,6 +30,18 @@ const ONE_NODE: [Arm; 5] = [
     Arm::Haproxy,
 ];
 
+/// Arms that lead past a node in which something happens.
+const MANY_NODES: [Arm; 7] = [
+    Arm::RoundRobin,
+    Arm::Random,
+    Arm::LeastRequest,
+    Arm::LocalFirst,
+    Arm::NginxRoundRobin,
+    Arm::NginxLeastConnections,
+    Arm::Haproxy,
+];
+const QUICK_MANY_NODES: [Arm; 3] = [Arm::RoundRobin, Arm::LocalFirst, Arm::Haproxy];
+
 /// Those of a run, each with its arms.
 pub(super) fn cells(options: &Options) -> Vec<(Cell, &'static [Arm])> {
     let of_part = |part: &Part| match part {
@@ -37,6 +49,7 @@ pub(super) fn cells(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         Part::Delay => delay(options),
         Part::Policies => policies(options),
         Part::Overload => overload(options),
+        Part::Faults => faults(options),
     };
     options.parts.iter().flat_map(of_part).collect()
 }
@@ -67,6 +80,7 @@ fn pods(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         pods: [pods, 0, 0],
         round_trip_ms: 0,
         load: Load::Closed([clients, 0, 0]),
+        event: None,
     };
     let of_pods = |pods: u32| {
         options
@@ -92,6 +106,7 @@ fn delay(options: &Options) -> Vec<(Cell, &'static [Arm])> {
                     pods,
                     round_trip_ms: *round_trip_ms,
                     load: Load::Closed([*clients, 0, 0]),
+                    event: None,
                 };
                 (cell, &Arm::ALL[..])
             }));
@@ -111,6 +126,7 @@ fn policies(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         pods,
         round_trip_ms,
         load: Load::Closed(clients),
+        event: None,
     };
     let of_traffic = |traffic| round_trips_ms.iter().map(move |ms| (cell(traffic, *ms), &Arm::ALL[..]));
     some(&TRAFFIC, options.quick).into_iter().flat_map(of_traffic).collect()
@@ -123,8 +139,29 @@ fn overload(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         pods,
         round_trip_ms: 15,
         load: Load::Open(OVERLOAD * pods[0] * 1_000 / options.service_ms),
+        event: None,
     };
     vec![(cell, &Arm::ALL[..])]
+}
+
+/// Asked for half as much again as the node's own pods can do, so that every arm needs the others.
+fn faults(options: &Options) -> Vec<(Cell, &'static [Arm])> {
+    let pods = DISTRIBUTIONS[0];
+    let cell = |event| Cell {
+        part: Part::Faults,
+        pods,
+        round_trip_ms: 15,
+        load: Load::Open(pods[0] * 1_500 / options.service_ms),
+        event: Some(event),
+    };
+    let arms = if options.quick {
+        &QUICK_MANY_NODES[..]
+    } else {
+        &MANY_NODES
+    };
+    [Event::CutOff, Event::Slow, Event::Moves]
+        .map(|event| (cell(event), arms))
+        .to_vec()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::load::{self, Window};
 use super::nodes::Nodes;
 use super::options::Options;
 use super::proxies::Proxy;
-use super::record::{BalancingRun, Done, FORMAT, Job, Load, Seen};
+use super::record::{BalancingRun, Cell, Done, Event, FORMAT, Job, Load, Seen};
 use super::table::{cell_name, pods_name};
 use super::{EXPERIMENT, NODES};
 use crate::arms::Helper;
@@ -93,8 +93,12 @@ pub fn estimate(options: &Options) -> Duration {
     let options = options.clone().effective();
     let jobs = shuffled(&jobs(&options), 0, 0);
     let changes = |of: fn(&Job, &Job) -> bool| jobs.windows(2).filter(|pair| of(&pair[0], &pair[1])).count() as u32 + 1;
+    /// Until nodes have found one again that was cut off.
+    const MENDED: Duration = Duration::from_secs(6);
     let each = SET_UP + options.warm_up() + options.measure();
+    let cut_off = jobs.iter().filter(|job| job.cell.event == Some(Event::CutOff)).count();
     let block = each * jobs.len() as u32
+        + MENDED * cut_off as u32
         + SCALE * changes(|one, next| one.cell.pods != next.cell.pods)
         + DELAY * changes(|one, next| one.cell.round_trip_ms != next.cell.round_trip_ms);
     START + block * options.blocks
@@ -170,11 +174,11 @@ impl Bench {
     fn perform(&mut self, job: Job, block: u32) -> Result<[Seen; NODES], String> {
         let (cell, arm) = (job.cell, job.arm);
         self.nodes.set(cell.pods, cell.round_trip_ms, arm.policy())?;
-        let clients = match cell.load {
-            Load::Closed(clients) => clients,
-            Load::Open(per_s) => [per_s, 0, 0],
+        let asked: Vec<usize> = match cell.load {
+            Load::Closed(clients) => (0..NODES).filter(|place| clients[*place] > 0).collect(),
+            Load::Open(_) if cell.event == Some(Event::Moves) => vec![0, 1],
+            Load::Open(_) => vec![0],
         };
-        let asked: Vec<usize> = (0..NODES).filter(|place| clients[*place] > 0).collect();
         let mut proxies: Vec<Proxy> = Vec::new();
         let mut ways: Vec<(usize, SocketAddr)> = Vec::new();
         for place in asked {
@@ -187,7 +191,12 @@ impl Bench {
             }
         }
         let seed = self.run.seed.wrapping_add(block.into());
-        ask(&self.nodes, &self.run.options, (cell.load, seed), &ways)
+        let seen = ask(&self.nodes, &self.run.options, (&cell, seed), &ways);
+        drop(proxies);
+        if let Some(event) = cell.event {
+            self.nodes.undo(event)?;
+        }
+        seen
     }
 }
 
@@ -195,7 +204,7 @@ impl Bench {
 fn ask(
     nodes: &Nodes,
     options: &Options,
-    (load, seed): (Load, u64),
+    (cell, seed): (&Cell, u64),
     ways: &[(usize, SocketAddr)],
 ) -> Result<[Seen; NODES], String> {
     let began = Instant::now() + HEAD_START;
@@ -207,7 +216,13 @@ fn ask(
     let one = |place: usize, address: SocketAddr| {
         let node = &nodes.all()[place];
         let here = node.name().as_bytes();
-        node.site.enter(|| match load {
+        // Traffic that moves comes to the first node until it counts, and from then on to the other.
+        let (began, window) = match (cell.event, place) {
+            (Some(Event::Moves), 0) => (began, Window { ends: begins, ..window }),
+            (Some(Event::Moves), _) => (begins, window),
+            _ => (began, window),
+        };
+        node.site.enter(|| match cell.load {
             Load::Closed(clients) => load::closed(address, here, clients[place], window),
             Load::Open(per_s) => load::open(address, here, (per_s, seed), (began, window)),
         })?
@@ -217,6 +232,10 @@ fn ask(
             .iter()
             .map(|(place, address)| (*place, scope.spawn(move || one(*place, *address))))
             .collect();
+        if let Some(event) = cell.event {
+            interrupt::pause(begins.saturating_duration_since(Instant::now()))?;
+            nodes.happens(event)?;
+        }
         let mut all: [Seen; NODES] = Default::default();
         for (place, thread) in started {
             all[place] = thread.join().expect("asking does not panic")?;

@@ -12,7 +12,7 @@ use super::pod::end_of_head;
 use super::record::Seen;
 use crate::interrupt;
 
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: pods\r\n\r\n";
+const PATH: &str = "/";
 /// Then an answer is lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// After a request that was lost, before the next.
@@ -41,6 +41,10 @@ struct Outcome {
     /// None: lost.
     took_us: Option<u32>,
     is_here: bool,
+    /// Whether its answer came in the time that counts.
+    is_in_time: bool,
+    /// Whether its own time is that.
+    counts: bool,
 }
 
 impl Client {
@@ -68,9 +72,25 @@ impl Client {
                 none.insert(stream)
             }
         };
-        stream.write_all(REQUEST)?;
+        send(stream, PATH)?;
         read(stream)
     }
+}
+
+/// Asks a pod once for what is at a path.
+///
+/// # Errors
+/// No answer with 200 comes in time.
+pub(super) fn tell(address: SocketAddr, path: &str) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    send(&mut stream, path)?;
+    read(&mut stream).map(drop)
+}
+
+/// In one piece.
+fn send(stream: &mut impl Write, path: &str) -> io::Result<()> {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: pods\r\n\r\n").as_bytes())
 }
 
 /// Reads an answer with 200; its body.
@@ -113,9 +133,8 @@ pub(super) fn closed(address: SocketAddr, here: &[u8], clients: u32, window: Win
             let asked = Instant::now();
             let answer = client.ask(here);
             let answered = Instant::now();
-            if answered >= window.begins && (answer.is_err() || answered < window.ends) {
-                outcomes.push(outcome(&answer, answered - asked));
-            }
+            let counts = answered >= window.begins && (answer.is_err() || answered < window.ends);
+            outcomes.push(outcome(&answer, (answered, answered - asked), counts, window));
             if answer.is_err() {
                 std::thread::sleep(REST);
             }
@@ -156,10 +175,9 @@ pub(super) fn open(
                 true => client.ask(here),
                 false => Err(ErrorKind::TimedOut.into()),
             };
-            if intended >= window.begins {
-                outcomes.push(outcome(&answer, intended.elapsed()));
-                lags_us.extend((!early.is_zero()).then(|| micros(sent - intended)));
-            }
+            let (answered, counts) = (Instant::now(), intended >= window.begins);
+            outcomes.push(outcome(&answer, (answered, answered - intended), counts, window));
+            lags_us.extend((counts && !early.is_zero()).then(|| micros(sent - intended)));
         }
         (outcomes, lags_us)
     };
@@ -199,10 +217,12 @@ fn at_once<T: Send>(count: usize, client: impl Fn() -> T + Sync) -> Result<Vec<T
     })
 }
 
-fn outcome(answer: &io::Result<bool>, took: Duration) -> Outcome {
+fn outcome(answer: &io::Result<bool>, (at, took): (Instant, Duration), counts: bool, window: Window) -> Outcome {
     Outcome {
         took_us: answer.is_ok().then(|| micros(took)),
         is_here: answer.as_ref().is_ok_and(|is_here| *is_here),
+        is_in_time: answer.is_ok() && (window.begins..window.ends).contains(&at),
+        counts,
     }
 }
 
@@ -216,8 +236,11 @@ fn seen(outcomes: impl Iterator<Item = Outcome>, window: Window) -> Seen {
         ..Seen::default()
     };
     for outcome in outcomes {
-        seen.answers_us.push(outcome.took_us);
-        seen.here += u64::from(outcome.is_here);
+        seen.answered += u64::from(outcome.is_in_time);
+        if outcome.counts {
+            seen.answers_us.push(outcome.took_us);
+            seen.here += u64::from(outcome.is_here);
+        }
     }
     seen
 }

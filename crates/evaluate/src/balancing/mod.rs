@@ -22,7 +22,7 @@ pub use experiment::{estimate, run};
 pub use options::{Options, Part};
 pub(crate) use pod::Pod;
 pub(crate) use record::FORMAT;
-pub use record::{Arm, BalancingRun, Cell, Done, Job, Load, Seen};
+pub use record::{Arm, BalancingRun, Cell, Done, Event, Job, Load, Seen};
 pub use summary::{CellSummary, Judged, Row, summarise};
 pub use table::table;
 pub(crate) use table::{cell_name, judged_words, notes};

@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use balance::Policy;
 use serde::Deserialize;
 
-use super::NODES;
 use super::options::Options;
+use super::pod::CHANGE;
+use super::record::Event;
+use super::{NODES, load, proxies};
 use crate::arms::Helper;
-use crate::gateway::{self, About, Edge, Runtime, Site, add_file, first_line, found, named};
+use crate::gateway::{self, About, Edge, Runtime, Site, add_file, found};
 use crate::interrupt::pause;
 use crate::network::Joined;
 
@@ -33,6 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(50);
 /// Until edges know how far nodes are: the fastest of eight echoes, two a second (`site::line`).
 const ECHOES: Duration = Duration::from_millis(4_500);
+
+/// The node at which something happens.
+const SECOND: usize = 1;
+/// So many times as long a slow pod takes.
+const SLOWER: u32 = 10;
 
 /// All of them, and the lines between them.
 pub(super) struct Nodes {
@@ -133,15 +140,7 @@ impl Nodes {
             state: State::default(),
         };
         nodes.wait_until_joined()?;
-        for (program, option) in [("nginx", "-v"), ("haproxy", "-v")] {
-            if let Ok(path) = found(program, program) {
-                about.push(named(
-                    program,
-                    first_line(&path, option),
-                    "one worker or thread, connections kept",
-                ));
-            }
-        }
+        about.extend(proxies::about());
         Ok((nodes, about))
     }
 
@@ -193,6 +192,34 @@ impl Nodes {
             node.pods.iter().enumerate().map(reached).collect()
         };
         self.all.iter().enumerate().flat_map(of_node).collect()
+    }
+
+    /// Has something happen at the second node.
+    ///
+    /// # Errors
+    /// A line or a pod does not do so.
+    pub(super) fn happens(&self, event: Event) -> Result<(), String> {
+        match event {
+            Event::CutOff => self.network.cut_off(SECOND).map_err(|error| error.to_string()),
+            Event::Slow => self.all[SECOND].change(SLOWER * self.options.service_ms),
+            Event::Moves => Ok(()),
+        }
+    }
+
+    /// Has all be as it was before; returns once each node knows.
+    ///
+    /// # Errors
+    /// It does not become so in a minute; in words.
+    pub(super) fn undo(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::CutOff => {
+                self.network.mend(SECOND).map_err(|error| error.to_string())?;
+                self.wait_until_joined()?;
+                self.wait_until_known(self.state.pods, self.state.policy.unwrap_or_default())
+            }
+            Event::Slow => self.all[SECOND].change(self.options.service_ms),
+            Event::Moves => Ok(()),
+        }
     }
 
     fn wait_until_joined(&self) -> Result<(), String> {
@@ -332,6 +359,15 @@ impl Node {
              terminationGracePeriodSeconds: 0\n      containers:\n        - {{name: main, image: '{IMAGE}', command: \
              ['{program}'], args: {arguments}}}\n"
         )
+    }
+
+    /// Has its pods take another time for each request.
+    fn change(&self, service_ms: u32) -> Result<(), String> {
+        let tell = |pod: &Ipv4Addr| {
+            let told = load::tell((*pod, POD_PORT).into(), &format!("{CHANGE}{service_ms}"));
+            told.map_err(|error| format!("a pod of {}, told to take {service_ms} ms: {error}", self.name))
+        };
+        self.site.enter(|| self.pods.iter().try_for_each(tell))?
     }
 
     /// How it is called, and what its pods answer.

@@ -65,11 +65,13 @@ pub enum Part {
     Policies,
     /// Open loop: the first node is asked for twice what its own pods can do, while its neighbours are idle
     Overload,
+    /// Open loop: a node is cut off or slow, or traffic moves to another one
+    Faults,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Pods, Part::Delay, Part::Policies, Part::Overload];
+    pub const ALL: [Part; 5] = [Part::Pods, Part::Delay, Part::Policies, Part::Overload, Part::Faults];
 
     /// In the words of a table.
     #[must_use]
@@ -79,6 +81,7 @@ impl Part {
             Part::Delay => "pod distribution and delay (5.3)",
             Part::Policies => "traffic at all nodes (5.4)",
             Part::Overload => "open loop, twice what the node can do",
+            Part::Faults => "what happens in the middle",
         }
     }
 }

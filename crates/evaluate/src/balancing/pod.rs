@@ -33,16 +33,25 @@ pub struct Pod {
 
 /// Who of those that wait is done when.
 struct Line {
+    state: Mutex<State>,
+}
+
+struct State {
     service: Duration,
-    free_at: Mutex<Instant>,
+    free_at: Instant,
 }
 
 impl Line {
     /// Takes the last place; when its request is done.
     fn take(&self, now: Instant) -> Instant {
-        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-        *free_at = now.max(*free_at) + self.service;
-        *free_at
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.free_at = now.max(state.free_at) + state.service;
+        state.free_at
+    }
+
+    /// Has requests take another time from now on.
+    fn change(&self, service: Duration) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).service = service;
     }
 }
 
@@ -54,8 +63,10 @@ impl Pod {
     pub(crate) fn serve(&self) -> io::Result<()> {
         let listener = TcpListener::bind(self.listen)?;
         let line = Line {
-            service: Duration::from_millis(self.service_ms.into()),
-            free_at: Mutex::new(Instant::now()),
+            state: Mutex::new(State {
+                service: Duration::from_millis(self.service_ms.into()),
+                free_at: Instant::now(),
+            }),
         };
         let answer = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{}",
@@ -96,13 +107,27 @@ fn converse(mut stream: TcpStream, line: &Line, answer: &[u8]) -> io::Result<()>
         }
         filled += count;
         while let Some(end) = end_of_head(&buffer[..filled]) {
+            if let Some(service_ms) = told(&buffer[..end]) {
+                line.change(Duration::from_millis(service_ms.into()));
+            } else {
+                let done_at = line.take(Instant::now());
+                std::thread::sleep(done_at.saturating_duration_since(Instant::now()));
+            }
             buffer.copy_within(end..filled, 0);
             filled -= end;
-            let done_at = line.take(Instant::now());
-            std::thread::sleep(done_at.saturating_duration_since(Instant::now()));
             stream.write_all(answer)?;
         }
     }
+}
+
+/// What a request is for that changes how long requests take.
+pub(super) const CHANGE: &str = "/service-ms/";
+
+/// How long they are to take, where it is such a request.
+fn told(head: &[u8]) -> Option<u32> {
+    let head = std::str::from_utf8(head).ok()?;
+    let (service_ms, _) = head.strip_prefix("GET ")?.strip_prefix(CHANGE)?.split_once(' ')?;
+    service_ms.parse().ok()
 }
 
 /// Where what follows a head begins: requests here have no body.
@@ -120,12 +145,20 @@ mod tests {
         let began = Instant::now();
         let ms = Duration::from_millis;
         let line = Line {
-            service: ms(8),
-            free_at: Mutex::new(began),
+            state: Mutex::new(State {
+                service: ms(8),
+                free_at: began,
+            }),
         };
         assert_eq!(line.take(began), began + ms(8));
         assert_eq!(line.take(began + ms(1)), began + ms(16));
         assert_eq!(line.take(began + ms(40)), began + ms(48));
+    }
+
+    #[test]
+    fn a_request_may_change_how_long_later_ones_take() {
+        assert_eq!(told(b"GET /service-ms/80 HTTP/1.1\r\n\r\n"), Some(80));
+        assert_eq!(told(b"GET / HTTP/1.1\r\n\r\n"), None);
     }
 
     #[test]

@@ -22,8 +22,11 @@ pub struct Prediction {
     pub mean_us: f64,
 }
 
-/// None for what is no site's, and where nobody is answered.
+/// None for what is no site's, where something happens, and where nobody is answered.
 pub(super) fn predict(job: &Job, options: &Options) -> Option<Prediction> {
+    if job.cell.event.is_some() {
+        return None;
+    }
     let load = |place: usize| match job.cell.load {
         Load::Closed(clients) => simulate::Load::Closed {
             clients: clients[place],
@@ -67,6 +70,7 @@ mod tests {
                 pods: [0, 1, 0],
                 round_trip_ms: 30,
                 load: Load::Closed([1, 0, 0]),
+                event: None,
             },
             arm: Arm::RoundRobin,
         };

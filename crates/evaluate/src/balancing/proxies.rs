@@ -3,14 +3,32 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::nodes::Nodes;
 use super::record::Arm;
 use crate::arms::ServerProcess;
-use crate::gateway::found;
+use crate::gateway::{About, found};
 
 /// Where one listens, on its node.
 const PORT: u16 = 8_000;
+
+/// What those say of themselves that are there.
+pub(super) fn about() -> Vec<About> {
+    const SETTINGS: &str = "one worker or thread, connections kept";
+    let of = |name: &str| {
+        let output = Command::new(found(name, name).ok()?).arg("-v").output().ok()?;
+        // Each says it where it likes.
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let version = said.lines().next()?.trim_start_matches("nginx version: ").to_owned();
+        Some(About {
+            name: name.to_owned(),
+            version,
+            settings: SETTINGS.to_owned(),
+        })
+    };
+    ["nginx", "haproxy"].into_iter().filter_map(of).collect()
+}
 
 /// One that runs, where it is asked.
 pub(super) struct Proxy {
@@ -56,7 +74,7 @@ fn words(arm: Arm, file: &Path, directory: &Path) -> Vec<String> {
 fn nginx(arm: Arm, (address, pods): (SocketAddr, &[SocketAddr]), directory: &Path) -> String {
     let mut servers = String::new();
     for pod in pods {
-        let _ = writeln!(servers, "    server {pod} max_fails=0;");
+        let _ = writeln!(servers, "    server {pod};");
     }
     let by = match arm {
         Arm::NginxLeastConnections => "    least_conn;\n",
@@ -77,7 +95,7 @@ fn nginx(arm: Arm, (address, pods): (SocketAddr, &[SocketAddr]), directory: &Pat
 fn haproxy(address: SocketAddr, pods: &[SocketAddr]) -> String {
     let mut servers = String::new();
     for (number, pod) in pods.iter().enumerate() {
-        let _ = writeln!(servers, "  server pod-{number} {pod}");
+        let _ = writeln!(servers, "  server pod-{number} {pod} check");
     }
     format!(
         "global\n  maxconn 4096\n  nbthread 1\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  \

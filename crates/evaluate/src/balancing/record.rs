@@ -50,13 +50,16 @@ pub struct Done {
 pub struct Seen {
     /// How long that was, in seconds.
     pub wall_s: f64,
-    /// Of each answer how long it took, in microseconds: from when it was asked, in an open loop from when it was to be
-    /// asked; none = lost: no answer with 200 came in time.
+    /// Answers that came in that time.
+    pub answered: u64,
+    /// Of each request how long its answer took, in microseconds; none = lost: no answer with 200 came in time. Closed
+    /// loop: of those that were answered in that time. Open loop: of those that were to be sent in it, from when they were
+    /// to be sent.
     pub answers_us: Vec<Option<u32>>,
-    /// Of them, those of the node's own pods.
+    /// Of them, those that the node's own pods have answered.
     pub here: u64,
-    /// In an open loop, how much later than it was to be the last request was sent for which the client had somebody
-    /// free, at the 99th percentile, in microseconds.
+    /// In an open loop, how much later than they were to be requests were sent for which a client was free, at the 99th
+    /// percentile, in microseconds.
     pub send_lag_p99_us: Option<u32>,
 }
 
@@ -80,6 +83,20 @@ pub struct Cell {
     pub round_trip_ms: u32,
     /// What is asked.
     pub load: Load,
+    /// What happens as the time that counts begins.
+    pub event: Option<Event>,
+}
+
+/// Something that happens in the middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// The second node is cut off from the others, as if it had died: nobody is told.
+    CutOff,
+    /// Pods of the second node take ten times as long.
+    Slow,
+    /// From then on the second node is asked, and the first one no more.
+    Moves,
 }
 
 /// What the nodes are asked.

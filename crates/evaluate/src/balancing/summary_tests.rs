@@ -13,6 +13,7 @@ pub(crate) fn run(cell: Cell, arms: &[(Arm, Vec<Option<u32>>)], blocks: u32) -> 
             seen: [
                 Seen {
                     wall_s: 1.0,
+                    answered: answers_us.iter().flatten().count() as u64,
                     here: 1,
                     answers_us: answers_us.clone(),
                     send_lag_p99_us: None,
@@ -40,6 +41,7 @@ fn cell(clients: u32) -> Cell {
         pods: [4, 4, 4],
         round_trip_ms: 30,
         load: Load::Closed([clients, 0, 0]),
+        event: None,
     }
 }
 

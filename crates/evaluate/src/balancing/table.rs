@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::NODES;
 use super::cells::{jobs, measured};
 use super::experiment::estimate;
-use super::options::Options;
-use super::record::{BalancingRun, Cell, Load};
+use super::options::{Options, Part};
+use super::record::{BalancingRun, Cell, Event, Load};
 use super::summary::{CellSummary, Judged, Row};
 use crate::report::words;
 use crate::stats::{Estimate, Outcome};
@@ -104,7 +104,13 @@ pub(crate) fn cell_name(cell: &Cell) -> String {
         Load::Closed(clients) => format!("clients {}", clients.map(|count| count.to_string()).join(":")),
         Load::Open(per_s) => format!("{} a second asked of the first node", words::count(per_s.into())),
     };
-    format!("round trip {} ms, {load}", cell.round_trip_ms)
+    let event = match cell.event {
+        None => "",
+        Some(Event::CutOff) => ", the second cut off",
+        Some(Event::Slow) => ", the second ten times as slow",
+        Some(Event::Moves) => " until then, of the second after it",
+    };
+    format!("round trip {} ms, {load}{event}", cell.round_trip_ms)
 }
 
 /// `p99: 1.01 (0.99…1.02) × round-robin, ≤ 1.03 met`.
@@ -145,7 +151,7 @@ pub(crate) fn notes(run: &BalancingRun, cells: &[CellSummary]) -> Vec<String> {
     let mut notes: Vec<String> = run.programs.iter().map(about).collect();
     notes.push(format!(
         "Closed loop, or open where that is said. Three edges, each a network namespace, with pods in containers that take one \
-         request at a time for {} ms; clients keep their connection. {} blocks, {} ms of each after {} ms; cells and arms in random \
+         request at a time for {} ms; clients keep their connection. {} block(s), {} ms of each after {} ms; cells and arms in random \
          order, seed {}; “again” is local-first once more: the noise of this machine. Nothing is pinned. Answers a second with \
          their interval over blocks (a range where they are four or fewer).",
         options.service_ms, options.blocks, options.measure_ms, options.warm_up_ms, run.seed
@@ -161,6 +167,13 @@ pub(crate) fn notes(run: &BalancingRun, cells: &[CellSummary]) -> Vec<String> {
         "nginx and HAProxy stand on each node that is asked, before all pods of the site, past the edges: one worker or thread."
             .to_owned(),
     );
+    if options.parts.contains(&Part::Faults) {
+        notes.push(
+            "What happens in the middle happens as the time that counts begins, and is over after it: all figures are of the time \
+             in which it is so. Who is not answered after five seconds is lost."
+                .to_owned(),
+        );
+    }
     notes.extend(counted(cells));
     notes.extend(words::machine(&run.environment));
     notes.extend(run.skipped.iter().map(|skipped| format!("Not measured: {skipped}")));

@@ -39,7 +39,7 @@ pub use experiment::{estimate, run};
 pub use options::{Options, Part, Runtime};
 pub(crate) use record::FORMAT;
 pub use record::{About, Arm, Benchmark, DayTraffic, Figure, GatewayRun, Job, Mode, Sample, Task};
-pub(crate) use site::{Site, first_line, found, named};
+pub(crate) use site::{Site, found};
 #[cfg(test)]
 pub(crate) use summary::every_label;
 pub use summary::{Aim, Row, Verdict, summarise};

@@ -164,7 +164,7 @@ impl Site {
     }
 }
 
-pub(crate) fn named(name: &str, version: String, settings: &str) -> About {
+fn named(name: &str, version: String, settings: &str) -> About {
     About {
         name: name.to_owned(),
         version,
@@ -180,7 +180,7 @@ pub(crate) fn found(name: &str, package: &str) -> Result<PathBuf, String> {
     })
 }
 
-pub(crate) fn first_line(program: &Path, option: &str) -> String {
+fn first_line(program: &Path, option: &str) -> String {
     let said = arms::output_of(program, &[option]).unwrap_or_default();
     said.lines().next().unwrap_or_default().to_owned()
 }

@@ -13,7 +13,8 @@ const MOST: usize = 8;
 /// Some hosts and the lines between them; dropping it ends the lines.
 pub(crate) struct Joined {
     hosts: Vec<Host>,
-    lines: Vec<Line>,
+    /// With the two that each joins.
+    lines: Vec<([usize; 2], Line)>,
 }
 
 impl Joined {
@@ -36,7 +37,8 @@ impl Joined {
         for far in 1..count {
             for near in 0..far {
                 let ends = ends([near, far], [&namespaces[near], &namespaces[far]]);
-                lines.push(line(ends, &settings, means, (seed, lines.len() as u64))?);
+                let stream = lines.len() as u64;
+                lines.push(([near, far], line(ends, &settings, means, (seed, stream))?));
                 for (from, to) in [(near, far), (far, near)] {
                     namespaces[from].ip(&format!(
                         "route add {}/32 via {} src {}\n",
@@ -67,7 +69,30 @@ impl Joined {
             round_trip_us,
             ..Settings::default()
         };
-        self.lines.iter().try_for_each(|line| line.set(settings))
+        self.lines.iter().try_for_each(|(_, line)| line.set(settings))
+    }
+}
+
+impl Joined {
+    /// Pulls the cables of one host.
+    ///
+    /// # Errors
+    /// A line has ended.
+    pub(crate) fn cut_off(&self, host: usize) -> Result<(), NetworkError> {
+        self.lines_of(host).try_for_each(Line::cut)
+    }
+
+    /// Puts them back.
+    ///
+    /// # Errors
+    /// A line has ended.
+    pub(crate) fn mend(&self, host: usize) -> Result<(), NetworkError> {
+        self.lines_of(host).try_for_each(Line::mend)
+    }
+
+    fn lines_of(&self, host: usize) -> impl Iterator<Item = &Line> {
+        let of_it = self.lines.iter().filter(move |(pair, _)| pair.contains(&host));
+        of_it.map(|(_, line)| line)
     }
 }
 
