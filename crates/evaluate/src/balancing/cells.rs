@@ -2,7 +2,7 @@
 
 use super::NODES;
 use super::options::{Options, Part};
-use super::record::{Arm, BalancingRun, Cell, Event, Job, Load};
+use super::record::{Arm, BalancingRun, Cell, Event, Job, Load, Work};
 
 /// The paper's 1, 2 and 4, of the first node.
 const PODS: [u32; 3] = [1, 2, 4];
@@ -40,7 +40,8 @@ const MANY_NODES: [Arm; 7] = [
     Arm::NginxLeastConnections,
     Arm::Haproxy,
 ];
-const QUICK_MANY_NODES: [Arm; 3] = [Arm::RoundRobin, Arm::LocalFirst, Arm::Haproxy];
+/// Of them, where it is to be quick.
+const QUICK_ARMS: [Arm; 3] = [Arm::RoundRobin, Arm::LocalFirst, Arm::Haproxy];
 
 /// Those of a run, each with its arms.
 pub(super) fn cells(options: &Options) -> Vec<(Cell, &'static [Arm])> {
@@ -50,6 +51,7 @@ pub(super) fn cells(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         Part::Policies => policies(options),
         Part::Overload => overload(options),
         Part::Faults => faults(options),
+        Part::Calculate => calculate(options),
     };
     options.parts.iter().flat_map(of_part).collect()
 }
@@ -81,6 +83,7 @@ fn pods(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         round_trip_ms: 0,
         load: Load::Closed([clients, 0, 0]),
         event: None,
+        work: Work::Wait,
     };
     let of_pods = |pods: u32| {
         options
@@ -107,6 +110,7 @@ fn delay(options: &Options) -> Vec<(Cell, &'static [Arm])> {
                     round_trip_ms: *round_trip_ms,
                     load: Load::Closed([*clients, 0, 0]),
                     event: None,
+                    work: Work::Wait,
                 };
                 (cell, &Arm::ALL[..])
             }));
@@ -127,6 +131,7 @@ fn policies(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         round_trip_ms,
         load: Load::Closed(clients),
         event: None,
+        work: Work::Wait,
     };
     let of_traffic = |traffic| round_trips_ms.iter().map(move |ms| (cell(traffic, *ms), &Arm::ALL[..]));
     some(&TRAFFIC, options.quick).into_iter().flat_map(of_traffic).collect()
@@ -140,6 +145,7 @@ fn overload(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         round_trip_ms: 15,
         load: Load::Open(OVERLOAD * pods[0] * 1_000 / options.service_ms),
         event: None,
+        work: Work::Wait,
     };
     vec![(cell, &Arm::ALL[..])]
 }
@@ -153,15 +159,26 @@ fn faults(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         round_trip_ms: 15,
         load: Load::Open(pods[0] * 1_500 / options.service_ms),
         event: Some(event),
+        work: Work::Wait,
     };
-    let arms = if options.quick {
-        &QUICK_MANY_NODES[..]
-    } else {
-        &MANY_NODES
-    };
+    let arms = if options.quick { &QUICK_ARMS[..] } else { &MANY_NODES };
     [Event::CutOff, Event::Slow, Event::Moves]
         .map(|event| (cell(event), arms))
         .to_vec()
+}
+
+/// As many as a small machine has cores.
+fn calculate(options: &Options) -> Vec<(Cell, &'static [Arm])> {
+    let cell = |clients: u32| Cell {
+        part: Part::Calculate,
+        pods: [1, 1, 0],
+        round_trip_ms: 15,
+        load: Load::Closed([clients, 0, 0]),
+        event: None,
+        work: Work::Calculate,
+    };
+    let arms = if options.quick { &QUICK_ARMS[..] } else { &Arm::ALL };
+    options.clients.iter().map(|clients| (cell(*clients), arms)).collect()
 }
 
 #[cfg(test)]
@@ -181,8 +198,14 @@ mod tests {
             ..Options::default()
         };
         let quick = cells(&quick.effective());
-        assert!(quick.iter().all(|one| full.contains(one)), "{quick:?}");
-        assert!(quick.len() < 16);
+        for (cell, arms) in &quick {
+            let of_full = full.iter().find(|(other, _)| other == cell);
+            assert!(
+                of_full.is_some_and(|(_, all)| arms.iter().all(|arm| all.contains(arm))),
+                "{cell:?}"
+            );
+        }
+        assert!(quick.len() < 20);
     }
 
     #[test]

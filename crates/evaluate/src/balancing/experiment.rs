@@ -85,7 +85,7 @@ pub fn run(
 pub fn estimate(options: &Options) -> Duration {
     const START: Duration = Duration::from_secs(20);
     /// Of a policy or a proxy, seen on a machine of two cores.
-    const SET_UP: Duration = Duration::from_millis(450);
+    const SET_UP: Duration = Duration::from_millis(350);
     /// Of other pods.
     const SCALE: Duration = Duration::from_secs(5);
     /// Of another delay.
@@ -173,7 +173,7 @@ impl Bench {
 
     fn perform(&mut self, job: Job, block: u32) -> Result<[Seen; NODES], String> {
         let (cell, arm) = (job.cell, job.arm);
-        self.nodes.set(cell.pods, cell.round_trip_ms, arm.policy())?;
+        self.nodes.set(&cell, arm.policy())?;
         let asked: Vec<usize> = match cell.load {
             Load::Closed(clients) => (0..NODES).filter(|place| clients[*place] > 0).collect(),
             Load::Open(_) if cell.event == Some(Event::Moves) => vec![0, 1],
@@ -262,8 +262,8 @@ fn shuffled(jobs: &[Job], seed: u64, block: u32) -> Vec<Job> {
     let mut jobs = jobs.to_vec();
     jobs.shuffle(&mut order);
     together(&mut jobs, |job| job.cell);
-    together(&mut jobs, |job| (job.cell.pods, job.cell.round_trip_ms));
-    together(&mut jobs, |job| job.cell.pods);
+    together(&mut jobs, |job| (job.cell.pods, job.cell.work, job.cell.round_trip_ms));
+    together(&mut jobs, |job| (job.cell.pods, job.cell.work));
     jobs
 }
 

@@ -10,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::pod::end_of_head;
 use super::record::Seen;
+use crate::capacity::pause;
 use crate::interrupt;
 
 const PATH: &str = "/";
@@ -136,7 +137,7 @@ pub(super) fn closed(address: SocketAddr, here: &[u8], clients: u32, window: Win
             let counts = answered >= window.begins && (answer.is_err() || answered < window.ends);
             outcomes.push(outcome(&answer, (answered, answered - asked), counts, window));
             if answer.is_err() {
-                std::thread::sleep(REST);
+                pause(REST);
             }
         }
         outcomes
@@ -168,7 +169,7 @@ pub(super) fn open(
             }
             let intended = began + *after;
             let early = intended.saturating_duration_since(Instant::now());
-            std::thread::sleep(early);
+            pause(early);
             let sent = Instant::now();
             // Whoever has waited for so long for somebody to ask for him has given up.
             let answer = match sent - intended < PATIENCE {

@@ -8,6 +8,7 @@
 mod cells;
 mod experiment;
 mod load;
+mod node;
 mod nodes;
 mod options;
 mod paper;
@@ -22,7 +23,7 @@ pub use experiment::{estimate, run};
 pub use options::{Options, Part};
 pub(crate) use pod::Pod;
 pub(crate) use record::FORMAT;
-pub use record::{Arm, BalancingRun, Cell, Done, Event, Job, Load, Seen};
+pub use record::{Arm, BalancingRun, Cell, Done, Event, Job, Load, Seen, Work};
 pub use summary::{CellSummary, Judged, Row, summarise};
 pub use table::table;
 pub(crate) use table::{cell_name, judged_words, notes};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Blocks where `--quick` is given: enough for a range, not for an interval.
 const QUICK_BLOCKS: u32 = 2;
-const QUICK_MEASURE_MS: u32 = 1_200;
-const QUICK_WARM_UP_MS: u32 = 600;
+const QUICK_MEASURE_MS: u32 = 1_000;
+const QUICK_WARM_UP_MS: u32 = 500;
 
 const BLOCKS: u32 = 5;
 const MEASURE_MS: u32 = 3_000;
@@ -67,11 +67,20 @@ pub enum Part {
     Overload,
     /// Open loop: a node is cut off or slow, or traffic moves to another one
     Faults,
+    /// Pods that use the processor instead of waiting: one at each of two nodes
+    Calculate,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 5] = [Part::Pods, Part::Delay, Part::Policies, Part::Overload, Part::Faults];
+    pub const ALL: [Part; 6] = [
+        Part::Pods,
+        Part::Delay,
+        Part::Policies,
+        Part::Overload,
+        Part::Faults,
+        Part::Calculate,
+    ];
 
     /// In the words of a table.
     #[must_use]
@@ -82,6 +91,7 @@ impl Part {
             Part::Policies => "traffic at all nodes (5.4)",
             Part::Overload => "open loop, twice what the node can do",
             Part::Faults => "what happens in the middle",
+            Part::Calculate => "pods that calculate",
         }
     }
 }

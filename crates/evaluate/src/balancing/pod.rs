@@ -5,8 +5,13 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::record::Work;
+use crate::capacity::pause;
 
 /// A head may be so long.
 const HEAD_BYTES: usize = 16 << 10;
@@ -26,6 +31,9 @@ pub struct Pod {
     /// Milliseconds that each request takes
     #[arg(long)]
     service_ms: u32,
+    /// What it does meanwhile
+    #[arg(long, value_enum, default_value_t)]
+    work: Work,
     /// What it answers
     #[arg(long)]
     name: String,
@@ -33,25 +41,76 @@ pub struct Pod {
 
 /// Who of those that wait is done when.
 struct Line {
+    work: Work,
     state: Mutex<State>,
+    has_moved: Condvar,
 }
 
 struct State {
     service: Duration,
+    /// When the last of those is done that wait by the clock.
     free_at: Instant,
+    /// Places given to those that calculate.
+    places: u64,
+    /// The place of the one that does.
+    turn: u64,
 }
 
 impl Line {
-    /// Takes the last place; when its request is done.
+    fn new(service: Duration, work: Work, now: Instant) -> Line {
+        Line {
+            work,
+            state: Mutex::new(State {
+                service,
+                free_at: now,
+                places: 0,
+                turn: 0,
+            }),
+            has_moved: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the last place, and returns once its request is done.
+    fn serve(&self) {
+        match self.work {
+            Work::Wait => {
+                let done_at = self.take(Instant::now());
+                pause(done_at.saturating_duration_since(Instant::now()));
+            }
+            Work::Calculate => self.in_turn(calculate),
+        }
+    }
+
+    /// Does so once all are done that came before.
+    fn in_turn(&self, work: impl FnOnce(Duration)) {
+        let mut state = self.state();
+        let place = state.places;
+        state.places += 1;
+        while state.turn != place {
+            state = self.has_moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let service = state.service;
+        drop(state);
+        work(service);
+        self.state().turn += 1;
+        self.has_moved.notify_all();
+    }
+
+    /// Takes the last place of those that wait by the clock; when its request is done.
     fn take(&self, now: Instant) -> Instant {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         state.free_at = now.max(state.free_at) + state.service;
         state.free_at
     }
 
-    /// Has requests take another time from now on.
+    /// Has requests take another time from now on; whoever waits has nobody who comes later wait for him.
     fn change(&self, service: Duration) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).service = service;
+        let mut state = self.state();
+        (state.service, state.free_at) = (service, Instant::now());
     }
 }
 
@@ -62,12 +121,8 @@ impl Pod {
     /// It cannot listen, or the kernel gives it no thread.
     pub(crate) fn serve(&self) -> io::Result<()> {
         let listener = TcpListener::bind(self.listen)?;
-        let line = Line {
-            state: Mutex::new(State {
-                service: Duration::from_millis(self.service_ms.into()),
-                free_at: Instant::now(),
-            }),
-        };
+        let service = Duration::from_millis(self.service_ms.into());
+        let line = Line::new(service, self.work, Instant::now());
         let answer = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{}",
             self.name.len(),
@@ -110,14 +165,20 @@ fn converse(mut stream: TcpStream, line: &Line, answer: &[u8]) -> io::Result<()>
             if let Some(service_ms) = told(&buffer[..end]) {
                 line.change(Duration::from_millis(service_ms.into()));
             } else {
-                let done_at = line.take(Instant::now());
-                std::thread::sleep(done_at.saturating_duration_since(Instant::now()));
+                line.serve();
             }
             buffer.copy_within(end..filled, 0);
             filled -= end;
             stream.write_all(answer)?;
         }
     }
+}
+
+/// Uses the processor for so long, whoever else does.
+fn calculate(service: Duration) {
+    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+    let began = used();
+    while used().saturating_sub(began) < service {}
 }
 
 /// What a request is for that changes how long requests take.
@@ -144,15 +205,33 @@ mod tests {
     fn requests_take_their_time_one_after_the_other_and_one_that_comes_later_does_not_wait_for_nobody() {
         let began = Instant::now();
         let ms = Duration::from_millis;
-        let line = Line {
-            state: Mutex::new(State {
-                service: ms(8),
-                free_at: began,
-            }),
-        };
+        let line = Line::new(ms(8), Work::Wait, began);
         assert_eq!(line.take(began), began + ms(8));
         assert_eq!(line.take(began + ms(1)), began + ms(16));
         assert_eq!(line.take(began + ms(40)), began + ms(48));
+    }
+
+    #[test]
+    fn those_that_calculate_do_so_one_after_the_other_in_the_order_in_which_they_came() {
+        let (line, order) = (
+            Line::new(Duration::ZERO, Work::Calculate, Instant::now()),
+            Mutex::new(Vec::new()),
+        );
+        line.state().turn = u64::MAX;
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                scope.spawn({
+                    let (line, order) = (&line, &order);
+                    move || line.in_turn(|_| order.lock().unwrap().push(number))
+                });
+                while line.state().places <= number {
+                    std::thread::yield_now();
+                }
+            }
+            line.state().turn = 0;
+            line.has_moved.notify_all();
+        });
+        assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<u64>>());
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(super) fn predict(job: &Job, options: &Options) -> Option<Prediction> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balancing::{Arm, Cell, Part};
+    use crate::balancing::{Arm, Cell, Part, Work};
 
     #[test]
     fn one_client_of_a_distant_pod_waits_for_the_way_and_the_service() {
@@ -71,6 +71,7 @@ mod tests {
                 round_trip_ms: 30,
                 load: Load::Closed([1, 0, 0]),
                 event: None,
+                work: Work::Wait,
             },
             arm: Arm::RoundRobin,
         };

@@ -85,6 +85,19 @@ pub struct Cell {
     pub load: Load,
     /// What happens as the time that counts begins.
     pub event: Option<Event>,
+    /// What pods do for a request.
+    pub work: Work,
+}
+
+/// What a pod does for as long as it has a request for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Nothing: it takes no processor, so that many fit a small machine.
+    #[default]
+    Wait,
+    /// It uses the processor for so long.
+    Calculate,
 }
 
 /// Something that happens in the middle.

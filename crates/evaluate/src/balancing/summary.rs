@@ -180,7 +180,8 @@ fn law(run: &BalancingRun, job: &Job) -> Option<Check> {
 
 fn judge(run: &BalancingRun, summary: &CellSummary) -> Vec<Judged> {
     match summary.cell.load {
-        Load::Closed(_) if summary.cell.part == Part::Pods => Vec::new(),
+        // Elsewhere there is no choice, or nothing is promised.
+        Load::Closed(_) if !matches!(summary.cell.part, Part::Delay | Part::Policies) => Vec::new(),
         Load::Closed(_) => beside_others(run, summary),
         Load::Open(_) => overload(run, summary),
     }

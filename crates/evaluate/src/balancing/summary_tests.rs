@@ -1,5 +1,5 @@
 use super::*;
-use crate::balancing::record::{FORMAT, Seen};
+use crate::balancing::record::{FORMAT, Seen, Work};
 use crate::balancing::{EXPERIMENT, Options};
 use crate::environment;
 
@@ -42,6 +42,7 @@ fn cell(clients: u32) -> Cell {
         round_trip_ms: 30,
         load: Load::Closed([clients, 0, 0]),
         event: None,
+        work: Work::Wait,
     }
 }
 
@@ -102,6 +103,7 @@ fn a_loop_that_breaks_littles_law_is_named() {
 #[test]
 fn in_an_open_loop_nothing_may_be_lost_and_p99_has_a_bound() {
     let open = Cell {
+        part: Part::Overload,
         load: Load::Open(1_000),
         round_trip_ms: 15,
         ..cell(0)
@@ -113,6 +115,6 @@ fn in_an_open_loop_nothing_may_be_lost_and_p99_has_a_bound() {
     // Three services of 8 ms and the way.
     assert_eq!(outcomes(vec![Some(39_000); 500]), [Outcome::Pass, Outcome::Pass]);
     assert_eq!(outcomes(vec![Some(39_001); 500]), [Outcome::Pass, Outcome::Fail]);
-    let lost = [vec![Some(20_000); 500], vec![None; 20]].concat();
+    let lost = (0..500).map(|number| (number % 10 > 0).then_some(20_000)).collect();
     assert_eq!(outcomes(lost), [Outcome::Fail, Outcome::Fail]);
 }

@@ -199,7 +199,26 @@ fn counted(cells: &[CellSummary]) -> Vec<String> {
             )
         })
     };
-    ["throughput", "mean", "p99"].into_iter().filter_map(of).collect()
+    let all = ["throughput", "mean", "p99"].into_iter().filter_map(of);
+    all.chain(as_predicted(cells)).collect()
+}
+
+/// How near closed loops come to what service time and delay alone would have them answer.
+fn as_predicted(cells: &[CellSummary]) -> Option<String> {
+    const TOLERANCE: f64 = 0.05;
+    let closed = cells.iter().filter(|summary| summary.cell.clients().is_some());
+    let off = closed.flat_map(|summary| &summary.rows).filter_map(|row| {
+        let predicted = row.predicted?;
+        Some((row.per_s.value / predicted.per_s - 1.0).abs())
+    });
+    let off: Vec<f64> = off.collect();
+    let near = off.iter().filter(|off| **off <= TOLERANCE).count();
+    (!off.is_empty()).then(|| {
+        format!(
+            "Within 5 % of the answers a second that service time and delay alone would give: {near} of {} closed loops.",
+            off.len()
+        )
+    })
 }
 
 /// Which cells of how many, and how long all of them take.

@@ -6,7 +6,7 @@ use super::page::{Cell, Page, class, keyed};
 use super::{record, words};
 use crate::balancing::{Arm, CellSummary, Judged, Row, cell_name, judged_words, notes};
 use crate::report::Balancing;
-use crate::report::plot::{Kind, Line, Lines, Stroke, Upwards, lines};
+use crate::report::plot::{Bar, Kind, Line, Lines, Stroke, Upwards, lines, ratios};
 use crate::stats::{Estimate, Outcome};
 
 const COLUMNS: [&str; 9] = [
@@ -29,11 +29,39 @@ pub(super) fn section(page: &mut Page, found: &Balancing) {
     for curves in curves(&found.cells) {
         curves.draw(page);
     }
+    for what in ["throughput", "mean", "p99"] {
+        beside_best(page, &found.cells, what);
+    }
     for summary in &found.cells {
         cell(page, summary);
     }
     let title = format!("The run, seed {}", found.run.seed);
     page.folded(&title, false, |page| record::balancing(page, &found.run));
+}
+
+/// How many times worse local-first is than the best of the others, cell by cell.
+fn beside_best(page: &mut Page, cells: &[CellSummary], what: &str) {
+    let bar = |summary: &CellSummary| {
+        let judged = summary.judged.iter().find(|judged| judged.what == what)?;
+        judged.against?;
+        let pods = summary.cell.pods.map(|count| count.to_string()).join("-");
+        let clients = summary.cell.clients()?.map(|count| count.to_string()).join(":");
+        Some(Bar {
+            label: format!("{pods}, {} ms, {clients}", summary.cell.round_trip_ms),
+            class: class(0),
+            ratio: judged.figure?,
+            verdict: words::outcome(judged.outcome).to_owned(),
+            noise: None,
+        })
+    };
+    let bars: Vec<Bar> = cells.iter().filter_map(bar).collect();
+    if let Some(svg) = ratios(&bars) {
+        let words = format!(
+            "Local-first, {what}: how many times worse than the best of the other policies, by pods, round trip and clients of \
+             each node; below 1 it is better."
+        );
+        page.figure(&svg, "", &words);
+    }
 }
 
 fn cell(page: &mut Page, summary: &CellSummary) {

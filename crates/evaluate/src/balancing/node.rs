@@ -1,0 +1,205 @@
+//! One node of the site: an edge on a host of its own, with its pods.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+
+use balance::Policy;
+use serde::Deserialize;
+
+use super::load;
+use super::options::Options;
+use super::pod::CHANGE;
+use super::record::Work;
+use crate::gateway::{Edge, Site, add_file, found};
+
+/// Of the applications and of the service.
+pub(super) const NAME: &str = "pods";
+const IMAGE: &str = "pod:1";
+/// Where a pod listens, in a network of its own.
+const POD_PORT: u16 = 8_080;
+/// Where the service does.
+const SERVICE_PORT: u16 = 80;
+/// Where other nodes reach the first pod of a node past its edge; the next ones follow.
+const FIRST_PORT: u16 = 20_000;
+const SITE_PORT: u16 = 7_000;
+const HTTPS_PORT: u16 = 7_001;
+
+/// One that runs.
+pub(super) struct Node {
+    /// It ends before what it stands on.
+    pub(super) edge: Edge,
+    pub(super) site: Site,
+    name: String,
+    address: Ipv4Addr,
+    /// Where its pods are reached by itself alone.
+    pods: Vec<Ipv4Addr>,
+    /// Where it reaches the service.
+    pub(super) service: Option<Ipv4Addr>,
+}
+
+/// What `site invite` prints.
+#[derive(Deserialize)]
+struct Invitation {
+    command: String,
+}
+
+impl Node {
+    /// Starts its edge, and gives it the image of a pod.
+    ///
+    /// # Errors
+    /// It does not start, in words.
+    pub(super) fn start(site: Site, name: String, address: Ipv4Addr) -> Result<Node, String> {
+        let file = site.make_directory("settings")?.join("edge.toml");
+        std::fs::write(&file, format!("[site]\nname = \"{name}\"\n"))
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+        let options = [
+            "--config".to_owned(),
+            file.display().to_string(),
+            "--site".to_owned(),
+            format!("{address}:{SITE_PORT}"),
+            "--https".to_owned(),
+            format!("{address}:{HTTPS_PORT}"),
+        ];
+        let edge = Edge::start_with(&site, "edge", &options)?;
+        let folder = site.make_directory("pod")?;
+        add_file(&folder, &site.helper.program)?;
+        let program = site.helper.program.display().to_string();
+        edge.run(&["image", "build", IMAGE, &folder.display().to_string(), "--", &program])?;
+        Ok(Node {
+            edge,
+            site,
+            name,
+            address,
+            pods: Vec::new(),
+            service: None,
+        })
+    }
+
+    /// Has it be one of the site that began with the first.
+    ///
+    /// # Errors
+    /// One of the two refuses, in words.
+    pub(super) fn joins(&self, first: &Node) -> Result<(), String> {
+        let printed = first.edge.run(&["site", "invite", &self.name, "--output", "json"])?;
+        let invitation: Invitation = serde_json::from_str(&printed)
+            .map_err(|_| "`site invite --output json` printed no invitation".to_owned())?;
+        let words: Vec<&str> = invitation.command.split_whitespace().skip(1).collect();
+        self.site.enter(|| self.edge.run(&words))?.map(drop)
+    }
+
+    /// What a command lists.
+    pub(super) fn listed<T: for<'a> Deserialize<'a>>(&self, what: &str) -> Result<Vec<T>, String> {
+        let printed = self.edge.run(&["get", what, "--output", "json"])?;
+        serde_json::from_str(&printed).map_err(|error| format!("`get {what} --output json`: {error}"))
+    }
+
+    /// Has it so many pods, and the kernel lead to each of them by a port of its own.
+    pub(super) fn scale(&mut self, count: u32, work: Work, options: &Options) -> Result<(), String> {
+        self.edge.apply(&self.deployment(count, work, options))?;
+        let application = self.edge.wait(NAME, |one| {
+            one.replicas == count && one.is_ready() && one.containers.len() == count as usize
+        })?;
+        let addresses = application.containers.iter().map(|container| {
+            let address = container.address.as_deref().unwrap_or_default();
+            address.parse().map_err(|_| format!("a pod's address is {address:?}"))
+        });
+        self.pods = addresses.collect::<Result<_, String>>()?;
+        let led = self.pods.iter().enumerate().map(|(number, pod)| {
+            let port = usize::from(FIRST_PORT) + number;
+            format!("ip daddr {} tcp dport {port} dnat to {pod}:{POD_PORT}\n", self.address)
+        });
+        let rules = format!(
+            "add table ip evaluate\ndelete table ip evaluate\ntable ip evaluate {{\nchain prerouting {{\ntype nat hook \
+             prerouting priority dstnat - 10; policy accept;\n{}}}\n}}\n",
+            led.collect::<String>()
+        );
+        self.site.enter(|| nft(&rules))?
+    }
+
+    fn deployment(&self, count: u32, work: Work, options: &Options) -> String {
+        let work = match work {
+            Work::Wait => "wait",
+            Work::Calculate => "calculate",
+        };
+        let words = self.site.helper.arguments(&[
+            "pod",
+            "--listen",
+            &format!("0.0.0.0:{POD_PORT}"),
+            "--service-ms",
+            &options.service_ms.to_string(),
+            "--work",
+            work,
+            "--name",
+            &self.name,
+        ]);
+        let arguments = serde_json::to_string(&words).unwrap_or_default();
+        let program = self.site.helper.program.display();
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {NAME}}}\nspec:\n  replicas: {count}\n  selector: \
+             {{matchLabels: {{app: {NAME}}}}}\n  template:\n    metadata: {{labels: {{app: {NAME}}}}}\n    spec:\n      \
+             terminationGracePeriodSeconds: 0\n      containers:\n        - {{name: main, image: '{IMAGE}', command: \
+             ['{program}'], args: {arguments}}}\n"
+        )
+    }
+
+    /// Has its pods take another time for each request.
+    pub(super) fn change(&self, service_ms: u32) -> Result<(), String> {
+        let tell = |pod: &Ipv4Addr| {
+            let told = load::tell((*pod, POD_PORT).into(), &format!("{CHANGE}{service_ms}"));
+            told.map_err(|error| format!("a pod of {}, told to take {service_ms} ms: {error}", self.name))
+        };
+        self.site.enter(|| self.pods.iter().try_for_each(tell))?
+    }
+
+    /// Where its pods are reached, in their order: by itself, or by others by a port of it.
+    pub(super) fn pods_seen(&self, by_itself: bool) -> Vec<SocketAddr> {
+        let reached = |(number, pod): (usize, &Ipv4Addr)| match by_itself {
+            true => SocketAddr::from((*pod, POD_PORT)),
+            false => SocketAddr::from((self.address, FIRST_PORT + number as u16)),
+        };
+        self.pods.iter().enumerate().map(reached).collect()
+    }
+
+    /// How it is called, and what its pods answer.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where other nodes reach it.
+    pub(super) fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Where its clients ask the site.
+    pub(super) fn door(&self) -> Result<SocketAddr, String> {
+        let address = self.service.ok_or("the service has no address")?;
+        Ok((address, SERVICE_PORT).into())
+    }
+}
+
+/// The service, led by a policy.
+pub(super) fn service(policy: Policy) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {NAME}, annotations: {{selvedge.dev/balance: {}}}}}\nspec:\n  \
+         selector: {{app: {NAME}}}\n  ports: [{{port: {SERVICE_PORT}, targetPort: {POD_PORT}, appProtocol: http}}]\n",
+        policy.name()
+    )
+}
+
+/// Gives the kernel rules, of the network namespace of the calling thread.
+fn nft(rules: &str) -> Result<(), String> {
+    let mut command = Command::new(found("nft", "nftables")?);
+    command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let failed = |error: std::io::Error| format!("nft: {error}");
+    let mut child = command.stderr(Stdio::piped()).spawn().map_err(failed)?;
+    let mut input = child.stdin.take().ok_or("nft takes no rules")?;
+    // One that stops at a bad line reads no further: its status says so.
+    let _ = input.write_all(rules.as_bytes());
+    drop(input);
+    let output = child.wait_with_output().map_err(failed)?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("nft: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
