@@ -58,6 +58,7 @@ install_system() {
     install_rust
     install_without_service mosquitto mosquitto mosquitto
     install_without_service nginx nginx-light nginx
+    install_without_service haproxy haproxy haproxy
     install_without_service lighttpd lighttpd lighttpd
     install_without_service tinyproxy tinyproxy tinyproxy
     install_without_service docker-registry docker-registry docker-registry
