@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::cells::jobs;
 use super::load::{self, Window};
-use super::nodes::Nodes;
+use super::nodes::{Nodes, forgotten};
 use super::options::Options;
 use super::proxies::Proxy;
 use super::record::{BalancingRun, Cell, Done, Event, FORMAT, Job, Load, Seen};
@@ -93,12 +93,11 @@ pub fn estimate(options: &Options) -> Duration {
     let options = options.clone().effective();
     let jobs = shuffled(&jobs(&options), 0, 0);
     let changes = |of: fn(&Job, &Job) -> bool| jobs.windows(2).filter(|pair| of(&pair[0], &pair[1])).count() as u32 + 1;
-    /// Until nodes have found one again that was cut off.
-    const MENDED: Duration = Duration::from_secs(6);
     let each = SET_UP + options.warm_up() + options.measure();
-    let cut_off = jobs.iter().filter(|job| job.cell.event == Some(Event::CutOff)).count();
+    let disturbs = |job: &&Job| matches!(job.cell.event, Some(Event::CutOff | Event::Slow));
+    let disturbed = jobs.iter().filter(disturbs).count();
     let block = each * jobs.len() as u32
-        + MENDED * cut_off as u32
+        + forgotten(&options) * disturbed as u32
         + SCALE * changes(|one, next| one.cell.pods != next.cell.pods)
         + DELAY * changes(|one, next| one.cell.round_trip_ms != next.cell.round_trip_ms);
     START + block * options.blocks

@@ -181,11 +181,12 @@ impl Nodes {
             Event::CutOff => {
                 self.network.mend(SECOND).map_err(|error| error.to_string())?;
                 self.wait_until_joined()?;
-                self.wait_until_known(self.state.pods, self.state.policy.unwrap_or_default())
+                self.wait_until_known(self.state.pods, self.state.policy.unwrap_or_default())?;
             }
-            Event::Slow => self.all[SECOND].change(self.options.service_ms),
-            Event::Moves => Ok(()),
+            Event::Slow => self.all[SECOND].change(self.options.service_ms)?,
+            Event::Moves => return Ok(()),
         }
+        Ok(pause(forgotten(&self.options))?)
     }
 
     fn wait_until_joined(&self) -> Result<(), String> {
@@ -229,6 +230,13 @@ impl Nodes {
         }
         Ok(())
     }
+}
+
+/// Until edges ask a node again as if nothing had been: who fails is not asked for twice as long each time (decision 51), in
+/// all no longer than twice the time in which something happened.
+pub(super) fn forgotten(options: &Options) -> Duration {
+    const LEAST: Duration = Duration::from_secs(2);
+    LEAST + 2 * options.measure()
 }
 
 /// Whether a node knows of each other what that has; of what stays where it is asked nobody tells.

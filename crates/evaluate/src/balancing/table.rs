@@ -58,7 +58,7 @@ pub fn table(run: &BalancingRun, cells: &[CellSummary]) -> String {
 
 fn line(out: &mut String, label: &str, [per_s, mean, p50, p99, here, lost, predicted, paper]: [String; 8]) {
     let text =
-        format!("  {label:<20} {per_s:>20} {mean:>8} {p50:>8} {p99:>8} {here:>5} {lost:>5} {predicted:>9} {paper:>8}");
+        format!("  {label:<20} {per_s:>19} {mean:>8} {p50:>8} {p99:>8} {here:>5} {lost:>5} {predicted:>9} {paper:>8}");
     let _ = writeln!(out, "{}", text.trim_end());
 }
 

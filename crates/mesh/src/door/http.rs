@@ -108,6 +108,8 @@ struct End {
     kept: Option<(Arc<Kept>, Peer)>,
     sent: Sent,
     is_whole: bool,
+    /// Why no more of it comes: said once what came before has been passed on, which hyper would keep back.
+    failed: Option<hyper::Error>,
 }
 
 /// What counts a request for as long as it is under way.
@@ -518,6 +520,7 @@ impl Leads {
             kept: peer.map(|peer| (Arc::clone(&self.kept), peer)),
             sent,
             is_whole: response.body().is_end_stream(),
+            failed: None,
         };
         Ok(response.map(|body| Answer::Led { body, end }))
     }
@@ -680,10 +683,18 @@ impl Body for Answer {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Answer::Led { body, end } => {
+                if let Some(failed) = end.failed.take() {
+                    return Poll::Ready(Some(Err(failed)));
+                }
                 if let Some(Sender::Http1(driven)) = &mut end.sender {
                     driven.drive(context);
                 }
                 let frame = Pin::new(&mut *body).poll_frame(context);
+                if let Poll::Ready(Some(Err(failed))) = frame {
+                    end.failed = Some(failed);
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 end.is_whole |= matches!(frame, Poll::Ready(None)) || body.is_end_stream();
                 frame
             }
