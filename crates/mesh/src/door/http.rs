@@ -94,7 +94,7 @@ pub(super) async fn spoken(stream: &TcpStream) -> Speaks {
 /// The body of an answer.
 enum Answer {
     /// Of an endpoint, or of another node.
-    Led { body: Incoming, end: End },
+    Led { body: Incoming, end: Box<End> },
     /// Of this node itself.
     Own(Full<Bytes>),
 }
@@ -514,14 +514,14 @@ impl Leads {
         }
         request::strip(response.headers_mut());
         let peer = peer.filter(|peer| self.may_keep(peer));
-        let end = End {
+        let end = Box::new(End {
             _at: at,
             sender: Some(sender),
             kept: peer.map(|peer| (Arc::clone(&self.kept), peer)),
             sent,
             is_whole: response.body().is_end_stream(),
             failed: None,
-        };
+        });
         Ok(response.map(|body| Answer::Led { body, end }))
     }
 }
@@ -606,7 +606,7 @@ async fn ask(
 
 /// Why there is no answer to what was sent.
 enum NoAnswer {
-    Failed(TrySendError<Outgoing>),
+    Failed(Box<TrySendError<Outgoing>>),
     Late(String),
 }
 
@@ -625,7 +625,7 @@ async fn response(
     loop {
         match timeout(THERE_PAUSE, asking.as_mut()).await {
             Ok(Ok(response)) => return Ok(response),
-            Ok(Err(failed)) => return Err(NoAnswer::Failed(failed)),
+            Ok(Err(failed)) => return Err(NoAnswer::Failed(Box::new(failed))),
             Err(_) if !is_there() => return Err(NoAnswer::Late("it is gone".to_owned())),
             Err(_) if sent.ago() >= patience => {
                 let why = format!("it did not answer in {} s", patience.as_secs());
