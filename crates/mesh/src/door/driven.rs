@@ -68,14 +68,8 @@ impl Driven {
         request: Request<Upload>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
         let mut asking = std::pin::pin!(self.sender.try_send_request(request));
-        let connection = &mut self.connection;
         std::future::poll_fn(|context| {
-            // See `drive`.
-            if let Some(driven) = connection
-                && driven.as_mut().poll(context).is_ready()
-            {
-                *connection = None;
-            }
+            self.drive(context);
             asking.as_mut().poll(context)
         })
         .await
