@@ -96,7 +96,10 @@ def test_every_policy_and_proxy_answers_by_the_pods_that_it_is_to_and_nothing_is
             assert 0 < clients["here"] < clients["answered"] and elsewhere, arm
     assert "4-4-4 pods" in table and "10-1-1 pods" in table
     assert "Measured" in table and "a full run takes" in table
-    assert "10-1-1 pods, round trip 30 ms" in (tmp_path / "report.html").read_text()
+    assert "Measured beside simulated, answers a second" in table
+    page = (tmp_path / "report.html").read_text()
+    assert "10-1-1 pods, round trip 30 ms" in page
+    assert "Local scheduling beats round robin" in page
     assert naming(place) == []
 
 

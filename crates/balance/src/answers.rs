@@ -21,12 +21,15 @@ const WAITS_FROM: f32 = 1.1;
 #[derive(Clone, Debug)]
 pub struct Answers {
     by_load: [Known; PLACES],
+    /// At no load below this place has anybody been seen lately.
+    lowest: usize,
 }
 
 impl Default for Answers {
     fn default() -> Self {
         Answers {
             by_load: [Known::default(); PLACES],
+            lowest: PLACES,
         }
     }
 }
@@ -41,7 +44,13 @@ struct Known {
 impl Answers {
     /// An answer took so long that was asked for when the node, with it, had that load.
     pub fn observe(&mut self, load: f32, took: Duration, now: Duration) {
-        let known = &mut self.by_load[place(load)];
+        let place = place(load);
+        let from = self.lowest.min(place)..place;
+        self.lowest = from
+            .clone()
+            .find(|place| self.by_load[*place].is_fresh(now))
+            .unwrap_or(place);
+        let known = &mut self.by_load[place];
         let took_us = took.as_secs_f32() * 1e6;
         known.mean_us = match known.is_fresh(now) {
             true => known.mean_us + WEIGHT * (took_us - known.mean_us),
@@ -60,7 +69,9 @@ impl Answers {
     #[must_use]
     pub fn expect(&self, load: f32, now: Duration) -> Option<Duration> {
         let alone_us = self.alone_us(now)?;
-        let below = (0..=place(load)).rev().find(|place| self.by_load[*place].is_fresh(now));
+        let below = (self.lowest..=place(load))
+            .rev()
+            .find(|place| self.by_load[*place].is_fresh(now));
         let Some(below) = below else {
             return Some(from_us(alone_us));
         };
@@ -82,7 +93,7 @@ impl Answers {
     }
 
     fn alone_us(&self, now: Duration) -> Option<f32> {
-        let known = self.by_load.iter().find(|known| known.is_fresh(now));
+        let known = self.by_load[self.lowest..].iter().find(|known| known.is_fresh(now));
         known.map(|known| known.mean_us)
     }
 }

@@ -134,7 +134,7 @@ pub struct Experiment {
     pub distances: Distances,
     /// Of all proxies.
     pub policy: Policy,
-    /// Answers until then do not count.
+    /// What is asked, in a closed loop answered, until then does not count.
     pub warm_up: Duration,
     /// That which counts, after it.
     pub measured: Duration,
@@ -145,11 +145,20 @@ pub struct Experiment {
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Of each node, the answers that its clients had, shortest first.
+    /// Of each node, how long the answers took that its clients had, shortest first. In an open loop those of requests that
+    /// came in the time that counts, in a closed one those that came in it themselves.
     pub took: Vec<Vec<Duration>>,
     /// Of those, answered by the node that was asked.
     pub answered_here: u64,
-    /// What nobody could answer.
+    /// Answers that came in the time that counts.
+    pub answered: u64,
+    /// Of each node, requests that came in that time, of open loops.
+    pub asked: Vec<u64>,
+    /// Those of them that had no answer when it was over.
+    pub late: Vec<u64>,
+    /// Those that had none [`PATIENCE`] later.
+    pub lost: u64,
+    /// Those that nobody could answer.
     pub refused: u64,
 }
 
@@ -163,9 +172,14 @@ impl Outcome {
     }
 }
 
+/// After the time that counts, until what was asked in it and has no answer is lost.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
 #[derive(Clone, Copy, Debug)]
 struct Request {
     asked_at: Duration,
+    /// How long an endpoint has it for itself.
+    takes: Duration,
     of: usize,
     at: usize,
     endpoint: usize,
@@ -229,9 +243,11 @@ struct World<'a> {
     events: BinaryHeap<Expected>,
     number: u64,
     proxies: Vec<Proxy>,
-    /// When somebody asks: the same whatever is chosen.
+    /// When somebody asks, and what he asks: in an open loop the same whatever is chosen.
     arrivals: ChaCha8Rng,
     random: ChaCha8Rng,
+    /// Of each node, requests of open loops that count and have no answer yet.
+    waiting: Vec<u64>,
     outcome: Outcome,
 }
 
@@ -250,14 +266,20 @@ pub fn run(experiment: &Experiment) -> Outcome {
         }
     }
     let end = experiment.warm_up + experiment.measured;
+    let mut is_over = false;
     while let Some(Expected { at, event, .. }) = world.events.pop() {
-        if at > end {
+        if at >= end && !is_over {
+            is_over = true;
+            world.outcome.late.clone_from(&world.waiting);
+        }
+        if is_over && (at > end + PATIENCE || world.waiting.iter().all(|waiting| *waiting == 0)) {
             break;
         }
         world.now = at;
         world.happens(event);
     }
     let mut outcome = world.outcome;
+    outcome.lost = world.waiting.iter().sum();
     outcome.took.iter_mut().for_each(|took| took.sort_unstable());
     outcome
 }
@@ -289,8 +311,11 @@ impl<'a> World<'a> {
             proxies,
             arrivals,
             random,
+            waiting: vec![0; members.len()],
             outcome: Outcome {
                 took: vec![Vec::new(); members.len()],
+                asked: vec![0; members.len()],
+                late: vec![0; members.len()],
                 ..Outcome::default()
             },
         }
@@ -332,20 +357,28 @@ impl<'a> World<'a> {
     }
 
     fn asks(&mut self, of: usize) {
+        let takes = match self.experiment.service {
+            Service::Constant(takes) => takes,
+            Service::Exponential(mean) => exponential(mean, &mut self.arrivals),
+        };
+        let counts = self.is_counted(self.now) && self.is_open(of);
+        self.outcome.asked[of] += u64::from(counts);
         let proxy = &mut self.proxies[of];
         let Some(at) = proxy.chooser.node(&proxy.nodes, self.now, &mut self.random) else {
-            self.outcome.refused += u64::from(self.now >= self.experiment.warm_up);
+            self.outcome.refused += u64::from(counts);
             return;
         };
         let node = &mut proxy.nodes[at];
         let request = Request {
             asked_at: self.now,
+            takes,
             of,
             at,
             endpoint: 0,
             load: node.load_with_one_more(),
         };
         node.in_flight += 1;
+        self.waiting[of] += u64::from(counts);
         self.expect(self.now + self.way(request), Event::Arrives(request));
     }
 
@@ -364,11 +397,10 @@ impl<'a> World<'a> {
         }
     }
 
-    fn serve(&mut self, Request { at, endpoint, .. }: Request) {
-        let takes = match self.experiment.service {
-            Service::Constant(takes) => takes,
-            Service::Exponential(mean) => exponential(mean, &mut self.random),
-        };
+    fn serve(&mut self, request: Request) {
+        let Request {
+            at, endpoint, takes, ..
+        } = request;
         self.expect(self.now + takes, Event::IsDone { at, endpoint });
     }
 
@@ -398,13 +430,31 @@ impl<'a> World<'a> {
             node.of_others = of_others;
         }
         node.answers.observe(request.load, took, self.now);
-        if self.now >= self.experiment.warm_up {
+        let (in_time, is_open) = (self.is_counted(self.now), self.is_open(request.of));
+        self.outcome.answered += u64::from(in_time);
+        let counts = if is_open {
+            self.is_counted(request.asked_at)
+        } else {
+            in_time
+        };
+        if counts {
             self.outcome.took[request.of].push(took);
             self.outcome.answered_here += u64::from(request.of == request.at);
+            self.waiting[request.of] -= u64::from(is_open);
         }
-        if matches!(self.experiment.members[request.of].load, Load::Closed { .. }) {
+        if !is_open {
             self.asks(request.of);
         }
+    }
+
+    /// Whether a moment is of the time that counts.
+    fn is_counted(&self, at: Duration) -> bool {
+        let Experiment { warm_up, measured, .. } = *self.experiment;
+        (warm_up..warm_up + measured).contains(&at)
+    }
+
+    fn is_open(&self, node: usize) -> bool {
+        !matches!(self.experiment.members[node].load, Load::Closed { .. })
     }
 
     /// One way, of that which a request goes there and back.
@@ -416,4 +466,82 @@ impl<'a> World<'a> {
 fn exponential(mean: Duration, random: &mut impl Rng) -> Duration {
     let chance: f64 = random.random();
     mean.mul_f64(-(1.0 - chance).ln())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn experiment(members: Vec<Member>, distances: Distances) -> Experiment {
+        Experiment {
+            members,
+            service: Service::Exponential(8 * MS),
+            distances,
+            policy: Policy::LocalFirst,
+            warm_up: 500 * MS,
+            measured: 4_000 * MS,
+            seed: 7,
+        }
+    }
+
+    #[test]
+    fn every_request_of_an_open_loop_is_answered_refused_or_lost() {
+        let member = |endpoints, requests_per_s| Member {
+            endpoints,
+            load: Load::Open { requests_per_s },
+        };
+        let sites = [
+            vec![member(2, 200.0), member(1, 50.0)],
+            vec![member(1, 2_000.0), member(1, 50.0)],
+            vec![member(0, 200.0), member(0, 50.0)],
+        ];
+        for members in sites {
+            let outcome = run(&experiment(members, Distances::Same(15 * MS)));
+            let asked: u64 = outcome.asked.iter().sum();
+            let answered = outcome.all_took().len() as u64;
+            assert_eq!(asked, answered + outcome.lost + outcome.refused);
+            assert!(outcome.late.iter().sum::<u64>() >= outcome.lost);
+        }
+    }
+
+    #[test]
+    fn where_more_is_asked_than_all_can_do_some_is_late_and_some_is_lost() {
+        let members = vec![Member {
+            endpoints: 1,
+            load: Load::Open { requests_per_s: 500.0 },
+        }];
+        let outcome = run(&experiment(members, Distances::Same(MS)));
+        // 2,000 are asked, 125 a second are answered: some 500 in time, some 600 in the patience after it.
+        assert!((1_300..1_700).contains(&outcome.late[0]), "{outcome:?}");
+        assert!((600..1_100).contains(&outcome.lost), "{}", outcome.lost);
+    }
+
+    #[test]
+    fn a_load_that_changes_asks_as_much_as_each_step_says_and_nothing_in_a_step_of_none() {
+        let load = Load::Shaped {
+            requests_per_s: Arc::new([0.0, 400.0]),
+            step: 500 * MS,
+        };
+        assert_eq!(load.requests_per_s(499 * MS), Some(0.0));
+        assert_eq!(load.requests_per_s(1_999 * MS), Some(400.0));
+        let outcome = run(&experiment(vec![Member { endpoints: 4, load }], Distances::Same(MS)));
+        // Four of the eight steps that count, each of 200; four standard deviations.
+        assert!((690..=910).contains(&outcome.asked[0]), "{}", outcome.asked[0]);
+    }
+
+    #[test]
+    fn places_of_a_region_are_nearer_than_other_regions() {
+        let distances = Distances::Nested {
+            nodes_per_place: 2,
+            places_per_region: 2,
+            in_place: MS,
+            in_region: 15 * MS,
+            beyond: 60 * MS,
+        };
+        let from_first = [0, 1, 2, 3, 4].map(|other| distances.between(0, other));
+        assert_eq!(from_first, [Duration::ZERO, MS, 15 * MS, 15 * MS, 60 * MS]);
+        assert_eq!(distances.between(5, 4), MS);
+    }
 }

@@ -24,4 +24,5 @@ pub mod report;
 pub mod rtt;
 pub mod run;
 mod servers;
+pub mod simulation;
 pub mod stats;

@@ -9,7 +9,8 @@ use crate::balancing::BalancingRun;
 use crate::capacity::CapacityRun;
 use crate::gateway::GatewayRun;
 use crate::network::NetworkRun;
-use crate::{balancing, capacity, gateway, network, run};
+use crate::simulation::SimulationRun;
+use crate::{balancing, capacity, gateway, network, run, simulation};
 
 /// One raw file, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub enum Raw {
     Gateway(Box<GatewayRun>),
     /// Of which node answers.
     Balancing(Box<BalancingRun>),
+    /// Of what does not fit on one machine.
+    Simulation(Box<SimulationRun>),
     /// Of the emulated network.
     Network(Box<NetworkRun>),
 }
@@ -60,6 +63,7 @@ impl Raw {
             network::EXPERIMENT => network::FORMAT,
             gateway::EXPERIMENT => gateway::FORMAT,
             balancing::EXPERIMENT => balancing::FORMAT,
+            simulation::EXPERIMENT => simulation::FORMAT,
             _ => run::FORMAT,
         };
         if format != known {
@@ -74,6 +78,7 @@ impl Raw {
         Ok(match experiment.as_str() {
             network::EXPERIMENT => Raw::Network(Box::new(serde_json::from_slice(bytes)?)),
             balancing::EXPERIMENT => Raw::Balancing(Box::new(serde_json::from_slice(bytes)?)),
+            simulation::EXPERIMENT => Raw::Simulation(Box::new(serde_json::from_slice(bytes)?)),
             gateway::EXPERIMENT => Raw::Gateway(Box::new(serde_json::from_slice(bytes)?)),
             _ => Raw::RoundTrip(Box::new(serde_json::from_slice(bytes)?)),
         })
@@ -102,6 +107,7 @@ mod tests {
         assert!(error(r#"{"experiment": "network", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "gateway", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "balancing", "format": 99}"#).contains("raw format 99"));
+        assert!(error(r#"{"experiment": "simulation", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"run": {"experiment": "capacity", "format": 99}}"#).contains("raw format 99"));
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! As long as all requests that are under way from here would be answered here as fast as they would be on average if
 //! every endpoint of the site had one, they all stay: none has to go any way, so that the slowest is no slower than the
-//! others. Beyond that, one goes where it waits for nobody, or where endpoints still have time for it, the nearest of those;
-//! where it would have to wait everywhere, to where it is answered first.
+//! others. Beyond that, one's own node and two that are drawn by chance are looked at: one goes where it waits for nobody,
+//! or where endpoints still have time for it, the fastest of those; where it would have to wait at all three, to where it
+//! is answered first.
 
 use std::time::Duration;
 
@@ -11,36 +12,65 @@ use rand::Rng;
 
 use crate::Node;
 
-/// Nodes that are looked at beside the proxy's own. Of more, so many are drawn by chance: many proxies that all chose
-/// the best of all would choose the same one.
-const LOOKED_AT: usize = 16;
+/// Nodes that are looked at beside the proxy's own, drawn by chance: what is known of them is as old as their last answer,
+/// and many proxies that all chose the best of all would choose the same one.
+const LOOKED_AT: usize = 2;
 /// Of the two times that are compared, before requests leave: noise of the means sends nobody away.
 const TOLERANCE: f32 = 1.05;
 /// Of what one that waits for nobody adds to the answers a second of its node: from there on, a little waiting keeps
 /// nobody away. Endpoints that are far off are free between requests though some of these meet.
 const ADDS: f32 = 0.9;
+/// What nothing is known of, at no distance, weighs as much as this.
+const SHORTEST_S: f32 = 1e-6;
 
 pub(super) fn node(nodes: &[Node], now: Duration, random: &mut impl Rng) -> Option<usize> {
-    let ready = |place: &usize| nodes[*place].endpoints > 0;
-    let here = nodes.iter().position(|node| node.is_here).filter(ready);
-    let alone_here = here.and_then(|here| nodes[here].answers.alone(now)).unwrap_or_default();
-    if let Some(here) = here
-        && all_stay(nodes, &nodes[here], alone_here, now)
-    {
-        return Some(here);
+    let here = nodes.iter().position(|node| node.is_here && node.endpoints > 0);
+    let service = service(nodes, here, now);
+    let mut per_s: Vec<f32> = nodes.iter().map(|node| answers_per_s(node, service, now)).collect();
+    if let Some(here) = here {
+        if all_stay(nodes, &nodes[here], per_s.iter().sum(), now) {
+            return Some(here);
+        }
+        per_s[here] = 0.0;
     }
-    let first = random.random_range(0..nodes.len().max(1));
-    let others = (first..nodes.len())
-        .chain(0..first)
-        .filter(|place| Some(*place) != here);
-    let places = here.into_iter().chain(others.take(LOOKED_AT)).filter(ready);
     // The first of several that are as good: one's own.
-    places.min_by_key(|place| {
+    here.into_iter().chain(drawn(per_s, random)).min_by_key(|place| {
         let node = &nodes[*place];
         let load = node.load_with_one_more();
-        let expected = node.answers.expect(load, now).unwrap_or(node.distance + alone_here);
+        let expected = node.answers.expect(load, now).unwrap_or(node.distance + service);
         (is_full(node, now), expected)
     })
+}
+
+/// How long an endpoint takes, the way left out: as is known of one's own, else of whom it is least.
+fn service(nodes: &[Node], here: Option<usize>, now: Duration) -> Duration {
+    let without_way = |node: &Node| Some(node.answers.alone(now)?.saturating_sub(node.distance));
+    let own = here.and_then(|here| without_way(&nodes[here]));
+    own.or_else(|| nodes.iter().filter_map(without_way).min())
+        .unwrap_or_default()
+}
+
+/// Some of those that weigh anything, each by its weight, and none twice.
+fn drawn(mut weights: Vec<f32>, random: &mut impl Rng) -> impl Iterator<Item = usize> {
+    let one = move |_| {
+        let mut left = weights.iter().sum::<f32>() * random.random::<f32>();
+        let is_it = |weight: &f32| {
+            left -= weight;
+            *weight > 0.0 && left <= 0.0
+        };
+        // Sums of numbers of very different size may miss the last one by a hair.
+        let place = weights.iter().position(is_it);
+        let place = place.or_else(|| weights.iter().rposition(|weight| *weight > 0.0))?;
+        weights[place] = 0.0;
+        Some(place)
+    };
+    (0..LOOKED_AT).map_while(one)
+}
+
+/// Of its endpoints, where none waits.
+fn answers_per_s(node: &Node, service: Duration, now: Duration) -> f32 {
+    let alone = node.answers.alone(now).unwrap_or(node.distance + service);
+    node.endpoints as f32 / alone.as_secs_f32().max(SHORTEST_S)
 }
 
 /// Whether one that comes waits there for others, and the node answers hardly more a second for it.
@@ -62,17 +92,51 @@ fn is_full(node: &Node, now: Duration) -> bool {
     more_per_s * alone.as_secs_f32() < ADDS
 }
 
-fn all_stay(nodes: &[Node], here: &Node, alone_here: Duration, now: Duration) -> bool {
+/// `all_per_s`: what all nodes would answer where none waits.
+fn all_stay(nodes: &[Node], here: &Node, all_per_s: f32, now: Duration) -> bool {
     let all: u32 = nodes.iter().map(|node| node.in_flight).sum::<u32>() + here.of_others + 1;
     let Some(all_here) = here.answers.expect(all as f32 / here.endpoints as f32, now) else {
         return true;
     };
-    let mut endpoints = 0.0;
-    let mut answers_per_s = 0.0;
-    for node in nodes {
-        let alone = node.answers.alone(now).unwrap_or(node.distance + alone_here);
-        endpoints += node.endpoints as f32;
-        answers_per_s += node.endpoints as f32 / alone.as_secs_f32().max(1e-9);
+    let endpoints: u32 = nodes.iter().map(|node| node.endpoints).sum();
+    all_here.as_secs_f32() <= TOLERANCE * endpoints as f32 / all_per_s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn nodes_are_drawn_as_often_as_they_weigh_and_none_twice_or_that_weighs_nothing() {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let mut first = [0; 4];
+        for _ in 0..10_000 {
+            let places: Vec<usize> = drawn(vec![0.0, 1.0, 2.0, 7.0], &mut random).collect();
+            assert!(places.len() == 2 && places[0] != places[1] && !places.contains(&0));
+            first[places[0]] += 1;
+        }
+        for (place, wanted) in [(1, 1_000), (2, 2_000), (3, 7_000)] {
+            assert!((wanted - 200..=wanted + 200).contains(&first[place]), "{first:?}");
+        }
+        assert_eq!(drawn(vec![0.0, 3.0], &mut random).collect::<Vec<_>>(), [1]);
+        assert_eq!(drawn(vec![0.0], &mut random).count(), 0);
+        assert_eq!(drawn(Vec::new(), &mut random).count(), 0);
     }
-    all_here.as_secs_f32() <= TOLERANCE * endpoints / answers_per_s
+
+    #[test]
+    fn a_node_is_full_where_one_more_waits_and_adds_less_than_nine_tenths_of_one_that_does_not() {
+        const MS: Duration = Duration::from_millis(1);
+        let mut node = Node::new(false, 15 * MS, 1);
+        for (load, took_ms) in [(1.0, 23), (2.0, 26), (4.0, 26), (8.0, 60)] {
+            node.answers.observe(load, took_ms * MS, MS);
+        }
+        // Alone; one more waits for the first, and adds 2/26 − 1/23; four wait no longer than two; eight do.
+        let full = [0, 1, 3, 7].map(|in_flight| {
+            node.in_flight = in_flight;
+            is_full(&node, MS)
+        });
+        assert_eq!(full, [false, true, false, true]);
+    }
 }

@@ -162,9 +162,11 @@ fn faults(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         work: Work::Wait,
     };
     let arms = if options.quick { &QUICK_ARMS[..] } else { &MANY_NODES };
-    [Event::CutOff, Event::Slow, Event::Moves]
-        .map(|event| (cell(event), arms))
-        .to_vec()
+    let mut events = vec![Event::CutOff, Event::Slow, Event::Moves];
+    if !options.quick {
+        events.push(Event::Returns);
+    }
+    events.into_iter().map(|event| (cell(event), arms)).collect()
 }
 
 /// As many as a small machine has cores.

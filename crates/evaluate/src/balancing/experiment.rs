@@ -13,7 +13,7 @@ use super::nodes::{Nodes, forgotten};
 use super::options::Options;
 use super::proxies::Proxy;
 use super::record::{BalancingRun, Cell, Done, Event, FORMAT, Job, Load, Seen};
-use super::table::{cell_name, pods_name};
+use super::table::cell_name;
 use super::{EXPERIMENT, NODES};
 use crate::arms::Helper;
 use crate::environment;
@@ -94,7 +94,7 @@ pub fn estimate(options: &Options) -> Duration {
     let jobs = shuffled(&jobs(&options), 0, 0);
     let changes = |of: fn(&Job, &Job) -> bool| jobs.windows(2).filter(|pair| of(&pair[0], &pair[1])).count() as u32 + 1;
     let each = SET_UP + options.warm_up() + options.measure();
-    let disturbs = |job: &&Job| matches!(job.cell.event, Some(Event::CutOff | Event::Slow));
+    let disturbs = |job: &&Job| matches!(job.cell.event, Some(Event::CutOff | Event::Returns | Event::Slow));
     let disturbed = jobs.iter().filter(disturbs).count();
     let block = each * jobs.len() as u32
         + forgotten(&options) * disturbed as u32
@@ -234,6 +234,10 @@ fn ask(
         if let Some(event) = cell.event {
             interrupt::pause(begins.saturating_duration_since(Instant::now()))?;
             nodes.happens(event)?;
+            if event == Event::Returns {
+                interrupt::pause(options.measure() / 2)?;
+                nodes.returns()?;
+            }
         }
         let mut all: [Seen; NODES] = Default::default();
         for (place, thread) in started {
@@ -246,9 +250,9 @@ fn ask(
 /// In the words of progress.
 fn name(job: &Job) -> String {
     format!(
-        "{}, {}, {}",
+        "{}, {} pods, {}",
         job.arm.name(),
-        pods_name(job.cell.pods),
+        job.cell.pods_words(),
         cell_name(&job.cell)
     )
 }

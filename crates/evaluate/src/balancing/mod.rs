@@ -24,9 +24,11 @@ pub use options::{Options, Part};
 pub(crate) use pod::Pod;
 pub(crate) use record::FORMAT;
 pub use record::{Arm, BalancingRun, Cell, Done, Event, Job, Load, Seen, Work};
+#[cfg(test)]
+pub(crate) use summary::tests::run_of;
 pub use summary::{CellSummary, Judged, Row, summarise};
 pub use table::table;
-pub(crate) use table::{cell_name, judged_words, notes};
+pub(crate) use table::{by_node_words, cell_name, judged_words, notes};
 
 /// What [`BalancingRun::experiment`] says.
 pub(crate) const EXPERIMENT: &str = "balancing";

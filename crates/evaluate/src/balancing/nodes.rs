@@ -166,10 +166,18 @@ impl Nodes {
     /// A line or a pod does not do so.
     pub(super) fn happens(&self, event: Event) -> Result<(), String> {
         match event {
-            Event::CutOff => self.network.cut_off(SECOND).map_err(|error| error.to_string()),
+            Event::CutOff | Event::Returns => self.network.cut_off(SECOND).map_err(|error| error.to_string()),
             Event::Slow => self.all[SECOND].change(SLOWER * self.options.service_ms),
             Event::Moves => Ok(()),
         }
+    }
+
+    /// Has the second node be there again, which was cut off.
+    ///
+    /// # Errors
+    /// A line does not do so.
+    pub(super) fn returns(&self) -> Result<(), String> {
+        self.network.mend(SECOND).map_err(|error| error.to_string())
     }
 
     /// Has all be as it was before; returns once each node knows.
@@ -178,8 +186,8 @@ impl Nodes {
     /// It does not become so in a minute; in words.
     pub(super) fn undo(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::CutOff => {
-                self.network.mend(SECOND).map_err(|error| error.to_string())?;
+            Event::CutOff | Event::Returns => {
+                self.returns()?;
                 self.wait_until_joined()?;
                 self.wait_until_known(self.state.pods, self.state.policy.unwrap_or_default())?;
             }

@@ -65,7 +65,7 @@ pub enum Part {
     Policies,
     /// Open loop: the first node is asked for twice what its own pods can do, while its neighbours are idle
     Overload,
-    /// Open loop: a node is cut off or slow, or traffic moves to another one
+    /// Open loop: a node is cut off, returns after half the time or is slow, or traffic moves to another one
     Faults,
     /// Pods that use the processor instead of waiting: one at each of two nodes
     Calculate,

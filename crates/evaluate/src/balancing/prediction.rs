@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::options::Options;
 use super::record::{Job, Load};
+use crate::stats::rank;
 
 const WARM_UP: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(30);
@@ -20,6 +21,8 @@ pub struct Prediction {
     pub per_s: f64,
     /// How long they take on average, in microseconds.
     pub mean_us: f64,
+    /// The 99th percentile.
+    pub p99_us: f64,
 }
 
 /// None for what is no site's, where something happens, and where nobody is answered.
@@ -50,10 +53,11 @@ pub(super) fn predict(job: &Job, options: &Options) -> Option<Prediction> {
         seed: SEED,
     });
     let took = outcome.all_took();
-    let count = u32::try_from(took.len()).ok().filter(|count| *count > 0)?;
+    let p99 = took.get(rank(took.len(), 0.99) - 1)?;
     Some(Prediction {
-        per_s: f64::from(count) / MEASURED.as_secs_f64(),
-        mean_us: took.iter().sum::<Duration>().as_secs_f64() * 1e6 / f64::from(count),
+        per_s: outcome.answered as f64 / MEASURED.as_secs_f64(),
+        mean_us: took.iter().sum::<Duration>().as_secs_f64() * 1e6 / took.len() as f64,
+        p99_us: p99.as_secs_f64() * 1e6,
     })
 }
 

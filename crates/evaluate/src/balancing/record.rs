@@ -106,6 +106,8 @@ pub enum Work {
 pub enum Event {
     /// The second node is cut off from the others, as if it had died: nobody is told.
     CutOff,
+    /// The same for the first half of the time that counts: then it is there again.
+    Returns,
     /// Pods of the second node take ten times as long.
     Slow,
     /// From then on the second node is asked, and the first one no more.
@@ -187,6 +189,11 @@ impl Arm {
 }
 
 impl Cell {
+    /// Of each node: `10-1-1`.
+    pub(crate) fn pods_words(&self) -> String {
+        self.pods.map(|count| count.to_string()).join("-")
+    }
+
     /// How many ask each node at once; none where nobody waits for answers.
     pub(crate) fn clients(&self) -> Option<[u32; NODES]> {
         match self.load {

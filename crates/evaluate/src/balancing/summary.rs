@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::NODES;
 use super::cells::measured;
 use super::options::Part;
 use super::paper::paper;
@@ -42,6 +43,8 @@ pub struct Row {
     pub p50_us: Option<Estimate>,
     /// The 99th percentile; none: too few.
     pub p99_us: Option<Estimate>,
+    /// How long they took on average of those who asked each node, in microseconds; none: nobody was answered there.
+    pub by_node_us: [Option<Estimate>; NODES],
     /// Of the answers, those by the node that was asked.
     pub here_share: f64,
     /// Requests without an answer.
@@ -113,14 +116,18 @@ fn blocks(run: &BalancingRun, job: &Job) -> Vec<Block> {
 fn block(done: &Done) -> Block {
     let of_all = || done.seen.iter().flat_map(|seen| &seen.answers_us);
     let answers_us: Vec<f64> = of_all().map(|us| us.map_or(f64::INFINITY, f64::from)).collect();
-    let good: Vec<f64> = answers_us.iter().copied().filter(|us| us.is_finite()).collect();
     let wall_s = done.seen.iter().map(|seen| seen.wall_s).fold(0.0, f64::max);
     Block {
         number: done.block,
         per_s: done.seen.iter().map(|seen| seen.answered).sum::<u64>() as f64 / wall_s,
-        mean_us: (!good.is_empty()).then(|| good.iter().sum::<f64>() / good.len() as f64),
+        mean_us: mean(answers_us.iter().copied().filter(|us| us.is_finite())),
         answers_us,
     }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 fn row(run: &BalancingRun, job: &Job) -> Row {
@@ -138,12 +145,17 @@ fn row(run: &BalancingRun, job: &Job) -> Row {
         .map(|seen| seen.here)
         .sum();
     let beside = paper(&job.cell, job.arm);
+    let by_node_us = std::array::from_fn(|node| {
+        let of_node = |done: &Done| mean(done.seen[node].answers_us.iter().flatten().copied().map(f64::from));
+        Estimate::median_of(&done_of(run, job).filter_map(of_node).collect::<Vec<_>>(), bootstrap)
+    });
     Row {
         arm: job.arm,
-        per_s: middle(&per_s, bootstrap).unwrap_or_else(|| Estimate::exact(0.0)),
-        mean_us: middle(&means, bootstrap),
+        per_s: Estimate::median_of(&per_s, bootstrap).unwrap_or_else(|| Estimate::exact(0.0)),
+        mean_us: Estimate::median_of(&means, bootstrap),
         p50_us: pool.quantile(0.5, bootstrap),
         p99_us: pool.quantile(0.99, bootstrap),
+        by_node_us,
         here_share: here as f64 / answered.max(1) as f64,
         lost,
         law: law(run, job),
@@ -151,12 +163,6 @@ fn row(run: &BalancingRun, job: &Job) -> Row {
         paper_per_s: beside.map(|paper| paper.per_s),
         paper_mean_ms: beside.and_then(|paper| paper.mean_ms),
     }
-}
-
-/// The median of blocks with its interval.
-fn middle(each: &[f64], bootstrap: &mut Bootstrap) -> Option<Estimate> {
-    let value = median(each)?;
-    Some(Estimate::over_units(value, each, || bootstrap.of(each, median)))
 }
 
 /// The first block that breaks it, else the last.
@@ -300,4 +306,4 @@ fn verdict(what: &'static str, arm: Arm, ratio: Result<Estimate, Undecided>, noi
 
 #[cfg(test)]
 #[path = "summary_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -3,24 +3,28 @@ use crate::balancing::record::{FORMAT, Seen, Work};
 use crate::balancing::{EXPERIMENT, Options};
 use crate::environment;
 
-/// A run of one cell with these answers of each arm, in every block the same, in microseconds.
-pub(crate) fn run(cell: Cell, arms: &[(Arm, Vec<Option<u32>>)], blocks: u32) -> BalancingRun {
+/// A run of one cell with these answers of each arm at the first node, in every block the same, in microseconds.
+fn run(cell: Cell, arms: &[(Arm, Vec<Option<u32>>)], blocks: u32) -> BalancingRun {
+    let seen = |answers_us: &Vec<Option<u32>>| Seen {
+        wall_s: 1.0,
+        answered: answers_us.iter().flatten().count() as u64,
+        here: 1,
+        answers_us: answers_us.clone(),
+        send_lag_p99_us: None,
+    };
+    let of_arm =
+        |(arm, answers_us): &(Arm, Vec<Option<u32>>)| (*arm, [seen(answers_us), Seen::default(), Seen::default()]);
+    run_of(cell, &arms.iter().map(of_arm).collect::<Vec<_>>(), blocks)
+}
+
+/// A run of one cell with what clients of each node saw, by arm, in every block the same.
+pub(crate) fn run_of(cell: Cell, arms: &[(Arm, [Seen; NODES])], blocks: u32) -> BalancingRun {
     let done = |block: u32| {
-        arms.iter().map(move |(arm, answers_us)| Done {
+        arms.iter().map(move |(arm, seen)| Done {
             block,
             job: Job { cell, arm: *arm },
             started_s: 0.0,
-            seen: [
-                Seen {
-                    wall_s: 1.0,
-                    answered: answers_us.iter().flatten().count() as u64,
-                    here: 1,
-                    answers_us: answers_us.clone(),
-                    send_lag_p99_us: None,
-                },
-                Seen::default(),
-                Seen::default(),
-            ],
+            seen: seen.clone(),
         })
     };
     BalancingRun {

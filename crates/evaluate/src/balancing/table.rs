@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::NODES;
 use super::cells::{jobs, measured};
 use super::experiment::estimate;
 use super::options::{Options, Part};
+use super::prediction::Prediction;
 use super::record::{BalancingRun, Cell, Event, Load};
 use super::summary::{CellSummary, Judged, Row};
 use crate::report::words;
@@ -19,7 +19,7 @@ pub fn table(run: &BalancingRun, cells: &[CellSummary]) -> String {
         if part.replace(summary.cell.part) != Some(summary.cell.part) {
             let _ = writeln!(out, "  {}", summary.cell.part.name());
         }
-        let heading = format!("{}, {}", pods_name(summary.cell.pods), cell_name(&summary.cell));
+        let heading = format!("{} pods, {}", summary.cell.pods_words(), cell_name(&summary.cell));
         let _ = writeln!(out, "\n  {heading}");
         let columns = [
             "answers/s",
@@ -44,6 +44,9 @@ pub fn table(run: &BalancingRun, cells: &[CellSummary]) -> String {
                     law.detail
                 )));
             }
+        }
+        if let Some(words) = by_node_words(summary) {
+            out.push_str(&words::wrapped(&words));
         }
         for judged in &summary.judged {
             out.push_str(&words::wrapped(&judged_words(judged)));
@@ -84,17 +87,28 @@ fn figures(row: &Row) -> [String; 8] {
     ]
 }
 
+/// `Mean ms of those who ask node 1, 2, 3: local 8.1, 8.1, 8.1; …`, where more than one node is asked.
+pub(crate) fn by_node_words(summary: &CellSummary) -> Option<String> {
+    let clients = summary.cell.clients()?;
+    if clients.iter().filter(|clients| **clients > 0).count() < 2 {
+        return None;
+    }
+    let of_row = |row: &Row| {
+        let means = row
+            .by_node_us
+            .map(|mean| mean.map_or_else(|| "–".to_owned(), |mean| ms(mean.value)));
+        format!("{} {}", row.arm.name(), means.join(", "))
+    };
+    let rows: Vec<String> = summary.rows.iter().map(of_row).collect();
+    Some(format!("Mean ms of those who ask node 1, 2, 3: {}.", rows.join("; ")))
+}
+
 /// Milliseconds without the unit.
 fn ms(us: f64) -> String {
     match us.is_finite() {
         true => format!("{:.1}", us / 1e3),
         false => "lost".to_owned(),
     }
-}
-
-/// `4-4-4 pods`.
-pub(super) fn pods_name(pods: [u32; NODES]) -> String {
-    format!("{} pods", pods.map(|count| count.to_string()).join("-"))
 }
 
 /// `round trip 30 ms, 16 clients`, without the pods.
@@ -107,6 +121,7 @@ pub(crate) fn cell_name(cell: &Cell) -> String {
     let event = match cell.event {
         None => "",
         Some(Event::CutOff) => ", the second cut off",
+        Some(Event::Returns) => ", the second cut off for half the time",
         Some(Event::Slow) => ", the second ten times as slow",
         Some(Event::Moves) => " until then, of the second after it",
     };
@@ -170,7 +185,7 @@ pub(crate) fn notes(run: &BalancingRun, cells: &[CellSummary]) -> Vec<String> {
     if options.parts.contains(&Part::Faults) {
         notes.push(
             "What happens in the middle happens as the time that counts begins, and is over after it: all figures are of the time \
-             in which it is so. Who is not answered after five seconds is lost."
+             in which it is so, a node that returns being away for the first half of it. Who is not answered after five seconds is lost."
                 .to_owned(),
         );
     }
@@ -200,25 +215,42 @@ fn counted(cells: &[CellSummary]) -> Vec<String> {
         })
     };
     let all = ["throughput", "mean", "p99"].into_iter().filter_map(of);
-    all.chain(as_predicted(cells)).collect()
+    all.chain(simulated(cells)).collect()
 }
 
-/// How near closed loops come to what service time and delay alone would have them answer.
-fn as_predicted(cells: &[CellSummary]) -> Option<String> {
-    const TOLERANCE: f64 = 0.05;
-    let closed = cells.iter().filter(|summary| summary.cell.clients().is_some());
-    let off = closed.flat_map(|summary| &summary.rows).filter_map(|row| {
-        let predicted = row.predicted?;
-        Some((row.per_s.value / predicted.per_s - 1.0).abs())
-    });
-    let off: Vec<f64> = off.collect();
-    let near = off.iter().filter(|off| **off <= TOLERANCE).count();
-    (!off.is_empty()).then(|| {
-        format!(
-            "Within 5 % of the answers a second that service time and delay alone would give: {near} of {} closed loops.",
-            off.len()
-        )
-    })
+/// How far what was measured is from what the simulator says of it (`evaluate simulate`), whose proxies take no time.
+fn simulated(cells: &[CellSummary]) -> Vec<String> {
+    const NEAR: f64 = 0.05;
+    let measures: [(&str, fn(&Row, &Prediction) -> Option<f64>); 3] = [
+        ("answers a second", |row, predicted| {
+            Some(row.per_s.value / predicted.per_s)
+        }),
+        ("mean", |row, predicted| Some(row.mean_us?.value / predicted.mean_us)),
+        ("p99", |row, predicted| Some(row.p99_us?.value / predicted.p99_us)),
+    ];
+    let of = |(what, ratio): (&str, fn(&Row, &Prediction) -> Option<f64>)| {
+        let mut all: Vec<(f64, String)> = Vec::new();
+        for summary in cells.iter().filter(|summary| summary.cell.clients().is_some()) {
+            all.extend(summary.rows.iter().filter_map(|row| {
+                let ratio = ratio(row, row.predicted.as_ref()?)?;
+                let cell = &summary.cell;
+                let place = format!("{} pods, {}, {}", cell.pods_words(), cell_name(cell), row.arm.name());
+                Some((ratio - 1.0, place))
+            }));
+        }
+        all.sort_by(|(one, _), (other, _)| one.abs().total_cmp(&other.abs()));
+        let (middle, most) = (&all.get(all.len() / 2)?.0, all.last()?);
+        let near = all.iter().filter(|(off, _)| off.abs() <= NEAR).count();
+        Some(format!(
+            "Measured beside simulated, {what}: within 5 % in {near} of {} closed loops, {:.1} % apart in the middle, at most \
+             {:+.1} % ({}).",
+            all.len(),
+            middle.abs() * 100.0,
+            most.0 * 100.0,
+            most.1
+        ))
+    };
+    measures.into_iter().filter_map(of).collect()
 }
 
 /// Which cells of how many, and how long all of them take.

@@ -10,6 +10,9 @@ use crate::balancing::{self, BalancingRun, Options};
 use crate::raw::Raw;
 use crate::rtt::{Helper, Progress};
 
+/// Name of the raw file.
+pub(super) const FILE: &str = "balancing.json";
+
 /// Measure which node of a site answers, by every policy
 #[derive(Debug, clap::Args)]
 pub struct Balancing {
@@ -24,7 +27,7 @@ pub struct Balancing {
 
 impl Balancing {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
-        let path = self.outcome.out.join("balancing.json");
+        let path = self.outcome.out.join(FILE);
         let before = if self.resume { kept(&path, &self.options)? } else { None };
         let raw = measure(&self.options, before, (&path, prefix), progress().as_mut())?;
         self.outcome.report(vec![raw])

@@ -10,6 +10,7 @@ mod promises;
 mod replay;
 mod rtt;
 mod say;
+mod simulate;
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
@@ -36,9 +37,12 @@ pub enum Command {
     /// Which node of a site answers: every policy over pod distributions, delays and traffic, beside nginx and HAProxy in
     /// front of the same pods; a node that is asked for more than it can do; as root
     Balancing(Box<balancing::Balancing>),
+    /// What does not fit on one machine, under simulated time: every policy on 10 to 10,000 nodes, by load, distance and
+    /// traffic; from where on each wins, and what local-first costs at worst
+    Simulate(Box<simulate::Simulate>),
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
-    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about two
+    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about three
     /// hours and a half
     Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
@@ -101,6 +105,7 @@ impl Command {
             Command::Capacity(capacity) => capacity.run(prefix),
             Command::Gateway(gateway) => gateway.run(prefix),
             Command::Balancing(balancing) => balancing.run(prefix),
+            Command::Simulate(simulate) => simulate.run(),
             Command::Network(network) => network.run(),
             Command::Promises(promises) => promises.run(prefix),
             Command::Replay(replay) => replay.run(prefix),

@@ -9,6 +9,7 @@ use super::gateway::measure as measure_gateway;
 use super::network::measure as measure_network;
 use super::outcome::Outcome;
 use super::rtt::{data_set, measure, progress};
+use super::simulate::simulate;
 use crate::balancing::{self, BalancingRun};
 use crate::capacity::{self, CapacityRun};
 use crate::gateway::{self, GatewayRun};
@@ -16,6 +17,7 @@ use crate::network::{self, NetworkRun};
 use crate::raw::Raw;
 use crate::rtt::Plan;
 use crate::run::Run;
+use crate::simulation::{self, SimulationRun};
 
 /// Repeat a run from its raw file
 #[derive(Debug, clap::Args)]
@@ -33,6 +35,7 @@ impl Replay {
             Raw::Capacity(before) => self.capacity(*before, prefix)?,
             Raw::Gateway(before) => self.gateway(*before, prefix)?,
             Raw::Balancing(before) => self.balancing(*before, prefix)?,
+            Raw::Simulation(before) => self.simulation(*before)?,
             Raw::Network(before) => self.network(*before)?,
         };
         self.outcome.report(vec![again])
@@ -80,6 +83,19 @@ impl Replay {
         };
         let path = self.outcome.out.join("balancing-again.json");
         measure_balancing(&options, None, (&path, prefix), progress().as_mut())
+    }
+
+    /// The same to the last figure; says so where a day is another than it was.
+    fn simulation(&self, before: SimulationRun) -> Result<Raw, Failure> {
+        let options = simulation::Options {
+            seed: Some(before.seed),
+            ..before.options
+        };
+        let run = simulate(&options, &self.outcome.out.join("simulation-again.json"))?;
+        if run.day.sha256 != before.day.sha256 {
+            return Err("the readings of the day differ from the first run's".into());
+        }
+        Ok(Raw::Simulation(Box::new(run)))
     }
 
     fn network(&self, before: NetworkRun) -> Result<Raw, Failure> {

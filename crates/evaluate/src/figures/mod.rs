@@ -3,6 +3,7 @@
 //! `data/papers.json` holds the papers' requirements, figures and claims, each with its place. Absolute figures of
 //! other hardware are shown beside ours; only the shape of a claim is tested.
 
+mod balancing_claims;
 mod beside;
 mod claims;
 mod gateway;
@@ -11,6 +12,7 @@ mod model_claims;
 
 use serde::{Deserialize, Serialize};
 
+pub use balancing_claims::claims_of_balancing;
 pub use beside::{Beside, beside};
 pub use claims::{ClaimVerdict, Finding, Shape, claims};
 pub use gateway::beside_gateway;
@@ -35,6 +37,9 @@ pub struct Paper {
     /// And of a gateway.
     #[serde(default)]
     pub gateway_claims: Vec<Claim<GatewayCheck>>,
+    /// And of which node answers.
+    #[serde(default)]
+    pub balancing_claims: Vec<Claim<BalancingCheck>>,
 }
 
 /// A class of applications and the latency that it asks for.
@@ -317,6 +322,35 @@ pub enum GatewayCheck {
     },
 }
 
+/// Tests of shape on the cells of a site.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum BalancingCheck {
+    /// One node alone: more answers a second with each more pods, and they take less.
+    GrowsWithPods {
+        /// At a time.
+        clients: u32,
+    },
+    /// Without a delay, as many answers a second however pods are distributed.
+    DistributionsAlike {
+        /// At a time.
+        clients: u32,
+        /// The share by which the fewest may be from the most.
+        within: f64,
+    },
+    /// More answers a second the more pods the node has that is asked.
+    DistributionsOrdered {
+        /// At a time.
+        clients: u32,
+        /// Each a finding of its own.
+        round_trips_ms: Vec<u32>,
+    },
+    /// `local` answers more a second than `round-robin`, and faster, each distribution a finding of its own.
+    LocalBeatsRoundRobin,
+    /// Under `round-robin`, clients of the nodes that are asked least wait longest, where there are such.
+    LeastTrafficWaitsLongest,
+}
+
 #[derive(Deserialize)]
 struct Papers {
     papers: Vec<Paper>,
@@ -346,6 +380,14 @@ pub fn client_perspective() -> Paper {
 /// Never: the data are part of the program, and tested.
 pub fn gateway_as_a_service() -> Paper {
     paper("gateway-as-a-service")
+}
+
+/// The load-balancing paper, whose evaluations `evaluate balancing` repeats.
+///
+/// # Panics
+/// Never: the data are part of the program, and tested.
+pub fn local_scheduling() -> Paper {
+    paper("kubeedge-local-scheduling")
 }
 
 fn paper(key: &str) -> Paper {
@@ -408,6 +450,8 @@ mod tests {
         keys.extend(figures.map(|figure| figure.id.as_str()));
         keys.extend(first.claims.iter().map(|claim| claim.id.as_str()));
         keys.extend(gateway.gateway_claims.iter().map(|claim| claim.id.as_str()));
+        let balancing = local_scheduling();
+        keys.extend(balancing.balancing_claims.iter().map(|claim| claim.id.as_str()));
         let count = keys.len();
         keys.sort_unstable();
         keys.dedup();

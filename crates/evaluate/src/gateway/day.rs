@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub(crate) use self::traffic::day_by_steps;
 pub(super) use self::traffic::{Application, Traffic};
 use super::activation::PORT;
 use super::ask::{PATIENCE, SMALL, ask};

@@ -148,8 +148,7 @@ fn figure(blocks: &[(u32, Vec<f64>)], of: Of, bootstrap: &mut Bootstrap) -> Opti
         Of::Quantile(q) => Pool::new(&Units::new(&[slices])).quantile(q, bootstrap),
         Of::Blocks | Of::WholeDay => {
             let each: Vec<f64> = slices.iter().map(|values| mean(values)).collect();
-            let value = median(&each)?;
-            Some(Estimate::over_units(value, &each, || bootstrap.of(&each, median)))
+            Estimate::median_of(&each, bootstrap)
         }
         Of::Sum => Some(Estimate::exact(all().sum())),
         Of::Most => Some(Estimate::exact(all().fold(0.0, f64::max))),

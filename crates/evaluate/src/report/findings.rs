@@ -6,12 +6,16 @@ use super::promises::{Line, lines};
 use super::summary::{Summary, summarise};
 use crate::balancing::{self, BalancingRun};
 use crate::capacity::{self, CapacityRun};
-use crate::figures::{Beside, ClaimVerdict, beside_gateway, claims_of_gateway, gateway_as_a_service};
+use crate::figures::{
+    Beside, ClaimVerdict, beside_gateway, claims_of_balancing, claims_of_gateway, gateway_as_a_service,
+    local_scheduling,
+};
 use crate::gateway::{self, GatewayRun};
 use crate::network::NetworkRun;
 use crate::raw::Raw;
 use crate::rtt::Options;
 use crate::run::Run;
+use crate::simulation::{self, SimulationRun};
 
 /// What is reported.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,6 +30,8 @@ pub struct Findings {
     pub gateways: Vec<Gateway>,
     /// Experiments on which node answers.
     pub balancing: Vec<Balancing>,
+    /// Simulations of which node answers.
+    pub simulations: Vec<Simulation>,
     /// Measurements of the emulated network.
     pub networks: Vec<NetworkRun>,
 }
@@ -60,6 +66,20 @@ pub struct Balancing {
     pub run: BalancingRun,
     /// What follows from it.
     pub cells: Vec<balancing::CellSummary>,
+    /// The load-balancing paper's claims, tested for shape.
+    pub claims: Vec<ClaimVerdict>,
+}
+
+/// One simulation of which node answers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Simulation {
+    /// What came of it.
+    #[serde(skip)]
+    pub run: SimulationRun,
+    /// What follows from it.
+    pub cells: Vec<simulation::CellSummary>,
+    /// What `local-first` costs at worst.
+    pub worst: Vec<simulation::Finding>,
 }
 
 impl Findings {
@@ -67,7 +87,7 @@ impl Findings {
     pub fn of(raw: Vec<Raw>) -> Findings {
         let mut experiments: Vec<Vec<Run>> = Vec::new();
         let (mut capacity, mut gateways, mut networks) = (Vec::new(), Vec::new(), Vec::new());
-        let mut balancing = Vec::new();
+        let (mut balancing, mut simulations) = (Vec::new(), Vec::new());
         for file in raw {
             match file {
                 Raw::RoundTrip(run) => match experiments.iter_mut().find(|runs| is_of_one(&runs[0], &run)) {
@@ -87,29 +107,44 @@ impl Findings {
                         run: *run,
                     });
                 }
-                Raw::Balancing(run) => balancing.push(Balancing {
-                    cells: balancing::summarise(&run),
-                    run: *run,
-                }),
+                Raw::Balancing(run) => {
+                    let cells = balancing::summarise(&run);
+                    balancing.push(Balancing {
+                        claims: claims_of_balancing(&local_scheduling(), &cells),
+                        cells,
+                        run: *run,
+                    });
+                }
+                Raw::Simulation(run) => {
+                    let cells = simulation::summarise(&run);
+                    simulations.push(Simulation {
+                        worst: simulation::worst(&run, &cells),
+                        cells,
+                        run: *run,
+                    });
+                }
                 Raw::Network(run) => networks.push(*run),
             }
         }
-        let experiments = experiments.iter().map(|runs| summarise(runs)).collect();
+        let experiments: Vec<Summary> = experiments.iter().map(|runs| summarise(runs)).collect();
         Findings {
-            balancing,
-            networks,
-            ..Findings::new(experiments, capacity, gateways)
-        }
-    }
-
-    pub(super) fn new(experiments: Vec<Summary>, capacity: Vec<Capacity>, gateways: Vec<Gateway>) -> Findings {
-        Findings {
-            promises: lines(&experiments, &capacity, &gateways),
+            promises: lines(&experiments, &capacity, &gateways, &balancing),
             experiments,
             capacity,
             gateways,
-            balancing: Vec::new(),
-            networks: Vec::new(),
+            balancing,
+            simulations,
+            networks,
+        }
+    }
+
+    /// Of experiments on the round trip alone.
+    #[cfg(test)]
+    pub(super) fn of_round_trips(experiments: Vec<Summary>) -> Findings {
+        Findings {
+            promises: lines(&experiments, &[], &[], &[]),
+            experiments,
+            ..Findings::of(Vec::new())
         }
     }
 }

@@ -64,7 +64,7 @@ fn result<'a>(summary: &'a Summary, name: &str) -> &'a ArmResult {
 }
 
 fn findings(summary: Summary) -> Findings {
-    Findings::new(vec![summary], Vec::new(), Vec::new())
+    Findings::of_round_trips(vec![summary])
 }
 
 /// 2 ms of base, a quarter more at QoS 1, 7.5 % more at the median, up to a fifth more by the block.

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::findings::{Capacity, Gateway};
+use super::findings::{Balancing, Capacity, Gateway};
 use super::summary::{Aim, Promised, Quantity, Summary};
 use super::words::{self, count};
+use crate::balancing::{self, Judged};
 use crate::capacity::{self, Promise};
 use crate::gateway;
 use crate::stats::{Estimate, Method, Outcome, Undecided};
@@ -33,7 +34,12 @@ pub struct Line {
 }
 
 /// Of all experiments.
-pub(super) fn lines(experiments: &[Summary], capacity: &[Capacity], gateways: &[Gateway]) -> Vec<Line> {
+pub(super) fn lines(
+    experiments: &[Summary],
+    capacity: &[Capacity],
+    gateways: &[Gateway],
+    balancing: &[Balancing],
+) -> Vec<Line> {
     let cells = experiments.iter().flat_map(|summary| &summary.cells);
     let round_trips = cells.flat_map(|cell| {
         let under = words::cell(&cell.cell);
@@ -45,6 +51,7 @@ pub(super) fn lines(experiments: &[Summary], capacity: &[Capacity], gateways: &[
     round_trips
         .chain(capacity.iter().flat_map(of_capacity))
         .chain(of_gateways)
+        .chain(balancing.iter().flat_map(of_balancing))
         .collect()
 }
 
@@ -122,6 +129,80 @@ fn of_gateway(row: &gateway::Row) -> Option<Line> {
         outcome: Some(verdict.outcome),
         why,
     })
+}
+
+/// What `local-first` is held against: beside the other policies the worst of all cells, each bound for itself.
+fn of_balancing(found: &Balancing) -> Vec<Line> {
+    let all = found
+        .cells
+        .iter()
+        .flat_map(|summary| summary.judged.iter().map(move |judged| (&summary.cell, judged)));
+    let (beside_others, bounds): (Vec<_>, Vec<_>) = all.partition(|(_, judged)| judged.against.is_some());
+    let worst = ["throughput", "mean", "p99"].into_iter().filter_map(|what| {
+        let all: Vec<_> = beside_others.iter().filter(|(_, judged)| judged.what == what).collect();
+        let badness = |judged: &Judged| match judged.outcome {
+            Outcome::Fail => 2,
+            Outcome::Undecided => 1,
+            Outcome::Pass => 0,
+        };
+        let figure = |judged: &Judged| judged.figure.map_or(0.0, |figure| figure.value);
+        let worst = all.iter().max_by(|(_, one), (_, other)| {
+            badness(one)
+                .cmp(&badness(other))
+                .then(figure(one).total_cmp(&figure(other)))
+        });
+        let (cell, judged) = worst?;
+        let kept = all.iter().filter(|(_, judged)| judged.outcome == Outcome::Pass).count();
+        Some(Line {
+            under: format!(
+                "{what}, kept in {kept} of {} cells; the worst: {}",
+                all.len(),
+                in_short(cell)
+            ),
+            promise: format!("local-first × {}", judged.against.unwrap_or_default()),
+            aim: format!("≤ {:.2}", judged.most),
+            figure: judged.figure.as_ref().map(words::ratio).unwrap_or_default(),
+            outcome: Some(judged.outcome),
+            why: judged.why.map(words::aim),
+        })
+    });
+    worst
+        .chain(bounds.into_iter().map(|(cell, judged)| of_bound(cell, judged)))
+        .collect()
+}
+
+fn of_bound(cell: &balancing::Cell, judged: &Judged) -> Line {
+    let is_count = judged.what == "lost";
+    let shown = |value: f64| {
+        if is_count {
+            count(value as u64)
+        } else {
+            words::duration(value)
+        }
+    };
+    let figure = |figure: Estimate| match is_count {
+        true => shown(figure.value),
+        false => format!(
+            "{} ({}…{})",
+            shown(figure.value),
+            shown(figure.interval.low),
+            shown(figure.interval.high)
+        ),
+    };
+    let is_open = judged.outcome == Outcome::Undecided;
+    Line {
+        under: format!("which node answers: {}", in_short(cell)),
+        promise: format!("local-first: {}", judged.what),
+        aim: format!("≤ {}", shown(judged.most)),
+        figure: judged.figure.map(figure).unwrap_or_default(),
+        outcome: Some(judged.outcome),
+        why: judged.why.or(is_open.then_some(Undecided::Interval)).map(words::aim),
+    }
+}
+
+/// `4-4-4 pods, round trip 30 ms, …`.
+fn in_short(cell: &balancing::Cell) -> String {
+    format!("{} pods, {}", cell.pods_words(), balancing::cell_name(cell))
 }
 
 /// Rows of capacity that hold a promise. An indented row belongs to the one above it.

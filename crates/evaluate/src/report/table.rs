@@ -9,6 +9,7 @@ use crate::balancing;
 use crate::capacity;
 use crate::gateway;
 use crate::network;
+use crate::simulation;
 use crate::stats::Comparison;
 
 /// Width of the arms' labels.
@@ -47,6 +48,10 @@ pub fn table(findings: &Findings) -> String {
     }
     for found in &findings.balancing {
         out.push_str(&balancing::table(&found.run, &found.cells));
+        out.push('\n');
+    }
+    for found in &findings.simulations {
+        out.push_str(&simulation::table(&found.run, &found.cells, &found.worst));
         out.push('\n');
     }
     for run in &findings.networks {

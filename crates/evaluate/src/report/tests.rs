@@ -17,7 +17,7 @@ fn summarise(runs: &[Run]) -> Summary {
 }
 
 fn found(summary: &Summary) -> Findings {
-    Findings::new(vec![summary.clone()], Vec::new(), Vec::new())
+    Findings::of_round_trips(vec![summary.clone()])
 }
 
 fn table(summary: &Summary) -> String {
@@ -209,7 +209,7 @@ fn what_a_crowd_loses_breaks_its_promise() {
 #[test]
 fn a_report_of_several_experiments_has_a_part_for_each_and_no_id_twice() {
     let experiment = |cell| summarise(&[run(1, vec![cell], &behaviours(), 5)]);
-    let findings = Findings::new(vec![experiment(promised()), experiment(cell())], Vec::new(), Vec::new());
+    let findings = Findings::of_round_trips(vec![experiment(promised()), experiment(cell())]);
     let page = super::html(&findings);
     let ids: Vec<&str> = page
         .split(" id=\"")

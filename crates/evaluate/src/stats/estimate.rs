@@ -2,6 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
+use super::Bootstrap;
+
 /// How an interval was found, printed with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,6 +74,12 @@ impl Estimate {
             percentile_interval(resampled())
         };
         Estimate { value, interval }
+    }
+
+    /// The median of units with its interval; `None` where there are none.
+    pub(crate) fn median_of(units: &[f64], bootstrap: &mut Bootstrap) -> Option<Estimate> {
+        let value = median(units)?;
+        Some(Estimate::over_units(value, units, || bootstrap.of(units, median)))
     }
 }
 

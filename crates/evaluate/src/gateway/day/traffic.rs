@@ -134,6 +134,21 @@ impl Traffic {
     }
 }
 
+/// How much is asked in each of so many equal parts of the day that the file has, or of the built-in one: 1 on average.
+///
+/// # Errors
+/// As those of [`Traffic::of`].
+pub(crate) fn day_by_steps(file: Option<&Path>, steps: usize) -> Result<(Vec<f64>, DayTraffic), String> {
+    let Traffic { requests, about } = Traffic::of(file)?;
+    let each = steps as f64 / requests.len().max(1) as f64;
+    let mut by_steps = vec![0.0; steps];
+    for request in requests {
+        let place = request.at.as_secs() as usize * steps / DAY_S as usize;
+        by_steps[place.min(steps - 1)] += each;
+    }
+    Ok((by_steps, about))
+}
+
 /// An application's requests by its profile: those of an hour evenly spread over it.
 fn evenly(of: Application) -> impl Iterator<Item = Request> {
     let hour = Duration::from_secs(u64::from(DAY_S) / HOURS as u64);
@@ -227,6 +242,15 @@ fn has_gone(last: &mut Option<f64>, value: f64, step: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_by_steps_has_all_its_requests_and_one_of_each_step_on_average() {
+        let (by_steps, about) = day_by_steps(None, 24).unwrap();
+        let all: u32 = about.requests.iter().map(|(_, count)| count).sum();
+        assert!((by_steps.iter().sum::<f64>() - 24.0).abs() < 1e-9);
+        // The profile's first hour: three requests.
+        assert!((by_steps[0] - 3.0 * 24.0 / f64::from(all)).abs() < 1e-9, "{by_steps:?}");
+    }
 
     /// A file of one reading an hour from 22:00 on, 27 of them: the second day is whole.
     fn file(row: impl Fn(u32) -> String) -> tempfile::NamedTempFile {

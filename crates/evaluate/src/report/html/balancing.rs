@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::page::{Cell, Page, class, keyed};
-use super::{record, words};
-use crate::balancing::{Arm, CellSummary, Judged, Row, cell_name, judged_words, notes};
+use super::{papers, record, words};
+use crate::balancing::{Arm, CellSummary, Judged, Row, by_node_words, cell_name, judged_words, notes};
+use crate::figures::local_scheduling;
 use crate::report::Balancing;
 use crate::report::plot::{Bar, Kind, Line, Lines, Stroke, Upwards, lines, ratios};
 use crate::stats::{Estimate, Outcome};
@@ -35,6 +36,14 @@ pub(super) fn section(page: &mut Page, found: &Balancing) {
     for summary in &found.cells {
         cell(page, summary);
     }
+    let paper = local_scheduling();
+    page.subheading("The paper beside ours");
+    page.paragraph(&format!(
+        "“{}”, measured on {}. Its figures stand beside the cells that they are of; other machines give others, and of a claim \
+         its shape is tested.",
+        paper.title, paper.machine
+    ));
+    papers::claims(page, &found.claims);
     let title = format!("The run, seed {}", found.run.seed);
     page.folded(&title, false, |page| record::balancing(page, &found.run));
 }
@@ -44,7 +53,7 @@ fn beside_best(page: &mut Page, cells: &[CellSummary], what: &str) {
     let bar = |summary: &CellSummary| {
         let judged = summary.judged.iter().find(|judged| judged.what == what)?;
         judged.against?;
-        let pods = summary.cell.pods.map(|count| count.to_string()).join("-");
+        let pods = summary.cell.pods_words();
         let clients = summary.cell.clients()?.map(|count| count.to_string()).join(":");
         Some(Bar {
             label: format!("{pods}, {} ms, {clients}", summary.cell.round_trip_ms),
@@ -66,13 +75,16 @@ fn beside_best(page: &mut Page, cells: &[CellSummary], what: &str) {
 
 fn cell(page: &mut Page, summary: &CellSummary) {
     let rows: Vec<Vec<Cell>> = summary.rows.iter().map(row).collect();
-    let pods = summary.cell.pods.map(|count| count.to_string()).join("-");
+    let pods = summary.cell.pods_words();
     let caption = format!(
         "{}: {pods} pods, {}",
         summary.cell.part.name(),
         cell_name(&summary.cell)
     );
     page.table(&caption, &COLUMNS, &rows);
+    if let Some(words) = by_node_words(summary) {
+        page.paragraph(&words);
+    }
     if !summary.judged.is_empty() {
         let rows: Vec<Vec<Cell>> = summary.judged.iter().map(judged).collect();
         page.table("", &["aim", ""], &rows);
@@ -87,8 +99,18 @@ fn row(row: &Row) -> Vec<Cell> {
         format!("{}/s{mean}", words::number_set(per_s))
     };
     let predicted = row.predicted.map(|predicted| {
-        let mean = words::duration(predicted.mean_us);
-        format!("{}/s, {mean}", words::number_set(predicted.per_s))
+        let off = |measured: f64, predicted: f64| format!("{:+.1} %", (measured / predicted - 1.0) * 100.0);
+        let of_time = |measured: Option<Estimate>, predicted: f64| {
+            let off = measured.map_or_else(String::new, |measured| format!(" ({})", off(measured.value, predicted)));
+            format!("{}{off}", words::duration(predicted))
+        };
+        format!(
+            "{}/s ({}), {}, p99 {}",
+            words::number_set(predicted.per_s),
+            off(row.per_s.value, predicted.per_s),
+            of_time(row.mean_us, predicted.mean_us),
+            of_time(row.p99_us, predicted.p99_us)
+        )
     });
     let mark = match &row.law {
         Some(law) if !law.holds => format!("invalid: {} ({})", row.arm.name(), law.detail),
@@ -147,7 +169,7 @@ fn curves(cells: &[CellSummary]) -> Vec<Curves> {
         let Some([clients, 0, 0]) = summary.cell.clients() else {
             continue;
         };
-        let pods = summary.cell.pods.map(|count| count.to_string()).join("-");
+        let pods = summary.cell.pods_words();
         let title = format!("{pods} pods, round trip {} ms", summary.cell.round_trip_ms);
         if all.last().is_none_or(|last| last.title != title) {
             all.push(Curves {

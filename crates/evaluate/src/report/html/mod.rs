@@ -12,6 +12,7 @@ mod papers;
 mod promises;
 mod record;
 mod results;
+mod simulation;
 mod verdicts;
 
 use super::plot::escaped;
@@ -44,6 +45,10 @@ pub fn html(findings: &Findings) -> String {
         page.number_ids(number);
         balancing::section(&mut page, found);
     }
+    for (number, found) in findings.simulations.iter().enumerate() {
+        page.number_ids(number);
+        simulation::section(&mut page, found);
+    }
     for (number, run) in findings.networks.iter().enumerate() {
         page.number_ids(number);
         network::section(&mut page, run);
@@ -56,6 +61,7 @@ fn title(findings: &Findings) -> String {
         ([only], []) => words::experiment(only),
         ([], []) if !findings.gateways.is_empty() => "What containers cost a gateway".to_owned(),
         ([], []) if !findings.balancing.is_empty() => "Which node answers".to_owned(),
+        ([], []) if !findings.simulations.is_empty() => "Which node would answer, simulated".to_owned(),
         ([], []) => "The emulated network".to_owned(),
         ([], _) => "What a broker takes and holds".to_owned(),
         _ => "Round trips and capacity".to_owned(),
@@ -69,6 +75,12 @@ fn head(page: &mut Page, findings: &Findings, title: &str) {
         .chain(findings.capacity.iter().map(|capacity| &capacity.run.environment))
         .chain(findings.gateways.iter().map(|gateway| &gateway.run.environment))
         .chain(findings.balancing.iter().map(|balancing| &balancing.run.environment))
+        .chain(
+            findings
+                .simulations
+                .iter()
+                .map(|simulation| &simulation.run.environment),
+        )
         .chain(findings.networks.iter().map(|run| &run.environment))
         .collect();
     let Some(first) = environments.first() else { return };
@@ -115,6 +127,9 @@ fn contents(page: &mut Page, findings: &Findings) {
     }
     if !findings.balancing.is_empty() {
         link("balancing", "Balancing");
+    }
+    if !findings.simulations.is_empty() {
+        link("simulation", "Simulation");
     }
     if !findings.networks.is_empty() {
         link("network", "Network");

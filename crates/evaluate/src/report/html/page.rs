@@ -232,6 +232,16 @@ impl Cell {
         }
     }
 
+    /// Arms on lines of their own.
+    pub(super) fn arms(arms: impl Iterator<Item = (usize, String)>) -> Cell {
+        let line = |(number, words): (usize, String)| Cell::arm(number, &words).markup;
+        Cell {
+            class: "arm",
+            markup: arms.map(line).collect::<Vec<_>>().join("<br>"),
+            columns: 1,
+        }
+    }
+
     /// On one line.
     pub(super) fn unbroken(text: &str) -> Cell {
         Cell {

@@ -8,6 +8,7 @@ use crate::environment::Environment;
 use crate::gateway::GatewayRun;
 use crate::network::{Counters, NetworkRun, set_against_got};
 use crate::report::{RunFacts, Summary};
+use crate::simulation::SimulationRun;
 
 pub(super) fn section(page: &mut Page, summary: &Summary) {
     page.heading("record", "Record and replay");
@@ -95,6 +96,15 @@ pub(super) fn gateway(page: &mut Page, run: &GatewayRun) {
 pub(super) fn balancing(page: &mut Page, run: &BalancingRun) {
     let rows = vec![
         ("seed of the order", run.seed.to_string()),
+        ("options", serde_json::to_string(&run.options).unwrap_or_default()),
+    ];
+    environment_table(page, rows, &run.environment);
+}
+
+/// The record of a simulation.
+pub(super) fn simulation(page: &mut Page, run: &SimulationRun) {
+    let rows = vec![
+        ("seed of all chance", run.seed.to_string()),
         ("options", serde_json::to_string(&run.options).unwrap_or_default()),
     ];
     environment_table(page, rows, &run.environment);
