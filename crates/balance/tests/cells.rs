@@ -190,7 +190,13 @@ fn one_seed_is_one_outcome() {
 fn on_a_site_of_sixty_nodes_that_are_busy_by_turns_local_first_does_not_send_all_to_the_same() {
     let busy = |node: usize| Load::Shaped {
         requests_per_s: (0..4)
-            .map(|step| if (step + node / 20) % 4 == 0 { 400.0 } else { 120.0 })
+            .map(|step| {
+                if (step + node / 20).is_multiple_of(4) {
+                    400.0
+                } else {
+                    120.0
+                }
+            })
             .collect(),
         step: 500 * MS,
     };

@@ -221,14 +221,15 @@ fn counted(cells: &[CellSummary]) -> Vec<String> {
 /// How far what was measured is from what the simulator says of it (`evaluate simulate`), whose proxies take no time.
 fn simulated(cells: &[CellSummary]) -> Vec<String> {
     const NEAR: f64 = 0.05;
-    let measures: [(&str, fn(&Row, &Prediction) -> Option<f64>); 3] = [
+    type Ratio = fn(&Row, &Prediction) -> Option<f64>;
+    let measures: [(&str, Ratio); 3] = [
         ("answers a second", |row, predicted| {
             Some(row.per_s.value / predicted.per_s)
         }),
         ("mean", |row, predicted| Some(row.mean_us?.value / predicted.mean_us)),
         ("p99", |row, predicted| Some(row.p99_us?.value / predicted.p99_us)),
     ];
-    let of = |(what, ratio): (&str, fn(&Row, &Prediction) -> Option<f64>)| {
+    let of = |(what, ratio): (&str, Ratio)| {
         let mut all: Vec<(f64, String)> = Vec::new();
         for summary in cells.iter().filter(|summary| summary.cell.clients().is_some()) {
             all.extend(summary.rows.iter().filter_map(|row| {

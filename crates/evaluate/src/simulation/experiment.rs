@@ -1,7 +1,7 @@
 //! All sites of all cells under every policy, on all processors.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,6 @@ use crate::stats::{rank, samples_needed};
 
 /// A site of 250 nodes takes some 100 MB.
 const MAX_THREADS: usize = 8;
-/// Between two looks at how far it is.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A site under a policy.
 #[derive(Clone, Copy)]
@@ -111,39 +109,42 @@ fn on_all_processors(
     progress: &mut dyn Progress,
     simulated: &(dyn Fn(Job) -> Figures + Sync),
 ) -> Result<Vec<Figures>, String> {
+    let processors = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Figures)>> = Mutex::default();
+    let (sender, receiver) = mpsc::sync_channel(processors);
+    let mut done: Vec<(usize, Figures)> = Vec::new();
     thread::scope(|scope| {
-        let processors = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let threads = (0..processors).map(|_| {
-            scope.spawn(|| {
+        for _ in 0..processors {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
                 while interrupt::told().is_none() {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(place) else { break };
-                    let figures = simulated(*job);
-                    done.lock().expect("nobody panics with it").push((place, figures));
+                    if sender.send((place, simulated(*job))).is_err() {
+                        break;
+                    }
                 }
-            })
-        });
-        let threads: Vec<_> = threads.collect();
-        while !threads.iter().all(thread::ScopedJoinHandle::is_finished) {
-            let count = next.load(Ordering::Relaxed).min(jobs.len() - 1);
-            let job = &jobs[count];
-            progress.block(&Step {
-                done: count,
-                total: jobs.len(),
-                arm: &format!("{}, {}", cell_name(job.cell), job.policy.name()),
-                block: job.unit + 1,
-                blocks: jobs
-                    .iter()
-                    .filter(|other| other.cell == job.cell && other.policy == job.policy)
-                    .count() as u32,
             });
-            thread::sleep(LOOK_EVERY);
+        }
+        drop(sender);
+        for (place, figures) in receiver {
+            done.push((place, figures));
+            let Job { cell, policy, unit } = jobs[place];
+            progress.block(&Step {
+                done: done.len(),
+                total: jobs.len(),
+                arm: &format!("{}, {}", cell_name(cell), policy.name()),
+                block: unit + 1,
+                blocks: units_of(jobs, cell),
+            });
         }
     });
     interrupt::check()?;
-    let mut done = done.into_inner().expect("nobody panics with it");
     done.sort_by_key(|(place, _)| *place);
     Ok(done.into_iter().map(|(_, figures)| figures).collect())
+}
+
+fn units_of(jobs: &[Job], cell: Cell) -> u32 {
+    let of_cell = jobs.iter().filter(|job| job.cell == cell);
+    of_cell.map(|job| job.unit + 1).max().unwrap_or_default()
 }

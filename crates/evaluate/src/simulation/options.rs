@@ -30,7 +30,7 @@ pub struct Options {
     /// Readings of an office whose first whole day the traffic of `day` follows; a built-in profile if absent
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
-    /// Two seeds of some cells, and of 10 and 100 nodes where --nodes says nothing else: a minute or two
+    /// Two seeds of some cells, and of 10 and 100 nodes where --nodes says nothing else: some ten seconds
     #[arg(long)]
     pub quick: bool,
     /// Seed of all chance; drawn and recorded if absent

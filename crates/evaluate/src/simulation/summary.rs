@@ -156,7 +156,7 @@ fn winners(run: &SimulationRun, cell: Cell, rows: &[Row], cost: Cost) -> Winners
             return Some(Winner { policy, is_sure: true });
         }
         let ratio = ratio(run, cell, (policy, best), cost)?;
-        (ratio.interval.low <= 1.0 + WINS).then(|| Winner {
+        (ratio.interval.low <= 1.0 + WINS).then_some(Winner {
             policy,
             is_sure: ratio.interval.high <= 1.0 + WINS,
         })

@@ -97,10 +97,12 @@ pub(crate) struct Map {
     pub(crate) rows: Vec<(u32, Vec<Winners>)>,
 }
 
+/// Who has won by a measure.
+type Which = fn(&CellSummary) -> &Winners;
+
 /// By mean and by p99.
 pub(crate) fn maps(cells: &[CellSummary]) -> Vec<Map> {
-    let measures: [(&str, fn(&CellSummary) -> &Winners); 2] =
-        [("mean", |summary| &summary.by_mean), ("p99", |summary| &summary.by_p99)];
+    let measures: [(&str, Which); 2] = [("mean", |summary| &summary.by_mean), ("p99", |summary| &summary.by_p99)];
     let mut all = Vec::new();
     for (what, winners) in measures {
         let mut maps: Vec<((Law, u32), Map)> = Vec::new();
@@ -237,7 +239,7 @@ pub(crate) fn answers(cells: &[CellSummary], worst: &[Finding]) -> Vec<String> {
 }
 
 /// `local-first 28, least-request 15, …`: how often each wins, most first.
-fn counts(cells: &[&CellSummary], winners: fn(&CellSummary) -> &Winners) -> String {
+fn counts(cells: &[&CellSummary], winners: Which) -> String {
     let count = |policy: Policy| {
         let won = cells.iter().filter(|summary| winners(summary).has(policy));
         (policy.name(), won.count())

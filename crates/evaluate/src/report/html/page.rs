@@ -236,7 +236,7 @@ impl Cell {
     pub(super) fn arms(arms: impl Iterator<Item = (usize, String)>) -> Cell {
         let line = |(number, words): (usize, String)| Cell::arm(number, &words).markup;
         Cell {
-            class: "arm",
+            class: "unbroken",
             markup: arms.map(line).collect::<Vec<_>>().join("<br>"),
             columns: 1,
         }
