@@ -189,6 +189,10 @@ fn of_bound(cell: &balancing::Cell, judged: &Judged) -> Line {
             shown(figure.interval.high)
         ),
     };
+    let why = || match judged.figure?.interval.method {
+        Method::Range => Some(Undecided::TooFewBlocks),
+        _ => Some(Undecided::Interval),
+    };
     let is_open = judged.outcome == Outcome::Undecided;
     Line {
         under: format!("which node answers: {}", in_short(cell)),
@@ -196,7 +200,7 @@ fn of_bound(cell: &balancing::Cell, judged: &Judged) -> Line {
         aim: format!("≤ {}", shown(judged.most)),
         figure: judged.figure.map(figure).unwrap_or_default(),
         outcome: Some(judged.outcome),
-        why: judged.why.or(is_open.then_some(Undecided::Interval)).map(words::aim),
+        why: judged.why.or_else(why).filter(|_| is_open).map(words::aim),
     }
 }
 
@@ -322,4 +326,58 @@ pub(super) fn table(lines: &[Line]) -> String {
 fn row(out: &mut String, [promise, aim, figure, verdict]: [&str; 4]) {
     let text = format!("  {promise:<LABEL$}{aim:<AIM$}{figure:<FIGURE$} {verdict}");
     let _ = writeln!(out, "{}", text.trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balancing::{Arm, Cell, Load, Part, Seen, Work, run_of, summarise};
+
+    #[test]
+    fn of_which_node_answers_the_worst_cell_beside_the_others_is_a_line_and_each_bound() {
+        let closed = Cell {
+            part: Part::Delay,
+            pods: [4, 4, 4],
+            round_trip_ms: 30,
+            load: Load::Closed([16, 0, 0]),
+            event: None,
+            work: Work::Wait,
+        };
+        let open = Cell {
+            part: Part::Overload,
+            round_trip_ms: 15,
+            load: Load::Open(1_000),
+            ..closed
+        };
+        let seen = |us: u32| {
+            let count = 1_000_000 / us;
+            let seen = Seen {
+                wall_s: 1.0,
+                answered: count.into(),
+                answers_us: vec![Some(us); count as usize],
+                ..Seen::default()
+            };
+            [seen, Seen::default(), Seen::default()]
+        };
+        let mut run = run_of(closed, &[(Arm::Local, seen(1_000)), (Arm::LocalFirst, seen(2_000))], 2);
+        run.done.extend(run_of(open, &[(Arm::LocalFirst, seen(1_000))], 2).done);
+        run.done.last_mut().unwrap().seen = seen(2_000);
+        let found = Balancing {
+            cells: summarise(&run),
+            claims: Vec::new(),
+            run,
+        };
+        let lines = of_balancing(&found);
+        let promises: Vec<&str> = lines.iter().map(|line| line.promise.as_str()).collect();
+        assert_eq!(promises[..3], ["local-first × local"; 3]);
+        assert_eq!(promises[3..], ["local-first: lost", "local-first: p99"]);
+        assert!(
+            lines[0]
+                .under
+                .starts_with("throughput, kept in 0 of 1 cells; the worst: 4-4-4 pods")
+        );
+        assert_eq!(lines[3].outcome, Some(Outcome::Pass));
+        // Two blocks give a range, and no interval.
+        assert_eq!(lines[4].why, Some(words::aim(Undecided::TooFewBlocks)));
+    }
 }

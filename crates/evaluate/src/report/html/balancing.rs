@@ -18,7 +18,7 @@ const COLUMNS: [&str; 9] = [
     "p99",
     "here",
     "lost",
-    "predicted",
+    "predicted, and how far from it",
     "paper",
 ];
 
@@ -98,20 +98,28 @@ fn row(row: &Row) -> Vec<Cell> {
             .map_or(String::new(), |ms| format!(", {} ms", words::round(ms)));
         format!("{}/s{mean}", words::number_set(per_s))
     };
-    let predicted = row.predicted.map(|predicted| {
-        let off = |measured: f64, predicted: f64| format!("{:+.1} %", (measured / predicted - 1.0) * 100.0);
-        let of_time = |measured: Option<Estimate>, predicted: f64| {
-            let off = measured.map_or_else(String::new, |measured| format!(" ({})", off(measured.value, predicted)));
-            format!("{}{off}", words::duration(predicted))
-        };
-        format!(
-            "{}/s ({}), {}, p99 {}",
-            words::number_set(predicted.per_s),
-            off(row.per_s.value, predicted.per_s),
-            of_time(row.mean_us, predicted.mean_us),
-            of_time(row.p99_us, predicted.p99_us)
-        )
-    });
+    let predicted = row.predicted.map_or_else(
+        || Cell::text(""),
+        |predicted| {
+            let off = |measured: Option<f64>, predicted: f64| {
+                let share = measured.map(|measured| (measured / predicted - 1.0) * 100.0);
+                share.map_or_else(|| "–".to_owned(), |percent| format!("{percent:+.1}"))
+            };
+            let figures = format!(
+                "{}/s, {}, p99 {}",
+                words::number_set(predicted.per_s),
+                words::duration(predicted.mean_us),
+                words::duration(predicted.p99_us)
+            );
+            let apart = format!(
+                "{}, {}, {} %",
+                off(Some(row.per_s.value), predicted.per_s),
+                off(row.mean_us.map(|mean| mean.value), predicted.mean_us),
+                off(row.p99_us.map(|p99| p99.value), predicted.p99_us)
+            );
+            Cell::figure(&figures, &apart)
+        },
+    );
     let mark = match &row.law {
         Some(law) if !law.holds => format!("invalid: {} ({})", row.arm.name(), law.detail),
         _ => row.arm.name().to_owned(),
@@ -124,7 +132,7 @@ fn row(row: &Row) -> Vec<Cell> {
         time(row.p99_us.as_ref()),
         Cell::number(format!("{:.0} %", row.here_share * 100.0)),
         Cell::number(words::count(row.lost)),
-        Cell::number(predicted.unwrap_or_default()),
+        predicted,
         Cell::number(row.paper_per_s.map_or(String::new(), paper)),
     ]
 }
