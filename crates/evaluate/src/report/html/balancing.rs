@@ -18,7 +18,7 @@ const COLUMNS: [&str; 9] = [
     "p99",
     "here",
     "lost",
-    "predicted, and how far from it",
+    "predicted",
     "paper",
 ];
 
@@ -106,10 +106,9 @@ fn row(row: &Row) -> Vec<Cell> {
                 share.map_or_else(|| "–".to_owned(), |percent| format!("{percent:+.1}"))
             };
             let figures = format!(
-                "{}/s, {}, p99 {}",
+                "{}/s, {}",
                 words::number_set(predicted.per_s),
-                words::duration(predicted.mean_us),
-                words::duration(predicted.p99_us)
+                words::duration(predicted.mean_us)
             );
             let apart = format!(
                 "{}, {}, {} %",
