@@ -106,27 +106,28 @@ fn littles_law_holds_in_every_cell() {
 /// without a distance so is its p99 where all endpoints are busy. Where its p99 is longer, it sends a few requests a long way
 /// for 2 % more answers.
 #[test]
-fn in_all_cells_but_one_local_first_answers_97_percent_of_the_best_and_in_another_alone_its_p99_is_longer() {
+fn in_all_cells_but_one_local_first_answers_97_percent_of_the_best_and_in_two_that_are_far_apart_its_p99_is_longer() {
     let (mut fewer, mut longer) = (Vec::new(), Vec::new());
     for (endpoints, distance, clients) in cells() {
         let own = cell(Policy::LocalFirst, endpoints, distance, clients);
-        let tolerance = if distance.is_zero() { 1.6 } else { 1.08 };
+        let tolerance = if distance.is_zero() { 1.6 } else { 1.05 };
         for policy in [Policy::RoundRobin, Policy::Random, Policy::Local, Policy::LeastRequest] {
             let other = cell(policy, endpoints, distance, clients);
             let at = format!(
                 "{endpoints:?} {distance:?} × {clients}, {}: {own:?} {other:?}",
                 policy.name()
             );
-            assert!(own.per_s >= 0.94 * other.per_s, "{at}");
+            assert!(own.per_s >= 0.95 * other.per_s, "{at}");
             if own.per_s < 0.97 * other.per_s {
                 fewer.push(at.clone());
             }
             if other.per_s >= 0.97 * own.per_s && own.p99_ms > tolerance * other.p99_ms {
+                assert!(distance == 60 * MS, "{at}");
                 longer.push(at);
             }
         }
     }
-    assert!(fewer.len() <= 1 && longer.len() <= 1, "{fewer:#?} {longer:#?}");
+    assert!(fewer.len() <= 1 && longer.len() <= 2, "{fewer:#?} {longer:#?}");
 }
 
 /// As many clients of each node as the paper has (5.4).
