@@ -6,6 +6,7 @@
 
 mod answers;
 mod policy;
+pub mod scale;
 pub mod simulate;
 
 pub use self::answers::Answers;
