@@ -14,7 +14,7 @@ use agent::network::Network;
 use agent::probe::{Ask, Probe, Probes};
 use agent::runtime::{Kind, Launch, Pod, Runtime as _, State};
 use agent::sockets::Sockets;
-use agent::supervise::{Container, Key, Rollout, Salt, Status, Supervisor, Update, Wanted};
+use agent::supervise::{Container, Key, Rollout, Salt, Status, Supervisor, Update, Wanted, What};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -128,6 +128,7 @@ fn of(application: &str, containers: &[Container]) -> Wanted {
     Wanted {
         containers,
         replicas: 1,
+        most: 1,
         update: Update::recreate(),
         after: BTreeSet::new(),
         when_idle: None,
@@ -278,6 +279,38 @@ async fn what_is_wanted_as_it_was_runs_on() {
     agent.set(key("pair"), &twice(SLEEPER, 1));
     wait_until("one runs", async || running(&agent, 1).is_some()).await;
     assert_eq!(running(&agent, 1).unwrap(), before);
+}
+
+#[tokio::test]
+async fn replicas_are_as_many_as_are_asked_for_between_those_that_are_wanted_and_the_most() {
+    let host = Host::new();
+    let mut agent = host.agent().await;
+    let wanted = |replicas: u32, most: u32| Wanted {
+        replicas,
+        most,
+        ..of("site", &[container(SLEEPER, LONG)])
+    };
+    let are_running = |agent: &Supervisor, count: usize| {
+        let status = agent.status(&key("site"));
+        status.len() == count && status.iter().all(|status| status.doing.is_running)
+    };
+    agent.set(key("site"), &wanted(1, 3));
+    wait_until("one runs", async || are_running(&agent, 1)).await;
+    for (asked, count) in [(Some(2), 2), (Some(9), 3), (Some(0), 1), (Some(3), 3)] {
+        agent.scale(&key("site"), asked);
+        wait_until("as many run", async || are_running(&agent, count)).await;
+    }
+    // An agent after this one keeps them, until somebody says how many there are to be.
+    drop(agent);
+    let mut agent = host.agent().await;
+    agent.set(key("site"), &wanted(1, 3));
+    wait_until("they are found", async || are_running(&agent, 3)).await;
+    let events = agent.events("default");
+    assert!(events.iter().all(|event| event.what != What::Stopped), "{events:?}");
+    agent.scale(&key("site"), Some(2));
+    wait_until("two run", async || are_running(&agent, 2)).await;
+    agent.scale(&key("site"), None);
+    wait_until("one runs again", async || are_running(&agent, 1)).await;
 }
 
 /// A version that is started before the one that runs has ended.

@@ -53,7 +53,7 @@ pub(crate) async fn follow(desk: &Desk, tenant: &str) -> Done<()> {
             .map(|(name, deployment)| {
                 let mut wanted = wanted(deployment);
                 if let Some(wanted) = wanted.as_mut().filter(|_| desk.snapshots.is_restoring(tenant, name)) {
-                    wanted.replicas = 0;
+                    (wanted.replicas, wanted.most) = (0, 0);
                 }
                 (name.clone(), wanted)
             });
@@ -355,10 +355,12 @@ fn info(desk: &Desk, deployment: &Deployment, workloads: &Workloads) -> Deployme
     let elsewhere = node::elsewhere(deployment, &desk.about.labels);
     let status = supervisor.as_ref().map(|supervisor| supervisor.status(&key));
     let rollout = supervisor.as_ref().and_then(|supervisor| supervisor.rollout(&key));
+    let scale = mesh.and_then(|mesh| mesh.scale(&key.tenant, &key.application));
     DeploymentInfo {
         tenant: metadata.namespace.clone(),
         name: metadata.name.clone(),
-        replicas: deployment.spec.replicas,
+        replicas: scale.unwrap_or(deployment.spec.replicas),
+        max_replicas: workload::most_replicas(deployment),
         ready: status.as_deref().map(ready),
         rollout: rollout.map(rollout_info),
         restarts: status.iter().flatten().map(|status| status.doing.restarts).sum(),

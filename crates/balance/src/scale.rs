@@ -49,7 +49,7 @@ pub struct Scaling {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
     /// Requests that wait, or are being answered.
-    pub under_way: u32,
+    pub under_way: f32,
     /// Those that were answered so far.
     pub answered: u64,
     /// How long that took for all of them together.
@@ -63,8 +63,8 @@ pub struct Verdict {
     pub count: u32,
     /// Whether there can be more of them here.
     pub may_grow: bool,
-    /// Whether more are needed than there can be.
-    pub lacks: bool,
+    /// So many are needed for all, wherever they are, as far as it can be seen.
+    pub needed: u32,
 }
 
 /// How many replicas of one application are to run at this node, from one look to the next.
@@ -144,7 +144,7 @@ impl Scaler {
         Verdict {
             count,
             may_grow: count < most && now < self.complete_at + STUCK_AFTER,
-            lacks: needs.is_some_and(|needs| needs > TOLERANCE * most as f32),
+            needed: needs.map_or(count, |needs| needs.ceil() as u32),
         }
     }
 
@@ -168,7 +168,7 @@ impl Scaler {
         if self.ready > 0 && seen_for < LEAST_WINDOW {
             return None;
         }
-        let all = self.seen.iter().map(|(_, demand)| demand.under_way as f32);
+        let all = self.seen.iter().map(|(_, demand)| demand.under_way);
         let under_way = all.sum::<f32>() / self.seen.len() as f32;
         match self.scaling.aim {
             Aim::Concurrency(each) => Some(under_way / each),
@@ -289,7 +289,7 @@ mod tests {
                 {
                     self.answering.push(std::cmp::Reverse((self.now + SERVICE, came)));
                 }
-                self.demand.under_way = (self.waiting.len() + self.answering.len()) as u32;
+                self.demand.under_way = (self.waiting.len() + self.answering.len()) as f32;
                 while self.starting.front().is_some_and(|at| *at <= self.now) {
                     self.starting.pop_front();
                     self.ready += 1;
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_when_it_lacks_some_and_that_it_cannot_grow_where_those_that_were_started_do_not_come() {
+    fn it_says_how_many_are_needed_and_that_it_cannot_grow_where_those_that_were_started_do_not_come() {
         let scaling = Scaling {
             least: 1,
             most: 4,
@@ -384,25 +384,25 @@ mod tests {
         };
         let mut last = None;
         for look in 1..130 {
-            last = Some(scaler.look(demand(3), 1, look * LOOK_PAUSE));
+            last = Some(scaler.look(demand(3.0), 1, look * LOOK_PAUSE));
         }
         assert_eq!(
             last,
             Some(Verdict {
                 count: 3,
                 may_grow: false,
-                lacks: false
+                needed: 3
             })
         );
         for look in 130..160 {
-            last = Some(scaler.look(demand(9), 3, look * LOOK_PAUSE));
+            last = Some(scaler.look(demand(9.0), 3, look * LOOK_PAUSE));
         }
         assert_eq!(
             last,
             Some(Verdict {
                 count: 4,
                 may_grow: false,
-                lacks: true
+                needed: 9
             })
         );
     }
@@ -414,7 +414,7 @@ mod tests {
             least in 1_u32..4,
             more in 0_u32..20,
             is_latency in any::<bool>(),
-            looks in proptest::collection::vec((0_u32..2_000, 0_u64..50, 0.0_f64..3.0, 0_u32..24), 1..200),
+            looks in proptest::collection::vec((0.0_f32..2_000.0, 0_u64..50, 0.0_f64..3.0, 0_u32..24), 1..200),
         ) {
             let aim = if is_latency { Aim::Latency(20 * MS) } else { Aim::Concurrency(1.5) };
             let scaling = Scaling { least, most: least + more, aim, settle: 5 * S };

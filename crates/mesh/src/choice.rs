@@ -5,15 +5,16 @@ use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use balance::scale::Demand;
 use balance::{Chooser, Node, Policy};
 use tokio::time::Instant;
 
 use crate::budget::Budget;
 use crate::door::Way;
-use crate::figures::{OfNode, OfService, Spilled};
+use crate::figures::{Answers, OfNode, OfService, Spilled};
 use crate::health::Health;
 use crate::held;
-use crate::nodes::{Call, Near};
+use crate::nodes::{Call, Elsewhere, Near};
 
 /// Where one goes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +41,8 @@ pub(crate) struct Choice {
     near: Arc<Near>,
     /// Requests that other nodes have sent here.
     sent_here: BTreeMap<String, u32>,
+    /// How long answers to those took.
+    sent_answers: Answers,
     /// Requests at each endpoint of this node, in the order of `way.backends`.
     endpoints: Vec<u32>,
     endpoint_health: Vec<Health>,
@@ -81,6 +84,7 @@ impl Default for Choice {
             way: Way::default(),
             near: Arc::default(),
             sent_here: BTreeMap::new(),
+            sent_answers: Answers::default(),
             endpoints: Vec::new(),
             endpoint_health: Vec::new(),
             out_until: Duration::ZERO,
@@ -270,6 +274,29 @@ impl Choice {
         })
     }
 
+    /// What comes to the endpoints here, or would if there were enough: all that came in at this node, and those of nodes
+    /// that can have no more endpoints themselves.
+    pub(crate) fn demand(&self, elsewhere: &[Elsewhere]) -> Demand {
+        let own: u32 = self.nodes.iter().map(|node| node.in_flight).sum();
+        let grows = |node: &str| {
+            let mut others = elsewhere.iter();
+            others.any(|other| *other.node == *node && other.has.grows)
+        };
+        let sent = self.sent_here.iter().filter(|(node, _)| !grows(node));
+        let sent: u32 = sent.map(|(_, count)| count).sum();
+        let answers = || {
+            self.figures
+                .iter()
+                .map(|of_node| &of_node.answers)
+                .chain([&self.sent_answers])
+        };
+        Demand {
+            under_way: (own + sent) as f32,
+            answered: answers().map(Answers::count).sum(),
+            took_s: answers().map(|answers| answers.sum_s).sum(),
+        }
+    }
+
     /// What was led where.
     pub(crate) fn figures(&self, of: &Call) -> OfService {
         let nodes = self.figures.iter().zip(&self.nodes).map(|(figures, node)| OfNode {
@@ -381,6 +408,13 @@ impl Drop for AtEndpoint {
     }
 }
 
+impl SentHere {
+    /// It was answered here, and took so long.
+    pub(crate) fn answered(&self, took: Duration) {
+        held(&self.choice).sent_answers.add(took);
+    }
+}
+
 impl Drop for SentHere {
     fn drop(&mut self) {
         let mut choice = held(&self.choice);
@@ -397,7 +431,7 @@ impl Drop for SentHere {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::{Elsewhere, Has};
+    use crate::nodes::Has;
 
     fn way(here: usize, elsewhere: &[(&str, u16, bool)], policy: Policy) -> Way {
         let elsewhere = elsewhere.iter().map(|(node, endpoints, wakes)| Elsewhere {
@@ -405,6 +439,7 @@ mod tests {
             has: Has {
                 endpoints: *endpoints,
                 wakes: *wakes,
+                grows: false,
             },
         });
         Way {
@@ -414,6 +449,7 @@ mod tests {
             policy,
             is_no_http: false,
             is_told: true,
+            scalers: Arc::default(),
         }
     }
 

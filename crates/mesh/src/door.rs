@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::sockets::{self, At, Sockets};
+use agent::supervise::Key;
 use balance::Policy;
+use balance::scale::Demand;
 use rustix::net::{AddressFamily, SocketFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, copy_bidirectional_with_sizes};
@@ -82,6 +84,8 @@ pub(crate) struct Way {
     pub(crate) is_no_http: bool,
     /// Other nodes may send theirs.
     pub(crate) is_told: bool,
+    /// Applications here that have as many replicas as what comes needs.
+    pub(crate) scalers: Arc<[Key]>,
 }
 
 /// Whether a door takes connections.
@@ -161,6 +165,45 @@ impl Opened {
     /// Ends connections that nobody has needed for long.
     pub(crate) fn sweep(&self) {
         self.leads.kept.sweep();
+    }
+
+    /// Whether it leads to an application that has as many replicas as what comes needs.
+    pub(crate) fn scales(&self, key: &Key) -> bool {
+        self.way.borrow().scalers.contains(key)
+    }
+
+    /// What comes to such a one, of which so many replicas are ready.
+    pub(crate) fn demand(&self, ready: u32) -> Demand {
+        let way = self.way.borrow();
+        let all = held(&self.leads.choice).demand(&way.elsewhere);
+        let share = match way.backends.len() {
+            0 => 1.0 / way.scalers.len() as f32,
+            endpoints => ready as f32 / endpoints as f32,
+        };
+        Demand {
+            under_way: all.under_way * share.min(1.0),
+            ..all
+        }
+    }
+
+    /// Wakes those of the nearest node where somebody sleeps, unless there are as many endpoints as are needed, with so many
+    /// here.
+    pub(crate) fn wake_elsewhere(&self, needed: u32, here: u32) {
+        let elsewhere = Arc::clone(&self.way.borrow().elsewhere);
+        let near = self.leads.shared.ways.near();
+        let there = elsewhere.iter().filter(|other| near.contains_key(&*other.node));
+        let endpoints: u32 = there.clone().map(|other| u32::from(other.has.endpoints)).sum();
+        let asleep = there.filter(|other| other.has.wakes && other.has.endpoints == 0);
+        let nearest = asleep.min_by_key(|other| near[&*other.node].unwrap_or_default());
+        if let Some(nearest) = nearest.filter(|_| here + endpoints < needed) {
+            let (ways, call, node) = (
+                self.leads.shared.ways.clone(),
+                Arc::clone(&self.leads.call),
+                Arc::clone(&nearest.node),
+            );
+            // Once somebody is ready there, it is over.
+            tokio::spawn(async move { ways.call(&node, &call, Speaks::Bytes).await });
+        }
     }
 
     /// What it has led where.
@@ -462,7 +505,7 @@ impl Leads {
             let _ = tcp.set_nodelay(true);
             let may_be_http = {
                 let way = self.leading.borrow();
-                !way.elsewhere.is_empty() && !way.is_no_http
+                (!way.elsewhere.is_empty() || !way.scalers.is_empty()) && !way.is_no_http
             };
             let speaks = match may_be_http {
                 true => http::spoken(tcp).await,

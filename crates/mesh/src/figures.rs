@@ -23,6 +23,10 @@ impl Answers {
         self.counts[place] += 1;
         self.sum_s += took_s;
     }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
 }
 
 /// Of one node.

@@ -12,6 +12,7 @@ mod idle;
 mod names;
 mod nodes;
 mod room;
+mod scaling;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,6 +26,7 @@ use agent::network::{HostRules, Network, Redirect, connections};
 use agent::sockets::{At, Sockets};
 use agent::supervise::{Key, Supervisor};
 use agent::workload::sockets;
+use balance::scale::Verdict;
 use manifest::workload::{Deployments, Service};
 use site::{Site, Stream};
 use tokio::sync::{Notify, mpsc, watch};
@@ -39,6 +41,7 @@ use self::idle::{Activity, Connections, Idle, Rules, Watcher};
 use self::names::Names;
 use self::nodes::{Call, Has, MAX_FOREIGN_SERVICES, Near, Others, Ways};
 use self::room::Room;
+use self::scaling::{Scaled, Scalers, scaling};
 pub use self::table::{
     Activation, SUBSCRIPTIONS, activation, selected, unsupported, unsupported_annotations, unsupported_of_service,
 };
@@ -93,6 +96,7 @@ pub struct Mesh {
     site: OfSite,
     in_site: Mutex<Option<AbortOnDropHandle<()>>>,
     _leading: AbortOnDropHandle<()>,
+    _scaling: AbortOnDropHandle<()>,
 }
 
 /// What is shared with other nodes.
@@ -114,7 +118,7 @@ impl Mesh {
     pub fn new(supervisor: Arc<Mutex<Supervisor>>, network: Network, host: HostRules, sockets: Sockets) -> Self {
         let (wanted, wanting) = watch::channel(BTreeMap::new());
         let (looked, looks) = watch::channel(());
-        let (doors, of_parts) = (Arc::default(), Arc::<Notify>::default());
+        let (doors, of_parts) = (Arc::<Mutex<Doors>>::default(), Arc::<Notify>::default());
         let site = OfSite {
             others: Arc::default(),
             told: watch::channel(Arc::default()).0,
@@ -129,8 +133,15 @@ impl Mesh {
             true => Duration::ZERO,
             false => RESUMPTION,
         };
+        let (scaled, to_scale) = watch::channel(Arc::default());
+        let scalers = Scalers {
+            supervisor: Arc::clone(&supervisor),
+            doors: Arc::clone(&doors),
+            changes: Arc::clone(&of_parts),
+        };
         let leading = Leading {
             supervisor,
+            scaled,
             doors: Arc::clone(&doors),
             names: Arc::default(),
             resolver: None,
@@ -158,6 +169,7 @@ impl Mesh {
             site,
             in_site: Mutex::default(),
             _leading: AbortOnDropHandle::new(tokio::spawn(leading.run(wanting))),
+            _scaling: AbortOnDropHandle::new(tokio::spawn(scalers.run(to_scale))),
         }
     }
 
@@ -252,6 +264,16 @@ impl Mesh {
             (service.clone(), AtOthers { ports, nodes })
         });
         of_service.collect()
+    }
+
+    /// How many replicas of an application there are to be for what comes; `None`: it does not scale, or sleeps.
+    #[must_use]
+    pub fn scale(&self, tenant: &str, application: &str) -> Option<u32> {
+        let key = Key {
+            tenant: tenant.to_owned(),
+            application: application.to_owned(),
+        };
+        held(&self.doors).verdicts.get(&key).map(|verdict| verdict.count)
     }
 
     /// What doors of services have led where.
@@ -457,6 +479,8 @@ struct Doors {
     opening: BTreeSet<String>,
     /// Of applications that run on demand.
     activities: HashMap<Key, Activity>,
+    /// Of those that scale, and are awake.
+    verdicts: HashMap<Key, Verdict>,
     /// Of each tenant.
     services: BTreeMap<String, BTreeMap<String, Ipv4Addr>>,
     /// Why the services of a tenant have none.
@@ -473,6 +497,8 @@ struct Leading {
     resolver: Option<AbortOnDropHandle<()>>,
     /// Of applications that run on demand.
     watchers: HashMap<Key, Watcher>,
+    /// Those that have as many replicas as what comes needs.
+    scaled: watch::Sender<Arc<Scaled>>,
     /// Of all doors.
     reached: Reached,
     /// For connections that doors hold.
@@ -529,6 +555,7 @@ impl Leading {
         let others = Arc::clone(&*held(&self.site.others));
         self.follow_services(wanted, &others);
         self.watch_sleepers(wanted);
+        self.follow_scaled(wanted);
         let mut table: HashMap<Place, Door> = HashMap::new();
         let mut names = Names::default();
         let nothing = BTreeMap::new();
@@ -586,6 +613,9 @@ impl Leading {
 
     /// Has other nodes know of what services have here.
     fn tell(&self, table: &HashMap<Place, Door>) {
+        let doors = held(&self.doors);
+        // One that sleeps has all its replicas to come.
+        let grows = |key: &Key| doors.verdicts.get(key).is_none_or(|verdict| verdict.may_grow);
         let told = table.iter().filter(|(_, door)| door.is_told);
         let told = told.filter_map(|(place, door)| {
             let At::Tcp(at) = place.at else { return None };
@@ -593,6 +623,7 @@ impl Leading {
             let has = Has {
                 endpoints: door.backends.len() as u16,
                 wakes: !door.sleepers.is_empty(),
+                grows: door.scalers.iter().any(grows),
             };
             Some((call, has))
         });
@@ -654,7 +685,8 @@ impl Leading {
             let listens_at = doors.opened.get(place).and_then(Opened::listens_at);
             // What has been started for who calls may not take connections yet.
             let are_there = door.sleepers.is_empty() || door.backends.iter().all(|backend| reached.contains(backend));
-            let is_direct = may_be_led_past && are_there && !door.backends.is_empty() && door.elsewhere.is_empty();
+            let is_counted = !door.elsewhere.is_empty() || !door.scalers.is_empty();
+            let is_direct = may_be_led_past && are_there && !door.backends.is_empty() && !is_counted;
             let are_programs = door.backends.iter().filter(|to| to.ip().is_loopback()).count();
             let tenant = door.is_of_service.then(|| place.tenant.clone());
             // Whoever was led before goes on to be until it is known who is ready.
@@ -738,6 +770,26 @@ impl Leading {
         }
     }
 
+    fn follow_scaled(&self, wanted: &OfTenants) {
+        let mut scaled = Scaled::new();
+        for (tenant, wanted) in wanted {
+            for (application, deployment) in &wanted.deployments {
+                let key = || Key {
+                    tenant: tenant.clone(),
+                    application: application.clone(),
+                };
+                scaled.extend(scaling(deployment).map(|scaling| (key(), scaling)));
+            }
+        }
+        self.scaled.send_if_modified(|before| {
+            let is_new = **before != scaled;
+            if is_new {
+                *before = Arc::new(scaled);
+            }
+            is_new
+        });
+    }
+
     fn watch_sleepers(&mut self, wanted: &OfTenants) {
         let mut sleepers = HashMap::new();
         for (tenant, wanted) in wanted {
@@ -795,6 +847,7 @@ impl Leading {
                 policy: door.policy,
                 is_no_http: door.is_no_http,
                 is_told: door.is_told,
+                scalers: door.scalers.into(),
             };
             match doors.opened.get(&place) {
                 Some(opened) => opened.lead_to(way),

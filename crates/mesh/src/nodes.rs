@@ -70,6 +70,8 @@ pub(crate) struct Has {
     pub(crate) endpoints: u16,
     /// Whether some sleep, that a request wakes.
     pub(crate) wakes: bool,
+    /// Whether there will be more for those who ask: for requests from there no other node needs any.
+    pub(crate) grows: bool,
 }
 
 /// What another node has of a port.
@@ -250,6 +252,7 @@ mod tests {
         Has {
             endpoints,
             wakes: false,
+            grows: false,
         }
     }
 

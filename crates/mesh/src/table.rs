@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::sockets::At;
 use agent::supervise::{Key, Status, WhenIdle};
-use agent::workload::{DEPENDS_ON, snapshots, sockets};
+use agent::workload::{DEPENDS_ON, MAX_REPLICAS, snapshots, sockets};
 use balance::Policy;
 use manifest::workload::{
     Container, Deployment, Deployments, InternalTrafficPolicy, Metadata, PortRef, Protocol, Service,
@@ -15,6 +15,7 @@ use manifest::workload::{
 
 use crate::Wanted;
 use crate::nodes::{Elsewhere, OfTenant};
+use crate::scaling::{self, SCALE_DOWN_AFTER, TARGET_CONCURRENCY, TARGET_LATENCY, scaling};
 
 /// What names of annotations begin with that Kubernetes does not know.
 const OWN: &str = "selvedge.dev/";
@@ -94,6 +95,8 @@ pub(crate) struct Door {
     pub(crate) backends: Vec<SocketAddrV4>,
     /// Applications that may have to be woken.
     pub(crate) sleepers: Vec<Key>,
+    /// Those that have as many replicas as what comes needs.
+    pub(crate) scalers: Vec<Key>,
     /// Where those listen, ready or not, that are in the host's network.
     pub(crate) programs: Vec<SocketAddrV4>,
     /// What other nodes have of it, and may be asked for.
@@ -126,15 +129,21 @@ pub(crate) fn pods<'a>(wanted: &'a Wanted, status: &dyn Fn(&str) -> Vec<Status>)
         let status = status(name);
         let numbers: BTreeSet<u32> = status.iter().map(|one| one.replica).collect();
         let replica = |number: u32| {
-            let own: Vec<&Status> = status.iter().filter(|one| one.replica == number).collect();
+            let mut own = status.iter().filter(|one| one.replica == number);
             Replica {
-                address: own.iter().find_map(|one| one.doing.address),
-                is_ready: own.iter().all(|one| one.is_init || one.doing.is_ready),
+                address: own.find_map(|one| one.doing.address),
+                is_ready: is_ready(&status, number),
             }
         };
         (name.as_str(), numbers.into_iter().map(replica).collect())
     };
     wanted.deployments.keys().map(of_application).collect()
+}
+
+/// Whether all containers of a replica are ready.
+pub(crate) fn is_ready(status: &[Status], replica: u32) -> bool {
+    let mut own = status.iter().filter(|one| one.replica == replica);
+    own.all(|one| one.is_init || one.doing.is_ready)
 }
 
 /// Applications that a service leads to, by the labels of their replicas.
@@ -165,9 +174,10 @@ pub fn unsupported(deployment: &Deployment) -> Vec<(String, String)> {
             WHEN_IDLE => format!("{value:?} is neither stop, pause nor renew"),
             // Whoever starts it looks at that.
             sockets::LISTEN_FDS | sockets::UNIX_SOCKET | DEPENDS_ON | SUBSCRIPTIONS => continue,
-            snapshots::EVERY | snapshots::KEEP | snapshots::HOOK => continue,
+            snapshots::EVERY | snapshots::KEEP | snapshots::HOOK | MAX_REPLICAS => continue,
+            TARGET_CONCURRENCY | TARGET_LATENCY | SCALE_DOWN_AFTER => continue,
             _ => format!(
-                "there is no annotation {name}; there are {ACTIVATION}, {IDLE_TIMEOUT}, {WHEN_IDLE}, {SUBSCRIPTIONS}, {}, {}, {}, {}, {} and {DEPENDS_ON}",
+                "there is no annotation {name}; there are {ACTIVATION}, {IDLE_TIMEOUT}, {WHEN_IDLE}, {SUBSCRIPTIONS}, {MAX_REPLICAS}, {TARGET_CONCURRENCY}, {TARGET_LATENCY}, {SCALE_DOWN_AFTER}, {}, {}, {}, {}, {} and {DEPENDS_ON}",
                 sockets::LISTEN_FDS,
                 sockets::UNIX_SOCKET,
                 snapshots::EVERY,
@@ -178,7 +188,9 @@ pub fn unsupported(deployment: &Deployment) -> Vec<(String, String)> {
         found.push((format!("metadata.annotations.{name}"), wrong));
     }
     let of_others = sockets::unsupported(deployment).into_iter();
-    let of_others = of_others.chain(snapshots::unsupported(deployment));
+    let of_others = of_others
+        .chain(snapshots::unsupported(deployment))
+        .chain(scaling::unsupported(deployment));
     found.extend(of_others.map(|(name, wrong)| (format!("metadata.annotations.{name}"), wrong)));
     for name in deployment.spec.template.metadata.annotations.keys() {
         if name.starts_with(OWN) {
@@ -336,11 +348,15 @@ fn place(tenant: &str, of: &str, at: At) -> Place {
 
 impl Door {
     fn add(&mut self, tenant: &str, application: &str, deployment: &Deployment, target: Option<u16>, pods: &Pods<'_>) {
+        let key = || Key {
+            tenant: tenant.to_owned(),
+            application: application.to_owned(),
+        };
         if activation(deployment).is_some() {
-            self.sleepers.push(Key {
-                tenant: tenant.to_owned(),
-                application: application.to_owned(),
-            });
+            self.sleepers.push(key());
+        }
+        if scaling(deployment).is_some() {
+            self.scalers.push(key());
         }
         let Some(target) = target else { return };
         let ready = pods.get(application).into_iter().flatten().filter(|pod| pod.is_ready);

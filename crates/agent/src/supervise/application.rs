@@ -22,6 +22,8 @@ pub(super) struct Wanted {
     pub(super) target: Target,
     when_idle: Option<WhenIdle>,
     is_awake: bool,
+    /// Replicas that are to run in place of those that are wanted.
+    pub(super) scale: Option<u32>,
     /// How often what runs was given up: that is not what is woken.
     pub(super) naps: u64,
 }
@@ -40,12 +42,26 @@ pub(super) enum Target {
 pub(super) struct Replicas {
     pub(super) version: Version,
     pub(super) count: u32,
+    /// As many as `count` may become for who asks.
+    pub(super) most: u32,
     pub(super) update: Update,
 }
 
 impl Wanted {
     pub(super) fn sleeps(&self) -> bool {
         self.when_idle.is_some() && !self.is_awake
+    }
+
+    /// With as many replicas as run now; of one of which nobody has said how many, as many as were `found`.
+    pub(super) fn target(&self, found: u32) -> Target {
+        match &self.target {
+            Target::Replicas(replicas) if replicas.most > replicas.count => {
+                let mut scaled = (**replicas).clone();
+                scaled.count = self.scale.unwrap_or(found).clamp(replicas.count, replicas.most);
+                Target::Replicas(Arc::new(scaled))
+            }
+            target => target.clone(),
+        }
     }
 
     /// Containers of it are to be there.
@@ -114,6 +130,8 @@ impl Application {
             of_replicas: Arc::default(),
             replicas: BTreeMap::new(),
             naps: 0,
+            found: 0,
+            leaving: Vec::new(),
             is_at_rest: false,
             is_held,
             progress: Progress::default(),
@@ -142,6 +160,22 @@ impl Application {
             (wanted.target, wanted.when_idle) = (target, when_idle);
             is_new
         });
+    }
+
+    /// Has so many replicas run: as many as may, once it is told, where that is something else than before.
+    pub(super) fn scale(&self, count: Option<u32>) -> Option<u32> {
+        let mut now = None;
+        self.wanted.send_if_modified(|wanted| {
+            let Target::Replicas(replicas) = &wanted.target else {
+                return false;
+            };
+            let count = count.map(|count| count.clamp(replicas.count, replicas.most));
+            let before = std::mem::replace(&mut wanted.scale, count);
+            let is_new = before.unwrap_or(replicas.count) != count.unwrap_or(replicas.count);
+            now = is_new.then(|| count.unwrap_or(replicas.count));
+            before != count
+        });
+        now
     }
 
     pub(super) fn wake(&self) {

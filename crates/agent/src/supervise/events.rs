@@ -50,6 +50,8 @@ pub enum What {
     Stopped,
     /// Its time stands still, as nobody asks it.
     Paused,
+    /// More of its replicas are wanted for those who ask, or fewer.
+    Scaled,
     /// A new version of its application did not become ready: the last good one runs in its place.
     TakenBack,
     /// A snapshot of its application was due, and was not taken.
@@ -68,6 +70,7 @@ impl fmt::Display for What {
             What::Failed => "failed",
             What::Stopped => "stopped",
             What::Paused => "paused",
+            What::Scaled => "scaled",
             What::TakenBack => "taken-back",
             What::SnapshotFailed => "snapshot-failed",
         };

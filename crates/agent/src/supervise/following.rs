@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -33,6 +34,8 @@ const RESTARTS_MAX: u32 = 3;
 const LEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// From then until it is asked to end: those that are on their way arrive.
 const DRAIN: Duration = Duration::from_millis(200);
+/// Between two looks at whether all of them are answered.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// The loop of one application.
 pub(super) struct Following {
@@ -50,6 +53,10 @@ pub(super) struct Following {
     /// By their numbers.
     pub(super) replicas: BTreeMap<u32, Replica>,
     pub(super) naps: u64,
+    /// Replicas that ran when this began, until it is said how many are to.
+    pub(super) found: u32,
+    /// Replicas that end, by their numbers, while others may be started.
+    pub(super) leaving: Vec<(u32, AbortOnDropHandle<()>)>,
     /// Nobody is to be sent to what is there, and its time stands still once it is ready.
     pub(super) is_at_rest: bool,
     /// Told to all containers.
@@ -105,14 +112,16 @@ impl Following {
                 () = sleep_until(look_at.unwrap_or_else(Instant::now)), if look_at.is_some() => {}
             }
             let wanted = wanting.borrow_and_update().clone();
-            let target = match &wanted.target {
-                Target::Unknown => continue,
-                Target::Nothing => None,
-                Target::Replicas(replicas) => Some(self.chosen(replicas)),
-            };
+            if wanted.target == Target::Unknown {
+                continue;
+            }
+            if wanted.scale.is_some() {
+                self.found = 0;
+            }
+            let mut target = self.target(&wanted);
             self.window.look().is_over = false;
-            let is_to_be_prepared = target.as_ref().filter(|_| !wanted.runs());
-            preparing = match (preparing.take(), is_to_be_prepared) {
+            let is_to_be_prepared = target.clone().filter(|_| !wanted.runs());
+            preparing = match (preparing.take(), &is_to_be_prepared) {
                 (Some(same), Some(target)) if same.0.version == target.version => Some(same),
                 (Some((_, other)), _) => {
                     // It has nothing made any more that is to be cleared away.
@@ -123,21 +132,23 @@ impl Following {
                 (None, _) => None,
             };
             if std::mem::replace(&mut self.naps, wanted.naps) != wanted.naps {
-                Box::pin(self.stop(self.replicas.keys().copied().collect())).await;
+                Box::pin(self.stop_all()).await;
             }
             if !std::mem::replace(&mut is_known, true) {
                 Box::pin(self.find(target.as_deref())).await;
+                self.found = self.replicas.len() as u32;
+                target = self.target(&wanted);
             }
             look_at = match &target {
                 Some(target) if wanted.runs() => {
                     self.is_at_rest = wanted.sleeps();
                     self.rest_or_go_on();
-                    let look_at = Box::pin(self.step(target, &wanted.target)).await;
+                    let look_at = Box::pin(self.step(target, &wanted.target(self.found))).await;
                     self.rest_or_go_on();
                     look_at
                 }
                 _ => {
-                    Box::pin(self.stop(self.replicas.keys().copied().collect())).await;
+                    Box::pin(self.stop_all()).await;
                     self.progress = Progress::default();
                     Box::pin(self.clear(target.as_ref().map_or(0, |target| target.count))).await;
                     self.show(self.taken_back(&wanted.target));
@@ -145,7 +156,7 @@ impl Following {
                 }
             };
             if let (None, Some(target)) = (&preparing, is_to_be_prepared) {
-                preparing = Some((Arc::clone(target), self.prepare(Arc::clone(target))));
+                preparing = Some((Arc::clone(&target), self.prepare(target)));
             }
             if wanted.target == Target::Nothing {
                 self.forget();
@@ -169,6 +180,14 @@ impl Following {
             replica
                 .is_to_rest
                 .send_if_modified(|is_to_rest| std::mem::replace(is_to_rest, rests) != rests);
+        }
+    }
+
+    /// So many replicas as are to run now; `None`: its end.
+    fn target(&self, wanted: &Wanted) -> Option<Arc<Replicas>> {
+        match wanted.target(self.found) {
+            Target::Replicas(replicas) => Some(self.chosen(&replicas)),
+            Target::Unknown | Target::Nothing => None,
         }
     }
 
@@ -255,10 +274,14 @@ impl Following {
         let mut target = Arc::clone(target);
         loop {
             self.end_others(&target).await;
+            self.forget_left(target.count).await;
             self.replace_evicted(target.count).await;
             let now = Instant::now();
             let seen = self.look(&target, now);
             match rollout::next(target.count, &target.update, &seen) {
+                Step::Stop(replicas) if replicas.iter().all(|number| self.replicas[number].version == target.version) => {
+                    self.leave(&replicas);
+                }
                 Step::Stop(replicas) => {
                     self.drain(&replicas).await;
                     self.stop(replicas).await;
@@ -266,7 +289,11 @@ impl Following {
                 }
                 Step::Start(count) => {
                     for _ in 0..count {
-                        let free = (0..).find(|replica| !self.replicas.contains_key(replica));
+                        let is_free = |number: &u32| {
+                            let mut leaving = self.leaving.iter();
+                            !self.replicas.contains_key(number) && leaving.all(|(left, _)| left != number)
+                        };
+                        let free = (0..).find(is_free);
                         self.keep(
                             free.expect("there are more numbers than replicas"),
                             target.version.clone(),
@@ -473,11 +500,48 @@ impl Following {
         {
             let keepers = leaving.iter().flat_map(|(_, replica)| &replica.keepers);
             keepers.for_each(|keeper| keeper.board.withdraw());
-            if timeout(LEAD_PATIENCE, self.changes.are_followed()).await.is_err() {
-                let Key { tenant, application } = &self.key;
-                tracing::warn!(%tenant, %application, "requests may be sent to replicas that are to end");
-            }
-            sleep(DRAIN).await;
+            let drained = leaving.iter().map(|(_, replica)| replica.drained(&self.key, &self.changes));
+            join_all(drained).await;
+        }
+    }
+
+    /// Has surplus replicas end, each once nobody is sent there any more and all that was sent is answered.
+    fn leave(&mut self, replicas: &[u32]) {
+        let is_any_left = self.replicas.len() > replicas.len();
+        for number in replicas {
+            let Some(replica) = self.replicas.remove(number) else { continue };
+            let (key, changes, told) = (self.key.clone(), self.changes.clone(), Arc::clone(&self.of_replicas));
+            replica.keepers.iter().for_each(|keeper| keeper.board.withdraw());
+            let leaving = async move {
+                if is_any_left {
+                    replica.drained(&key, &changes).await;
+                }
+                replica.keepers.iter().for_each(|keeper| keeper.stop.cancel());
+                for keeper in replica.keepers {
+                    let ended = AbortOnDropHandle::new(keeper.task).await;
+                    ended.expect("keeping a container does not panic");
+                }
+                told.notify_one();
+            };
+            self.leaving
+                .push((*number, AbortOnDropHandle::new(tokio::spawn(leaving))));
+        }
+    }
+
+    /// What those had that have left goes with them.
+    async fn forget_left(&mut self, wanted: u32) {
+        let before = self.leaving.len();
+        self.leaving.retain(|(_, leaving)| !leaving.is_finished());
+        if self.leaving.len() < before {
+            self.clear(wanted).await;
+        }
+    }
+
+    /// All have ended when this returns.
+    async fn stop_all(&mut self) {
+        self.stop(self.replicas.keys().copied().collect()).await;
+        for (_, leaving) in self.leaving.drain(..) {
+            leaving.await.expect("ending a replica does not panic");
         }
     }
 
@@ -499,7 +563,8 @@ impl Following {
     /// What the containers of a replica shared goes with it.
     async fn clear(&self, wanted: u32) {
         let Key { tenant, application } = &self.key;
-        let kept: BTreeSet<u32> = self.replicas.keys().copied().collect();
+        let leaving = self.leaving.iter().map(|(number, _)| number);
+        let kept: BTreeSet<u32> = self.replicas.keys().chain(leaving).copied().collect();
         if let Err(error) = self.runtime.clear(tenant, application, kept, wanted).await {
             tracing::warn!(%tenant, %application, %error, "what replicas shared that have ended is not removed");
         }
@@ -603,6 +668,20 @@ impl Replica {
             false => update.min_ready.max(SETTLED),
         };
         self.ready.map(|(since, _)| since + settled)
+    }
+
+    /// Returns once nobody is sent there any more and all that was sent is answered, or its grace is over.
+    async fn drained(&self, Key { tenant, application }: &Key, changes: &Changes) {
+        if timeout(LEAD_PATIENCE, changes.are_followed()).await.is_err() {
+            tracing::warn!(%tenant, %application, "requests may be sent to replicas that are to end");
+        }
+        sleep(DRAIN).await;
+        let address = self.keepers.iter().find_map(|keeper| keeper.board.look().address);
+        let grace = self.keepers.iter().map(|keeper| keeper.plan.container.grace).max();
+        let until = Instant::now() + grace.unwrap_or_default();
+        while Instant::now() < until && address.is_some_and(|address| changes.is_busy(address)) {
+            sleep(BUSY_PAUSE).await;
+        }
     }
 
     /// Of all its containers but those that run once.

@@ -15,9 +15,10 @@ mod version;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::{fmt, io};
+use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,8 @@ pub struct Wanted {
     pub containers: Vec<Container>,
     /// So many that are the same.
     pub replicas: u32,
+    /// And so many at most, where [`Supervisor::scale`] asks for more.
+    pub most: u32,
     /// How others take the place of those that run.
     pub update: Update,
     /// Applications of its tenant that have to be ready before anything of it is started.
@@ -161,6 +164,12 @@ pub enum Rollout {
     },
 }
 
+/// Who leads requests to containers.
+pub trait Requests: fmt::Debug + Send + Sync {
+    /// Whether some that were led to this address are under way, though it is not led there any more.
+    fn is_busy(&self, address: Ipv4Addr) -> bool;
+}
+
 /// Keeps applications as they are wanted. What runs goes on when this is dropped, and the next one over the same
 /// runtime finds it.
 pub struct Supervisor {
@@ -183,6 +192,8 @@ pub(crate) struct Changes {
     told: Arc<watch::Sender<u64>>,
     /// Up to which requests are led by them; `None`: nobody leads requests.
     followed: Arc<watch::Sender<Option<u64>>>,
+    /// Who leads them.
+    requests: Arc<OnceLock<Arc<dyn Requests>>>,
 }
 
 impl Changes {
@@ -190,6 +201,7 @@ impl Changes {
         Changes {
             told: Arc::new(watch::channel(0).0),
             followed: Arc::new(watch::channel(None).0),
+            requests: Arc::default(),
         }
     }
 
@@ -199,6 +211,11 @@ impl Changes {
 
     fn subscribe(&self) -> watch::Receiver<u64> {
         self.told.subscribe()
+    }
+
+    /// Whether requests are under way to what is to end.
+    fn is_busy(&self, address: Ipv4Addr) -> bool {
+        self.requests.get().is_some_and(|requests| requests.is_busy(address))
     }
 
     /// Returns once requests are led by all there have been, or nobody leads any.
@@ -296,6 +313,7 @@ impl Supervisor {
                 containers: wanted.containers.clone(),
             },
             count: wanted.replicas,
+            most: wanted.most.max(wanted.replicas),
             update: wanted.update,
         };
         let (after, when_idle) = (wanted.after.clone(), wanted.when_idle);
@@ -328,6 +346,16 @@ impl Supervisor {
         }
     }
 
+    /// Has so many replicas of an application run, between those that are wanted and the most there may be; `None`: those
+    /// that are wanted.
+    pub fn scale(&self, key: &Key, count: Option<u32>) {
+        if let Some(application) = self.applications.get(key)
+            && let Some(now) = application.scale(count)
+        {
+            self.note(key, What::Scaled, &format!("to {now} replicas"));
+        }
+    }
+
     /// Whether anything of an application is ready.
     pub fn is_ready(&self, key: &Key) -> bool {
         self.applications.get(key).is_some_and(Application::is_ready)
@@ -341,6 +369,12 @@ impl Supervisor {
     /// Changes whenever something is ready that was not, or is not any more: how often that was so.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// What is to end, and is not led to any more, waits for the requests that are still there: asked once for all.
+    pub fn wait_for(&self, requests: Arc<dyn Requests>) {
+        // The first one stays.
+        let _ = self.changes.requests.set(requests);
     }
 
     /// Requests are led by so many of the changes, whoever is asked for them now: what is to end waits for that.

@@ -4,6 +4,7 @@ mod environment;
 pub mod node;
 mod order;
 mod pull;
+mod replicas;
 pub mod snapshots;
 pub mod sockets;
 mod support;
@@ -19,6 +20,7 @@ use manifest::workload::{
 
 use self::environment::Environment;
 pub use self::order::{DEPENDS_ON, circle, depends_on};
+pub use self::replicas::{MAX_REPLICAS, most_replicas};
 pub use self::support::{unsupported, without_effect};
 use crate::cgroup::Limits;
 use crate::disk::DiskLimits;
@@ -94,6 +96,7 @@ pub fn wanted(deployment: &Deployment, given: &Configuration) -> Result<Wanted, 
     Ok(Wanted {
         containers: containers.collect(),
         replicas: deployment.spec.replicas,
+        most: most_replicas(deployment),
         update: update(deployment),
         after: depends_on(deployment),
         when_idle: None,
@@ -191,12 +194,12 @@ fn launch(
     }
 }
 
-/// Containers that a deployment wants, its replicas and those that run once counted.
+/// Containers that a deployment may want, all replicas that there may be and those that run once counted.
 #[must_use]
 pub fn containers(deployment: &Deployment) -> u64 {
     let pod = &deployment.spec.template.spec;
     let per_replica = pod.init_containers.len() + pod.containers.len();
-    u64::from(deployment.spec.replicas).saturating_mul(per_replica.max(1) as u64)
+    u64::from(most_replicas(deployment)).saturating_mul(per_replica.max(1) as u64)
 }
 
 /// Whether the containers of a deployment are given what they log in by at their edge.

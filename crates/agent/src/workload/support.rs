@@ -2,7 +2,7 @@
 
 use manifest::workload::{Amounts, Bytes, Container, Deployment, HostPathType, Medium, PodSpec, Volume};
 
-use super::{CONTAINERS_MAX, Finding, kind, order, rights};
+use super::{CONTAINERS_MAX, Finding, kind, order, replicas, rights};
 use crate::local::bundle;
 use crate::runtime::Kind;
 
@@ -41,6 +41,7 @@ pub fn unsupported(deployment: &Deployment) -> Vec<Finding> {
         &format!("makes {containers} containers; an application has at most {CONTAINERS_MAX}"),
     );
     found.0.extend(order::unsupported(deployment));
+    found.0.extend(replicas::unsupported(deployment));
     found.pod("spec.template.spec", pod);
     found.0
 }

@@ -15,8 +15,10 @@ pub struct DeploymentInfo {
     pub tenant: String,
     /// Its name.
     pub name: String,
-    /// Replicas that are wanted.
+    /// Replicas that are wanted: where they follow what comes, now.
     pub replicas: u32,
+    /// As many as there may be where they follow what comes; else as many as are wanted.
+    pub max_replicas: u32,
     /// Those of which all containers are ready; `None`: no edge runs here, and nothing is known of it.
     pub ready: Option<u32>,
     /// What becomes of its new version; `None`: all replicas are of it, or there was none before it.

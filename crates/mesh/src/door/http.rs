@@ -287,7 +287,9 @@ impl Leads {
         node: &str,
     ) -> Result<Response<Answer>, Failed> {
         let (sent_here, beside) = Choice::take(&self.choice, node);
+        let began = Instant::now();
         let mut answered = self.ask_here(request).await?;
+        sent_here.answered(began.elapsed());
         let headers = answered.head.response.headers_mut();
         headers.remove(FAILED);
         headers.insert(BUSY, beside.into());

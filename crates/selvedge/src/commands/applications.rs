@@ -39,7 +39,10 @@ fn row(one: &DeploymentInfo) -> [String; 4] {
     let ready = one.ready.map_or("?".to_owned(), |ready| ready.to_string());
     [
         one.name.clone(),
-        format!("{ready}/{}", one.replicas),
+        match one.max_replicas > one.replicas {
+            true => format!("{ready}/{} (≤ {})", one.replicas, one.max_replicas),
+            false => format!("{ready}/{}", one.replicas),
+        },
         one.restarts.to_string(),
         state(one),
     ]
