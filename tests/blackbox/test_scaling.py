@@ -49,6 +49,8 @@ def web(script: str = AT_ONCE, least: int = 1, **annotations: object) -> str:
 class Callers:
     """Who call the service of an edge, each again as soon as it is answered, until this is left."""
 
+    body: bytes | None = None
+
     def __init__(self, edge: Selvedge, count: int):
         self.url = f"http://{services(edge)['web']}/cgi-bin/slow"
         self.answers: Counter = Counter()
@@ -59,7 +61,7 @@ class Callers:
     def _call(self) -> None:
         while not self.is_over:
             try:
-                with urllib.request.urlopen(self.url, timeout=PATIENCE_S) as answer:
+                with urllib.request.urlopen(self.url, self.body, timeout=PATIENCE_S) as answer:
                     self.answers[answer.read().decode().strip()] += 1
             except OSError as error:
                 self.failures.append(f"{error} {getattr(error, 'read', bytes)()}")
@@ -74,6 +76,12 @@ class Callers:
         for thread in self.threads:
             thread.join()
         assert not self.failures, self.failures
+
+
+class Posting(Callers):
+    """Those whose requests nobody may send twice."""
+
+    body = b"once"
 
 
 @pytest.fixture
@@ -111,6 +119,21 @@ def test_more_replicas_come_where_answers_take_longer_than_they_are_to_and_none_
         assert ready(own) == 1
         with Callers(own, 7):
             wait_until(lambda: ready(own) >= 3, 20)
+
+
+def test_what_has_been_sent_to_a_replica_that_is_not_needed_any_more_is_answered_before_it_ends(own):
+    ends = AT_ONCE.replace("exec httpd", "trap 'exit 0' TERM; httpd").replace("-h /www", "-h /www & wait")
+    text = web(
+        ends.replace("sleep 0.5", "sleep 1"), least=2, max_replicas=3, target_concurrency=8, scale_down_after="0s"
+    )
+    text = text.replace("terminationGracePeriodSeconds: 0", "terminationGracePeriodSeconds: 5")
+    apply(own, text)
+    runs(own, "web")
+    with Posting(own, 4) as callers:
+        wait_until(lambda: len(callers.answers) == 2)
+        apply(own, text.replace("replicas: 2", "replicas: 1"))
+        wait_until(lambda: len(deployment(own, "web")["containers"]) == 1)
+        time.sleep(2 * SLOWNESS)
 
 
 def test_one_that_sleeps_is_woken_grows_and_sleeps_again(own):

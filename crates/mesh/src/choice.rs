@@ -1,7 +1,7 @@
 //! Which node a connection or a request goes to, of those that have the service, and which endpoint of this one.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub(crate) struct Choice {
     /// Requests at each endpoint of this node, in the order of `way.backends`.
     endpoints: Vec<u32>,
     endpoint_health: Vec<Health>,
+    /// Requests at those that nobody is led to any more.
+    leaving: BTreeMap<SocketAddrV4, u32>,
     /// Until then a node or an endpoint may be out.
     out_until: Duration,
 }
@@ -87,6 +89,7 @@ impl Default for Choice {
             sent_answers: Answers::default(),
             endpoints: Vec::new(),
             endpoint_health: Vec::new(),
+            leaving: BTreeMap::new(),
             out_until: Duration::ZERO,
         }
     }
@@ -229,6 +232,18 @@ impl Choice {
         }
     }
 
+    /// Whether requests are under way to an endpoint that nobody is led to any more.
+    pub(crate) fn is_leaving(&self, address: Ipv4Addr) -> bool {
+        self.leaving.keys().any(|at| *at.ip() == address)
+    }
+
+    /// What is under way to endpoints that are not in `way` any more counts on.
+    pub(crate) fn lead_to(&mut self, way: &Way) {
+        if !self.tos.is_empty() {
+            self.follow_endpoints(way);
+        }
+    }
+
     /// Knows of the same endpoints of this node as `way`.
     fn follow_endpoints(&mut self, way: &Way) {
         self.know_own();
@@ -236,9 +251,15 @@ impl Choice {
             return;
         }
         let known = self.endpoints.drain(..).zip(self.endpoint_health.drain(..));
-        let known: BTreeMap<SocketAddrV4, (u32, Health)> = self.way.backends.iter().copied().zip(known).collect();
-        let now = way.backends.iter().map(|at| known.get(at).copied().unwrap_or_default());
-        (self.endpoints, self.endpoint_health) = now.unzip();
+        let mut known: BTreeMap<SocketAddrV4, (u32, Health)> = self.way.backends.iter().copied().zip(known).collect();
+        for at in &*way.backends {
+            let back = self.leaving.remove(at).map(|in_flight| (in_flight, Health::default()));
+            let (in_flight, health) = known.remove(at).or(back).unwrap_or_default();
+            self.endpoints.push(in_flight);
+            self.endpoint_health.push(health);
+        }
+        let gone = known.into_iter().filter(|(_, (in_flight, _))| *in_flight > 0);
+        self.leaving.extend(gone.map(|(at, (in_flight, _))| (at, in_flight)));
         self.way.backends = Arc::clone(&way.backends);
         self.nodes[0].endpoints = way.backends.len() as u32;
     }
@@ -404,6 +425,11 @@ impl Drop for AtEndpoint {
         let mut choice = held(&self.choice);
         if let Some(place) = choice.endpoint_place(self.at) {
             choice.endpoints[place] = choice.endpoints[place].saturating_sub(1);
+        } else if let Some(in_flight) = choice.leaving.get_mut(&self.at) {
+            *in_flight -= 1;
+            if *in_flight == 0 {
+                choice.leaving.remove(&self.at);
+            }
         }
     }
 }
@@ -550,6 +576,49 @@ mod tests {
         assert!(next(&[free, busy]).is_none());
         drop(second);
         assert_eq!(held(&choice).endpoints, [0, 0]);
+    }
+
+    #[test]
+    fn what_comes_from_a_node_that_can_have_more_endpoints_itself_is_no_demand_here() {
+        let mut way = way(1, &[("one", 1, false), ("two", 1, false)], Policy::RoundRobin);
+        let mut others = way.elsewhere.to_vec();
+        others[0].has.grows = true;
+        way.elsewhere = others.into();
+        let choice = Arc::default();
+        // Wherever those are led that came in here, they are.
+        let own = [(); 3].map(|()| Choice::choose(&choice, &way, &near(), &BTreeMap::new()).unwrap());
+        let sent = ["one", "two", "three"].map(|node| Choice::take(&choice, node).0);
+        let demand = || held(&choice).demand(&way.elsewhere);
+        assert_eq!(demand().under_way, 5.0);
+        own[0].answered(Duration::from_millis(250), None);
+        sent[1].answered(Duration::from_millis(500));
+        drop((own, sent));
+        let all_over = Demand {
+            under_way: 0.0,
+            answered: 2,
+            took_s: 0.75,
+        };
+        assert_eq!(demand(), all_over);
+    }
+
+    #[test]
+    fn what_is_under_way_to_an_endpoint_that_leaves_counts_until_it_is_over() {
+        let mut before = way(2, &[], Policy::LocalFirst);
+        before.backends = ["10.0.0.1:80", "10.0.0.2:80"].map(|at| at.parse().unwrap()).into();
+        let choice = Arc::default();
+        let both = [(); 2].map(|()| Choice::endpoint(&choice, &before, &[]).unwrap());
+        let after = way(1, &[], Policy::LocalFirst);
+        held(&choice).lead_to(&after);
+        let leaving = || ["10.0.0.1", "10.0.0.2"].map(|ip| held(&choice).is_leaving(ip.parse().unwrap()));
+        assert_eq!(leaving(), [false, true]);
+        held(&choice).lead_to(&before);
+        assert_eq!(
+            (leaving(), held(&choice).endpoints.clone()),
+            ([false, false], vec![1, 1])
+        );
+        held(&choice).lead_to(&after);
+        drop(both);
+        assert_eq!((leaving(), held(&choice).endpoints.clone()), ([false, false], vec![0]));
     }
 
     #[test]

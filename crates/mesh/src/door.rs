@@ -7,7 +7,7 @@ mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -160,6 +160,13 @@ impl Opened {
             self.leads.kept.clear();
         }
         self.way.send_replace(way);
+        let way = self.way.borrow();
+        held(&self.leads.choice).lead_to(&way);
+    }
+
+    /// Whether requests are under way to somebody that it does not lead to any more.
+    pub(crate) fn is_leaving(&self, address: Ipv4Addr) -> bool {
+        held(&self.leads.choice).is_leaving(address)
     }
 
     /// Ends connections that nobody has needed for long.

@@ -16,15 +16,15 @@ mod scaling;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
+use std::{fmt, io};
 
 use agent::network::{HostRules, Network, Redirect, connections};
 use agent::sockets::{At, Sockets};
-use agent::supervise::{Key, Supervisor};
+use agent::supervise::{Key, Requests, Supervisor};
 use agent::workload::sockets;
 use balance::scale::Verdict;
 use manifest::workload::{Deployments, Service};
@@ -133,6 +133,7 @@ impl Mesh {
             true => Duration::ZERO,
             false => RESUMPTION,
         };
+        held(&supervisor).wait_for(Arc::new(OfDoors(Arc::downgrade(&doors))));
         let (scaled, to_scale) = watch::channel(Arc::default());
         let scalers = Scalers {
             supervisor: Arc::clone(&supervisor),
@@ -317,6 +318,25 @@ impl Mesh {
         let mut troubles: Vec<String> = own.filter_map(words).collect();
         troubles.extend(doors.no_addresses.get(tenant).cloned());
         troubles
+    }
+}
+
+/// Requests that doors have led.
+struct OfDoors(Weak<Mutex<Doors>>);
+
+impl Requests for OfDoors {
+    fn is_busy(&self, address: Ipv4Addr) -> bool {
+        let is_leaving = |doors: Arc<Mutex<Doors>>| {
+            let doors = held(&doors);
+            doors.opened.values().any(|opened| opened.is_leaving(address))
+        };
+        self.0.upgrade().is_some_and(is_leaving)
+    }
+}
+
+impl fmt::Debug for OfDoors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("requests of doors")
     }
 }
 

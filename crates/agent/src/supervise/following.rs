@@ -279,7 +279,11 @@ impl Following {
             let now = Instant::now();
             let seen = self.look(&target, now);
             match rollout::next(target.count, &target.update, &seen) {
-                Step::Stop(replicas) if replicas.iter().all(|number| self.replicas[number].version == target.version) => {
+                Step::Stop(replicas)
+                    if replicas
+                        .iter()
+                        .all(|number| self.replicas[number].version == target.version) =>
+                {
                     self.leave(&replicas);
                 }
                 Step::Stop(replicas) => {
@@ -500,7 +504,9 @@ impl Following {
         {
             let keepers = leaving.iter().flat_map(|(_, replica)| &replica.keepers);
             keepers.for_each(|keeper| keeper.board.withdraw());
-            let drained = leaving.iter().map(|(_, replica)| replica.drained(&self.key, &self.changes));
+            let drained = leaving
+                .iter()
+                .map(|(_, replica)| replica.drained(&self.key, &self.changes));
             join_all(drained).await;
         }
     }
@@ -509,7 +515,9 @@ impl Following {
     fn leave(&mut self, replicas: &[u32]) {
         let is_any_left = self.replicas.len() > replicas.len();
         for number in replicas {
-            let Some(replica) = self.replicas.remove(number) else { continue };
+            let Some(replica) = self.replicas.remove(number) else {
+                continue;
+            };
             let (key, changes, told) = (self.key.clone(), self.changes.clone(), Arc::clone(&self.of_replicas));
             replica.keepers.iter().for_each(|keeper| keeper.board.withdraw());
             let leaving = async move {
