@@ -2,16 +2,18 @@
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZero;
 use std::process::{Command, Stdio};
 
 use balance::Policy;
 use serde::Deserialize;
 
+use super::NODES;
 use super::load;
 use super::options::Options;
 use super::pod::CHANGE;
 use super::record::Work;
-use crate::gateway::{Edge, Site, add_file, found};
+use crate::gateway::{About, Edge, Site, add_file, found};
 
 /// Of the applications and of the service.
 pub(super) const NAME: &str = "pods";
@@ -38,6 +40,35 @@ pub(super) struct Node {
     pub(super) service: Option<Ipv4Addr>,
 }
 
+/// What the pods of a node may take together.
+pub(super) struct Share {
+    cpu_millis: u64,
+    memory_bytes: u64,
+}
+
+/// The paper's nodes have 4 cores and 4 GB: each has its part of this machine's processors, and a GB for each of them.
+pub(super) fn share() -> Share {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get) as u64;
+    let cpu_millis = 1_000 * cores / NODES as u64;
+    Share {
+        cpu_millis,
+        memory_bytes: cpu_millis * 1_000_000,
+    }
+}
+
+impl Share {
+    pub(super) fn about(&self) -> About {
+        let (cores, megabytes) = (self.cpu_millis as f64 / 1e3, self.memory_bytes / 1_000_000);
+        About {
+            name: "pods".to_owned(),
+            version: "pods of each node".to_owned(),
+            settings: format!(
+                "together {cores:.2} cores and {megabytes} MB, the paper's 4 and 4 GB by what this machine has"
+            ),
+        }
+    }
+}
+
 /// What `site invite` prints.
 #[derive(Deserialize)]
 struct Invitation {
@@ -62,6 +93,20 @@ impl Node {
             format!("{address}:{HTTPS_PORT}"),
         ];
         let edge = Edge::start_with(&site, "edge", &options)?;
+        let Share {
+            cpu_millis,
+            memory_bytes,
+        } = share();
+        let limits = [cpu_millis.to_string(), memory_bytes.to_string()];
+        edge.run(&[
+            "tenant",
+            "set",
+            "default",
+            "--app-cpu-millis",
+            &limits[0],
+            "--app-memory-bytes",
+            &limits[1],
+        ])?;
         let folder = site.make_directory("pod")?;
         add_file(&folder, &site.helper.program)?;
         let program = site.helper.program.display().to_string();

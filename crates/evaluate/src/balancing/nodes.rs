@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use balance::Policy;
 use serde::Deserialize;
 
-use super::node::{NAME, Node, service};
+use super::node::{NAME, Node, service, share};
 use super::options::Options;
 use super::record::{Cell, Event, Work};
 use super::{NODES, proxies};
@@ -111,6 +111,7 @@ impl Nodes {
         };
         nodes.wait_until_joined()?;
         about.extend(proxies::about());
+        about.push(share().about());
         Ok((nodes, about))
     }
 

@@ -6,7 +6,7 @@ use balance::simulate::{self, Distances, Experiment, Member, Service};
 use serde::Serialize;
 
 use super::options::Options;
-use super::record::{Job, Load};
+use super::record::{Job, Load, Work};
 use crate::stats::rank;
 
 const WARM_UP: Duration = Duration::from_secs(3);
@@ -25,9 +25,10 @@ pub struct Prediction {
     pub p99_us: f64,
 }
 
-/// None for what is no site's, where something happens, and where nobody is answered.
+/// None for what is no site's, where something happens, where pods share the processors that their node may have, and where
+/// nobody is answered.
 pub(super) fn predict(job: &Job, options: &Options) -> Option<Prediction> {
-    if job.cell.event.is_some() {
+    if job.cell.event.is_some() || job.cell.work == Work::Calculate {
         return None;
     }
     let load = |place: usize| match job.cell.load {

@@ -174,7 +174,7 @@ pub(crate) fn notes(run: &BalancingRun, cells: &[CellSummary]) -> Vec<String> {
     notes.push(
         "Delays are round trips (rule 11). The paper does not say which its are: read as one way its 15 and 30 ms are 30 and 60 \
          here, and its figure stands beside both. Predicted: by service time and delay alone, with the policies' own code; proxies \
-         take no time there; on the page, below it, by how much answers a second, mean and p99 differ from it. Little's law is kept where nothing else is said. Local-first is compared with the best of the other \
+         take no time there, and of pods that calculate nothing is predicted, which share what their node has; on the page, below it, by how much answers a second, mean and p99 differ from it. Little's law is kept where nothing else is said. Local-first is compared with the best of the other \
          policies, p99 with those that answer as many within 3 % (decision 49)."
             .to_owned(),
     );

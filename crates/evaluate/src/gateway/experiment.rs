@@ -158,6 +158,12 @@ fn takes(job: Job, options: &Options) -> Duration {
             Task::Running | Task::Sleeping => {
                 Duration::from_secs(12) + 2 * Duration::from_millis(u64::from(options.rest_ms))
             }
+            // Containers are started and ended.
+            Task::Services => {
+                Duration::from_secs(10)
+                    + options.services * Duration::from_millis(700)
+                    + 2 * Duration::from_millis(u64::from(options.rest_ms))
+            }
             Task::Apply => options.applies * Duration::from_millis(600),
             Task::Cost(benchmark, instances) => cost_takes(benchmark, options) * instances.div_ceil(2),
         }
@@ -205,7 +211,8 @@ pub(super) fn jobs(options: &Options, has: impl Fn(Arm) -> bool) -> Vec<Job> {
                 jobs.extend([Task::Throughput, Task::Burst].into_iter().flat_map(task));
             }
             Part::Footprint => {
-                jobs.extend([Task::Running, Task::Sleeping].map(|task| Job { task, arm: Arm::Oci }));
+                let at_rest = [Task::Running, Task::Sleeping, Task::Services];
+                jobs.extend(at_rest.map(|task| Job { task, arm: Arm::Oci }));
                 jobs.extend(RUNS.map(|arm| Job { task: Task::Apply, arm }));
             }
             Part::Cost => {
@@ -342,6 +349,7 @@ impl Bench<'_> {
         match (job.task, job.arm) {
             (Task::Running, _) => return footprint::running(site, runtime, options.rest_ms),
             (Task::Sleeping, _) => return footprint::sleeping(site, runtime, options.rest_ms),
+            (Task::Services, _) => return footprint::services(site, options.services, options.rest_ms),
             (Task::Day, arm) => {
                 let traffic = self.traffic.as_ref().ok_or("there are no requests of a day")?;
                 return day::measure(site, arm, options, traffic);
@@ -362,7 +370,9 @@ impl Bench<'_> {
             Task::Work => work::measure(edge, site, options),
             Task::Apply => footprint::apply(edge, site, runtime, options.applies),
             Task::Cost(..) => Err("its arms take turns".to_owned()),
-            Task::Running | Task::Sleeping | Task::Day => Err("it takes an edge of its own".to_owned()),
+            Task::Running | Task::Sleeping | Task::Services | Task::Day => {
+                Err("it takes an edge of its own".to_owned())
+            }
         }
     }
 }
@@ -396,6 +406,7 @@ pub(super) fn task_name(task: Task) -> String {
         Task::Day => "a day of requests".to_owned(),
         Task::Running => "containers at rest".to_owned(),
         Task::Sleeping => "sleeping applications".to_owned(),
+        Task::Services => "services and their endpoints".to_owned(),
         Task::Apply => "apply to answer".to_owned(),
         Task::Cost(benchmark, count) => format!("{benchmark:?} × {count}").to_lowercase(),
     }

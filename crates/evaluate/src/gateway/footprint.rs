@@ -1,12 +1,15 @@
 //! What an edge takes at rest, beside itself without applications; and how long an application takes from `apply`.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
+
 use super::activation::{PORT, door};
-use super::ask::answered;
+use super::ask::{SMALL, answered, ask};
 use super::edge::Edge;
 use super::engine::Engine;
-use super::manifests::{IMAGE, Web};
+use super::manifests::{IMAGE, Web, counted, service};
 use super::options::Runtime;
 use super::record::{Figure, Mode, Sample};
 use super::site::Site;
@@ -16,6 +19,10 @@ use crate::proc;
 /// Containers that run, and applications that sleep.
 pub(super) const RUNNING: u32 = 20;
 pub(super) const SLEEPING: u32 = 100;
+/// Containers that answer for each service.
+pub(super) const ENDPOINTS: u32 = 10;
+/// Of each service: every endpoint has been asked twice.
+const REQUESTS: u32 = 2 * ENDPOINTS;
 /// Long enough to sleep for the whole measurement.
 const IDLE_MS: u32 = 60_000;
 /// Until what a start has left to be done is done, and memory given back.
@@ -57,9 +64,7 @@ fn web(site: &Site, number: u32, runtime: Runtime, sleeps: Option<(Mode, u32)>) 
 }
 
 fn added(edge: &Edge, window_ms: u32, manifest: impl Fn(u32) -> String, count: u32) -> Result<Vec<Sample>, String> {
-    let window = Duration::from_millis(u64::from(window_ms));
-    pause(SETTLED)?;
-    let without = at_rest(edge, window)?;
+    let without = settled(edge, window_ms)?;
     let all: Vec<String> = (0..count).map(manifest).collect();
     edge.apply(&all.join("---\n"))?;
     for number in 0..count {
@@ -67,20 +72,67 @@ fn added(edge: &Edge, window_ms: u32, manifest: impl Fn(u32) -> String, count: u
             one.is_asleep(false) || (!one.sleeps && one.is_ready())
         })?;
     }
+    Ok(samples(&without, &settled(edge, window_ms)?))
+}
+
+/// An edge of its own with containers, then with services that lead to them, each of which has been asked by HTTP through
+/// the edge.
+pub(super) fn services(site: &Site, count: u32, window_ms: u32) -> Result<Vec<Sample>, String> {
+    let edge = Edge::start(site, "edge-at-rest")?;
+    edge.build_image(site)?;
+    edge.run(&[
+        "tenant",
+        "set",
+        "default",
+        "--containers",
+        &(count * (ENDPOINTS + 1)).to_string(),
+    ])?;
+    let names: Vec<String> = (0..count).map(|number| format!("site-{number}")).collect();
+    let all: Vec<String> = names.iter().map(|name| counted(name, ENDPOINTS)).collect();
+    edge.apply(&all.join("---\n"))?;
+    for name in &names {
+        edge.wait(name, |one| one.is_ready() && one.ready == ENDPOINTS)?;
+    }
+    let without = settled(&edge, window_ms)?;
+    let all: Vec<String> = names.iter().map(|name| service(name)).collect();
+    edge.apply(&all.join("---\n"))?;
+    let printed = edge.run(&["get", "services", "--output", "json"])?;
+    let services: Vec<Service> =
+        serde_json::from_str(&printed).map_err(|error| format!("`get services --output json`: {error}"))?;
+    site.enter(|| {
+        services.iter().try_for_each(|service| {
+            let address = service.address.ok_or("a service has no address")?;
+            let answered = (0..REQUESTS).try_for_each(|_| ask((address, 80).into(), SMALL).map(drop));
+            answered.map_err(|error| format!("{address} does not answer: {error}"))
+        })
+    })??;
+    Ok(samples(&without, &settled(&edge, window_ms)?))
+}
+
+/// A line of `get services`.
+#[derive(Deserialize)]
+struct Service {
+    address: Option<Ipv4Addr>,
+}
+
+fn settled(edge: &Edge, window_ms: u32) -> Result<AtRest, String> {
     pause(SETTLED)?;
-    let with = at_rest(edge, window)?;
+    at_rest(edge, Duration::from_millis(u64::from(window_ms)))
+}
+
+fn samples(without: &AtRest, with: &AtRest) -> Vec<Sample> {
     let sample = |figure, value: f64| Sample {
         figure,
         values: vec![Some(value)],
     };
-    Ok(vec![
+    vec![
         sample(Figure::EdgePssBytes, without.pss_bytes),
         sample(Figure::WithPssBytes, with.pss_bytes),
         sample(Figure::AddedPssBytes, with.pss_bytes - without.pss_bytes),
         sample(Figure::AddedRssBytes, with.rss_bytes - without.rss_bytes),
         sample(Figure::EdgeCpuShare, without.cpu_share),
         sample(Figure::WithCpuShare, with.cpu_share),
-    ])
+    ]
 }
 
 /// Of the edge and of what it has beside containers.

@@ -89,6 +89,28 @@ impl Web<'_> {
     }
 }
 
+/// A web server with so many replicas. There may be one more, for which all that comes is counted: nobody asks past the
+/// edge.
+pub(super) fn counted(name: &str, replicas: u32) -> String {
+    let [program, arguments @ ..] = SERVES;
+    let (arguments, most) = (arguments.join("', '"), replicas + 1);
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, annotations: {{selvedge.dev/max-replicas: '{most}', \
+         selvedge.dev/target-concurrency: '1000'}}}}\nspec:\n  replicas: {replicas}\n  selector: {{matchLabels: {{app: \
+         {name}}}}}\n  template:\n    metadata: {{labels: {{app: {name}}}}}\n    spec:\n      \
+         terminationGracePeriodSeconds: 0\n      containers:\n        - {{name: main, image: '{IMAGE}', command: [{program}], \
+         args: ['{arguments}', '{ROOT}']}}\n"
+    )
+}
+
+/// The service of an application of the same name, at port 80.
+pub(super) fn service(name: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec:\n  selector: {{app: {name}}}\n  ports: [{{port: \
+         80, targetPort: {INNER_PORT}}}]\n"
+    )
+}
+
 /// An application of one container, which `run` describes; it sleeps after so many milliseconds, or runs all the time.
 pub(super) fn deployment(name: &str, idle_ms: Option<u32>, run: &str) -> String {
     let annotations = idle_ms.map_or(String::new(), |idle_ms| {

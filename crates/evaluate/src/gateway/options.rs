@@ -22,6 +22,9 @@ const BURST: u32 = 1_000;
 const THROUGHPUT_MS: u32 = 2_000;
 const APPLIES: u32 = 10;
 const REST_MS: u32 = 20_000;
+/// What is promised is of as many.
+pub(super) const SERVICES: u32 = 100;
+const QUICK_SERVICES: u32 = 10;
 /// As the paper has it.
 const INSTANCES: [u32; 4] = [1, 2, 3, 4];
 const EVENTS: u32 = 2_000;
@@ -61,6 +64,9 @@ pub struct Options {
     /// Milliseconds of each measurement of an edge at rest
     #[arg(long, default_value_t = REST_MS, value_name = "MS")]
     pub rest_ms: u32,
+    /// Services whose memory is measured, each with ten containers
+    #[arg(long, default_value_t = SERVICES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub services: u32,
     /// Instances of a benchmark program at a time
     #[arg(long, value_delimiter = ',', default_values_t = INSTANCES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub instances: Vec<u32>,
@@ -147,6 +153,7 @@ impl Default for Options {
             throughput_ms: THROUGHPUT_MS,
             applies: APPLIES,
             rest_ms: REST_MS,
+            services: SERVICES,
             instances: INSTANCES.to_vec(),
             events: EVENTS,
             udp_s: UDP_S,
@@ -174,6 +181,7 @@ impl Options {
             self.activations = self.activations.min(QUICK_ACTIVATIONS);
             self.applies = self.applies.min(QUICK_APPLIES);
             self.rest_ms = self.rest_ms.min(QUICK_REST_MS);
+            self.services = self.services.min(QUICK_SERVICES);
             self.instances.truncate(1);
             self.speed = self.speed.max(QUICK_SPEED);
             self.day_speed = self.day_speed.max(QUICK_DAY_SPEED);

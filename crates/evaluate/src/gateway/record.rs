@@ -104,6 +104,8 @@ pub enum Task {
     Running,
     /// The same with applications that sleep.
     Sleeping,
+    /// Services that have been asked, beside the containers that answer.
+    Services,
     /// From the command that applies it to the first answer.
     Apply,
     /// A benchmark program, so many at a time.
@@ -307,7 +309,7 @@ impl Task {
     pub fn part(self) -> Part {
         match self {
             Task::Activation(_) | Task::Throughput | Task::Burst => Part::Activation,
-            Task::Running | Task::Sleeping | Task::Apply => Part::Footprint,
+            Task::Running | Task::Sleeping | Task::Services | Task::Apply => Part::Footprint,
             Task::Cost(..) => Part::Cost,
             Task::Work => Part::Work,
             Task::Day => Part::Day,

@@ -3,7 +3,8 @@
 
 use super::{Aim, Of};
 use crate::capacity::Unit;
-use crate::gateway::footprint::{RUNNING, SLEEPING};
+use crate::gateway::footprint::{ENDPOINTS, RUNNING, SLEEPING};
+use crate::gateway::options::SERVICES;
 use crate::gateway::options::{Part, Runtime};
 use crate::gateway::record::{Arm, Benchmark, Figure, GatewayRun, Job, Mode, Task};
 use crate::report::words;
@@ -34,7 +35,7 @@ pub(super) fn sources(run: &GatewayRun) -> Vec<Source> {
                 rows
             }
             Part::Footprint => {
-                let mut rows = at_rest();
+                let mut rows = at_rest(run.options.services);
                 rows.extend(applied());
                 rows
             }
@@ -174,7 +175,7 @@ fn burst(requests: u32) -> Vec<Source> {
 }
 
 /// Memory and processor of an edge that has nothing to do.
-fn at_rest() -> Vec<Source> {
+fn at_rest(services: u32) -> Vec<Source> {
     let row = |task, arm: Arm, (what, unit, figure): (String, Unit, Figure), aim| Source {
         section: "An edge at rest",
         label: what,
@@ -223,6 +224,16 @@ fn at_rest() -> Vec<Source> {
             aim,
         )
     }));
+    rows.push(row(
+        Task::Services,
+        Arm::Oci,
+        (
+            format!("{services} services × {ENDPOINTS}: memory (PSS)"),
+            Unit::Megabytes,
+            Figure::AddedPssBytes,
+        ),
+        (services == SERVICES).then_some(Aim::AtMost(15e6)),
+    ));
     let alone = [
         ("edge alone: memory (PSS)", Unit::Megabytes, Figure::EdgePssBytes),
         ("edge alone: of a core", Unit::Share, Figure::EdgeCpuShare),
