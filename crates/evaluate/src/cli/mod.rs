@@ -42,8 +42,8 @@ pub enum Command {
     Simulate(Box<simulate::Simulate>),
     /// The emulated lines between device, edge and cloud, set against got: about 2 min
     Network(network::Network),
-    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about three
-    /// hours and a half
+    /// Every promised figure beside Mosquitto's, as ratios with intervals, and whether the promise is kept: about four
+    /// hours
     Promises(promises::Promises),
     /// Measure again what a raw file holds, with its options and seed
     Replay(replay::Replay),
