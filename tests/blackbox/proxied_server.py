@@ -1,8 +1,8 @@
 """`python proxied_server.py NAME PORT DIRECTORY`: says its name by HTTP/1.1 and HTTP/2, frame by frame (RFC 9113).
 
-Files of the directory say how it behaves: while `hold` is there answers wait; with `refuse` it refuses what is asked by
-HTTP/2, and with `leave` it goes away at the first request, either without having looked at it. What it has looked at it
-writes to `seen`.
+Files of the directory say how it behaves: while `hold` is there answers wait; with `drop` it hangs up on who asks by
+HTTP/1.1; with `refuse` it refuses what is asked by HTTP/2, and with `leave` it goes away at the first request, either
+without having looked at it. What it has looked at it writes to `seen`.
 """
 
 import socket
@@ -97,6 +97,8 @@ def http1(stream: socket.socket) -> None:
         lengths = [int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")]
         exactly(stream, sum(lengths))
         look_at()
+        if is_asked_to("drop"):
+            return
         stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said))
         head = b""
 

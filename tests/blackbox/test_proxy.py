@@ -21,6 +21,7 @@ from proxied_frames import GOAWAY, Http2
 from raw import PATIENCE_S
 from sites import metric, wait_until
 from test_images import build
+from test_mesh import site  # noqa: F401  (a fixture)
 from test_networks import services, with_bash
 from test_on_demand import sleeper, sleeps
 
@@ -130,6 +131,18 @@ def test_what_an_endpoint_says_that_it_has_not_looked_at_goes_to_another_whateve
     for endpoint in (one, two):
         endpoint.stops(how)
     assert "200" in curl(edge, "-d", "a body")
+
+
+def test_what_somebody_may_have_seen_is_asked_again_no_more_often_than_the_service_says(edge):
+    one, _two = both(edge)
+    before = one.seen()
+    one.does("drop")
+    assert asks(edge, 6) == {"two": 6}
+    assert one.seen() > before
+    service(edge, LOGGED, "selvedge.dev/balance: round-robin", 'selvedge.dev/retries: "0"')
+    wait_until(lambda: any("did not answer as HTTP has it" in answer for answer in asks(edge, 2)))
+    one.stops("drop")
+    wait_until(lambda: asks(edge, 4) == {"one": 2, "two": 2})
 
 
 def test_an_endpoint_that_is_not_ready_any_more_takes_no_request_and_ends_what_is_under_way(edge):
@@ -247,6 +260,28 @@ def test_each_request_has_one_line_of_the_log_whatever_it_says(edge):
     service(edge, "selvedge.dev/timeout: 10s")
     wait_until(lambda: asks(edge, 1) == {"one": 1})
     assert edge.log.read_text().count(" access: ") <= before + 1
+
+
+def test_what_nobody_at_another_node_has_looked_at_goes_on_and_what_is_late_there_does_not(site):  # noqa: F811
+    here, there = site("here", "there")
+    near, far = Endpoint(here, "near"), Endpoint(there, "far")
+    for node in (here, there):
+        service(node, LOGGED, "selvedge.dev/balance: round-robin")
+    wait_until(lambda: len(asks(here, 4)) == 2)
+    seen = far.seen()
+    far.does("refuse")
+    assert [curl(here, "-d", "a body") for _ in range(6)] == ["near 200"] * 6
+    assert far.seen() == seen
+    here.said('node="there" spilled="policy" tries=1')
+    there.said('from="here" endpoint=')
+    far.stops("refuse")
+    near.stops("ready")
+    wait_until(lambda: asks(here, 3) == {"far": 3})
+    service(there, "selvedge.dev/timeout: 300ms")
+    wait_until(lambda: curl(here) == "far 200")
+    far.does("hold")
+    assert curl(here) == "there: it did not answer in the time that its service sets there 504"
+    assert metric(there, "service_late_total", service="web", reason="service") == 1
 
 
 ECHO = "mkdir -p /www/cgi-bin; printf '#!/bin/sh\\necho; cat\\n' > /www/cgi-bin/echo; chmod 755 /www/cgi-bin/echo; "
