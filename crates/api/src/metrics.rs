@@ -447,4 +447,20 @@ fn write_services(page: &mut MetricsPage, desk: &Desk) {
         ];
         page.value(&labels, service.refused);
     }
+    page.counter(
+        "service_late_total",
+        "Requests of HTTP that had no answer in time, by who set it: the service, or who asked.",
+    );
+    for service in &services {
+        for (reason, count) in [("service", service.late.service), ("caller", service.late.caller)] {
+            let port = service.port.to_string();
+            let labels = [
+                ("tenant", &*service.tenant),
+                ("service", &service.service),
+                ("port", &port),
+                ("reason", reason),
+            ];
+            page.value(&labels, count);
+        }
+    }
 }

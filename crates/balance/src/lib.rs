@@ -8,9 +8,11 @@ mod answers;
 mod policy;
 pub mod scale;
 pub mod simulate;
+mod slow_start;
 
 pub use self::answers::Answers;
-pub use self::policy::{Chooser, Policy};
+pub use self::policy::{Chooser, Policy, UnknownPolicy};
+pub use self::slow_start::share;
 
 use std::time::Duration;
 
@@ -29,6 +31,31 @@ pub struct Node {
     pub of_others: u32,
     /// How long this proxy's requests there took, the way included.
     pub answers: Answers,
+    /// What its endpoints can do, of what they will once all have been ready for long: see [`share`].
+    pub share: f32,
+    /// It is not to be chosen.
+    pub is_left_out: bool,
+}
+
+/// What a proxy knows of an endpoint of its own node.
+#[derive(Clone, Copy, Debug)]
+pub struct Endpoint {
+    /// Requests that it has.
+    pub in_flight: u32,
+    /// What it can do, of what it will once it has been ready for long: see [`share`].
+    pub share: f32,
+    /// It is not to be chosen.
+    pub is_left_out: bool,
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Endpoint {
+            in_flight: 0,
+            share: 1.0,
+            is_left_out: false,
+        }
+    }
 }
 
 impl Node {
@@ -42,6 +69,8 @@ impl Node {
             in_flight: 0,
             of_others: 0,
             answers: Answers::default(),
+            share: 1.0,
+            is_left_out: false,
         }
     }
 
@@ -50,5 +79,10 @@ impl Node {
     pub fn load_with_one_more(&self) -> f32 {
         let all = self.in_flight + self.of_others + 1;
         (all as f32 / self.endpoints.max(1) as f32).max(1.0)
+    }
+
+    /// Endpoints that may have a request.
+    fn open(&self) -> u32 {
+        if self.is_left_out { 0 } else { self.endpoints }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Chooser, Node, Policy};
+use crate::{Chooser, Endpoint, Node, Policy};
 
 /// A node of the site.
 #[derive(Clone, Debug)]
@@ -232,7 +232,7 @@ struct Proxy {
     nodes: Vec<Node>,
     endpoints: Vec<VecDeque<Request>>,
     /// How many requests each endpoint has.
-    waiting: Vec<u32>,
+    waiting: Vec<Endpoint>,
     /// Its endpoints' requests, of each proxy.
     of_proxies: Vec<u32>,
 }
@@ -299,7 +299,7 @@ impl<'a> World<'a> {
                 })
                 .collect(),
             endpoints: vec![VecDeque::new(); members[own].endpoints as usize],
-            waiting: vec![0; members[own].endpoints as usize],
+            waiting: vec![Endpoint::default(); members[own].endpoints as usize],
             of_proxies: vec![0; members.len()],
         };
         let proxies = (0..members.len()).map(|own| proxy(own, &mut random)).collect();
@@ -364,7 +364,7 @@ impl<'a> World<'a> {
         let counts = self.is_counted(self.now) && self.is_open(of);
         self.outcome.asked[of] += u64::from(counts);
         let proxy = &mut self.proxies[of];
-        let Some(at) = proxy.chooser.node(&proxy.nodes, self.now, &mut self.random) else {
+        let Some(at) = proxy.chooser.node(&mut proxy.nodes, self.now, &mut self.random) else {
             self.outcome.refused += u64::from(counts);
             return;
         };
@@ -384,15 +384,16 @@ impl<'a> World<'a> {
 
     fn arrives(&mut self, mut request: Request) {
         let proxy = &mut self.proxies[request.at];
-        let chosen = proxy.chooser.endpoint(&proxy.waiting, &mut self.random);
+        let chosen = proxy.chooser.endpoint(&mut proxy.waiting, &mut self.random);
         request.endpoint = chosen.expect("only nodes with endpoints are chosen");
         proxy.of_proxies[request.of] += 1;
         if request.of != request.at {
             proxy.nodes[request.at].of_others += 1;
         }
         proxy.endpoints[request.endpoint].push_back(request);
-        proxy.waiting[request.endpoint] += 1;
-        if proxy.waiting[request.endpoint] == 1 {
+        let waiting = &mut proxy.waiting[request.endpoint];
+        waiting.in_flight += 1;
+        if waiting.in_flight == 1 {
             self.serve(request);
         }
     }
@@ -409,13 +410,14 @@ impl<'a> World<'a> {
         let done = proxy.endpoints[endpoint]
             .pop_front()
             .expect("it has one that it has done");
-        proxy.waiting[endpoint] -= 1;
+        proxy.waiting[endpoint].in_flight -= 1;
         let next = proxy.endpoints[endpoint].front().copied();
         proxy.of_proxies[done.of] -= 1;
         if done.of != at {
             proxy.nodes[at].of_others -= 1;
         }
-        let of_others = proxy.waiting.iter().sum::<u32>() - proxy.of_proxies[done.of];
+        let of_others =
+            proxy.waiting.iter().map(|endpoint| endpoint.in_flight).sum::<u32>() - proxy.of_proxies[done.of];
         self.expect(self.now + self.way(done), Event::IsBack(done, of_others));
         if let Some(next) = next {
             self.serve(next);

@@ -1,31 +1,39 @@
 //! A door: takes connections in, holds them until somebody is ready, and passes on what they say, both ways.
 
+mod access;
+mod answer;
+mod ask;
+mod connecting;
+mod deadline;
 mod driven;
 mod http;
 mod kept;
+mod repeatable;
 mod request;
+mod serving;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::sockets::{self, At, Sockets};
 use agent::supervise::Key;
-use balance::Policy;
 use balance::scale::Demand;
 use rustix::net::{AddressFamily, SocketFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, copy_bidirectional_with_sizes};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::either::Either;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+pub(crate) use self::connecting::Beginning;
+use self::connecting::{Beginnings, Connected, LONGEST_PAUSE, connect};
 use self::kept::Kept;
 use crate::choice::{Choice, To};
 use crate::figures::OfService;
@@ -34,15 +42,10 @@ use crate::held;
 use crate::idle::{Activity, Request};
 use crate::nodes::{self, Call, Elsewhere, Speaks, Ways};
 use crate::room::{Room, Seat};
+use crate::terms::Terms;
 
 /// Connections that wait in the kernel's queue of a door while there is no place for them; more are refused by it.
 const QUEUE_MAX: u32 = 4_096;
-/// Connections of a door that are led to somebody of whom it is not known yet that he has them: a program has room for few
-/// that it has not taken.
-const BEGINNINGS_MAX: usize = 128;
-/// Of those that nobody has yet: where more come at once the kernel does not yet lead those that follow past the door.
-/// What it cannot deliver it drops, and who calls tries again after seconds; a door tries again at once.
-const BEGINNINGS_CALM: usize = 16;
 /// In each direction of a connection.
 const BUFFER_BYTES: usize = 16 << 10;
 /// From a connection until somebody is ready to answer it.
@@ -51,14 +54,6 @@ const READY_PATIENCE: Duration = Duration::from_secs(60);
 const FAILURE_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks at that.
 const FAILURE_POLL: Duration = Duration::from_millis(500);
-/// For a connection to somebody who is ready.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-/// For one attempt. Who has too many waiting drops the first packet of more, which the kernel sends again after 1, 3
-/// and 7 s.
-const ATTEMPT: Duration = Duration::from_millis(250);
-/// Between two attempts where what is said to be ready does not take connections yet; longer each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// Between two attempts to open a door that is somebody else's, longer each time: another door there may just be
 /// closing.
 const BIND_FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -79,8 +74,8 @@ pub(crate) struct Way {
     pub(crate) sleepers: Arc<[Activity]>,
     /// What other nodes have of it.
     pub(crate) elsewhere: Arc<[Elsewhere]>,
-    /// By what they are spread.
-    pub(crate) policy: Policy,
+    /// How they are spread, and what else is asked for them.
+    pub(crate) terms: Terms,
     pub(crate) is_no_http: bool,
     /// Other nodes may send theirs.
     pub(crate) is_told: bool,
@@ -110,6 +105,8 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<Room>,
     /// To other nodes.
     pub(crate) ways: Ways,
+    /// Connections of HTTP that are taken, which end with the requests that are under way once their door closes.
+    pub(crate) served: TaskTracker,
 }
 
 /// How a door listens.
@@ -127,51 +124,63 @@ pub(crate) struct Opened {
     way: watch::Sender<Way>,
     leads: Leads,
     state: Arc<Mutex<State>>,
-    _serving: AbortOnDropHandle<()>,
+    closing: watch::Sender<()>,
+    serving: AbortOnDropHandle<()>,
 }
 
 impl Opened {
     /// One of a tenant's, open from when that can be. `call` is what other nodes are asked for in its place.
     pub(crate) fn new(listens: Listens, way: Way, call: Call, shared: Shared) -> Self {
         let (way, leading) = watch::channel(way);
+        let (closing, closes) = watch::channel(());
         let state = Arc::default();
-        let leads = Leads {
-            leading,
-            call: Arc::new(call),
+        let door = Common {
+            call,
             choice: Arc::default(),
-            turn: Arc::default(),
-            beginnings: Arc::new(Beginnings::new()),
+            beginnings: Beginnings::new(),
             taken: Arc::default(),
             kept: Arc::default(),
+            closes,
             shared,
+        };
+        let leads = Leads {
+            leading,
+            door: Arc::new(door),
         };
         let serving = open(listens, leads.clone(), Arc::clone(&state));
         Opened {
             way,
             leads,
             state,
-            _serving: AbortOnDropHandle::new(tokio::spawn(serving)),
+            closing,
+            serving: AbortOnDropHandle::new(tokio::spawn(serving)),
         }
     }
 
     pub(crate) fn lead_to(&self, way: Way) {
         // The kernel lists those that are kept as somebody who is connected.
-        if !way.sleepers.is_empty() {
-            self.leads.kept.clear();
+        match way.sleepers.is_empty() {
+            true => self.leads.door.kept.keep_to(&way.backends),
+            false => self.leads.door.kept.clear(),
+        }
+        if !way.terms.slow_start.is_zero() {
+            let Common { choice, shared, .. } = &*self.leads.door;
+            held(choice).follow(&way, &shared.ways.near());
         }
         self.way.send_replace(way);
         let way = self.way.borrow();
-        held(&self.leads.choice).lead_to(&way);
+        held(&self.leads.door.choice).lead_to(&way);
     }
 
     /// Whether requests are under way to somebody that it does not lead to any more.
     pub(crate) fn is_leaving(&self, address: Ipv4Addr) -> bool {
-        held(&self.leads.choice).is_leaving(address)
+        held(&self.leads.door.choice).is_leaving(address)
     }
 
-    /// Ends connections that nobody has needed for long.
-    pub(crate) fn sweep(&self) {
-        self.leads.kept.sweep();
+    /// Takes no further connection. Of those of HTTP each ends with the requests that are under way.
+    pub(crate) fn close(&self) {
+        self.serving.abort();
+        self.closing.send_replace(());
     }
 
     /// Whether it leads to an application that has as many replicas as what comes needs.
@@ -182,7 +191,7 @@ impl Opened {
     /// What comes to such a one, of which so many replicas are ready.
     pub(crate) fn demand(&self, ready: u32) -> Demand {
         let way = self.way.borrow();
-        let all = held(&self.leads.choice).demand(&way.elsewhere);
+        let all = held(&self.leads.door.choice).demand(&way.elsewhere);
         let share = match way.backends.len() {
             0 => 1.0 / way.scalers.len() as f32,
             endpoints => ready as f32 / endpoints as f32,
@@ -197,25 +206,21 @@ impl Opened {
     /// here.
     pub(crate) fn wake_elsewhere(&self, needed: u32, here: u32) {
         let elsewhere = Arc::clone(&self.way.borrow().elsewhere);
-        let near = self.leads.shared.ways.near();
+        let near = self.leads.door.shared.ways.near();
         let there = elsewhere.iter().filter(|other| near.contains_key(&*other.node));
         let endpoints: u32 = there.clone().map(|other| u32::from(other.has.endpoints)).sum();
         let asleep = there.filter(|other| other.has.wakes && other.has.endpoints == 0);
         let nearest = asleep.min_by_key(|other| near[&*other.node].unwrap_or_default());
         if let Some(nearest) = nearest.filter(|_| here + endpoints < needed) {
-            let (ways, call, node) = (
-                self.leads.shared.ways.clone(),
-                Arc::clone(&self.leads.call),
-                Arc::clone(&nearest.node),
-            );
+            let (door, node) = (Arc::clone(&self.leads.door), Arc::clone(&nearest.node));
             // Once somebody is ready there, it is over.
-            tokio::spawn(async move { ways.call(&node, &call, Speaks::Bytes).await });
+            tokio::spawn(async move { door.shared.ways.call(&node, &door.call, Speaks::Bytes).await });
         }
     }
 
     /// What it has led where.
     pub(crate) fn figures(&self) -> OfService {
-        held(&self.leads.choice).figures(&self.leads.call)
+        held(&self.leads.door.choice).figures(&self.leads.door.call)
     }
 
     /// What leads requests of other nodes to whom this leads here.
@@ -256,7 +261,7 @@ async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
         match bound {
             Ok(listener) => {
                 *held(&state) = State::Open(listener.port());
-                leads.shared.changes.notify_one();
+                leads.door.shared.changes.notify_one();
                 return match listener {
                     Listener::Given(socket) => wake_for(socket, leads.leading).await,
                     listener => serve(listener, leads).await,
@@ -266,7 +271,7 @@ async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
                 if pause > BIND_PATIENCE {
                     let before = std::mem::replace(&mut *held(&state), State::Closed(listens.trouble(&error)));
                     if matches!(before, State::Opening) {
-                        leads.shared.changes.notify_one();
+                        leads.door.shared.changes.notify_one();
                     }
                 }
                 sleep(pause).await;
@@ -338,59 +343,24 @@ fn own(socket: &OwnedFd) -> io::Result<Listener> {
     UnixListener::from_std(socket).map(Listener::Unix)
 }
 
-/// Connections of a door that nobody has yet.
-struct Beginnings {
-    places: Semaphore,
-    /// With those that have no place, as they wait for one or for a start.
-    all: AtomicUsize,
-}
-
-/// A connection that nobody has yet.
-pub(crate) struct Beginning<'a> {
-    place: Option<SemaphorePermit<'a>>,
-    all: &'a AtomicUsize,
-}
-
-impl Beginnings {
-    fn new() -> Self {
-        Beginnings {
-            places: Semaphore::new(BEGINNINGS_MAX),
-            all: AtomicUsize::new(0),
-        }
-    }
-
-    fn begin(&self) -> Beginning<'_> {
-        self.all.fetch_add(1, Ordering::Relaxed);
-        Beginning {
-            place: None,
-            all: &self.all,
-        }
-    }
-
-    fn are_few(&self) -> bool {
-        self.all.load(Ordering::Relaxed) <= BEGINNINGS_CALM
-    }
-}
-
-impl Drop for Beginning<'_> {
-    fn drop(&mut self) {
-        self.all.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// What connections of a door are led by.
 #[derive(Clone)]
 pub(crate) struct Leads {
     leading: watch::Receiver<Way>,
-    /// Whose door it is, and what for.
-    call: Arc<Call>,
+    door: Arc<Common>,
+}
+
+/// What all connections of a door have in common.
+struct Common {
+    /// Whose it is, and what for.
+    call: Call,
     choice: Arc<Mutex<Choice>>,
-    /// Of the backends here.
-    turn: Arc<AtomicUsize>,
-    beginnings: Arc<Beginnings>,
+    beginnings: Beginnings,
     /// Places that its connections have.
     taken: Arc<AtomicUsize>,
     kept: Arc<Kept>,
+    /// Told, or gone, once it takes no further request.
+    closes: watch::Receiver<()>,
     shared: Shared,
 }
 
@@ -503,7 +473,11 @@ async fn wait(
 
 impl Leads {
     async fn seat(&self) -> Seat {
-        self.shared.room.seat(&self.call.tenant, &self.taken).await
+        self.door
+            .shared
+            .room
+            .seat(&self.door.call.tenant, &self.door.taken)
+            .await
     }
 
     /// From the first byte to the last.
@@ -512,10 +486,10 @@ impl Leads {
             let _ = tcp.set_nodelay(true);
             let may_be_http = {
                 let way = self.leading.borrow();
-                (!way.elsewhere.is_empty() || !way.scalers.is_empty()) && !way.is_no_http
+                (!way.elsewhere.is_empty() || !way.scalers.is_empty() || way.terms.need_the_door()) && !way.is_no_http
             };
             let speaks = match may_be_http {
-                true => http::spoken(tcp).await,
+                true => serving::spoken(tcp).await,
                 false => Speaks::Bytes,
             };
             if speaks != Speaks::Bytes {
@@ -525,7 +499,12 @@ impl Leads {
         let mut first = FirstBytes::default();
         let mut failed = BTreeMap::new();
         loop {
-            let chosen = Choice::choose(&self.choice, &self.leading.borrow(), &self.shared.ways.near(), &failed);
+            let chosen = Choice::choose(
+                &self.door.choice,
+                &self.leading.borrow(),
+                &self.door.shared.ways.near(),
+                &failed,
+            );
             let Some(in_flight) = chosen else { break };
             let reached = || in_flight.reached();
             let led = match in_flight.to() {
@@ -540,7 +519,7 @@ impl Leads {
                 }
             }
         }
-        Choice::refuse(&self.choice);
+        Choice::refuse(&self.door.choice);
         refuse(stream, first.said(), reasons(failed)).await;
     }
 
@@ -579,16 +558,32 @@ impl Leads {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let _requests: Vec<Request> = self.leading.borrow().sleepers.iter().map(Activity::begin).collect();
-        let (mut greeting, until) = (Some(greeting), Instant::now() + READY_PATIENCE);
-        let beginnings = Arc::clone(&self.beginnings);
+        let connected = connect(self).await?;
+        if stream.write_all(greeting).await.is_err() {
+            return Ok(());
+        }
+        self.lead_by(connected, stream, first, is_reached).await
+    }
+
+    /// By a connection that was made, and where nobody has that by others.
+    async fn lead_by<S>(
+        &mut self,
+        mut connected: Connected,
+        stream: &mut S,
+        first: &mut FirstBytes,
+        is_reached: impl Fn(),
+    ) -> Result<(), String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let until = Instant::now() + READY_PATIENCE;
         loop {
-            let (mut backend, beginning) = connect(self, &beginnings).await?;
+            let Connected {
+                stream: mut backend,
+                endpoint,
+                beginning,
+            } = connected;
             let _ = backend.set_nodelay(true);
-            if let Some(greeting) = greeting.take()
-                && stream.write_all(greeting).await.is_err()
-            {
-                return Ok(());
-            }
             match first.pass(stream, &backend, beginning).await {
                 Ok(Begun::Taken) => {
                     is_reached();
@@ -597,12 +592,16 @@ impl Leads {
                     return Ok(());
                 }
                 // It is not to come to anybody later, as it is made anew.
-                Ok(Begun::Forgotten) => drop(backend.set_zero_linger()),
+                Ok(Begun::Forgotten) => {
+                    let _ = backend.set_zero_linger();
+                    drop((backend, endpoint));
+                }
                 Err(_) => return Ok(()),
             }
             if Instant::now() >= until {
                 return Err(format!("it had no room for one more in {} s", READY_PATIENCE.as_secs()));
             }
+            connected = connect(self).await?;
         }
     }
 
@@ -614,7 +613,7 @@ impl Leads {
         node: &str,
         is_reached: impl Fn(),
     ) -> Result<(), String> {
-        let mut far = self.shared.ways.call(node, &self.call, Speaks::Bytes).await?;
+        let mut far = self.door.shared.ways.call(node, &self.door.call, Speaks::Bytes).await?;
         is_reached();
         let said = std::mem::take(first).said();
         if far.write_all(&said).await.is_ok() {
@@ -629,66 +628,6 @@ fn reasons(failed: BTreeMap<To, String>) -> String {
     match failed.is_empty() {
         true => "nobody is ready to answer".to_owned(),
         false => failed.into_values().collect::<Vec<_>>().join("; "),
-    }
-}
-
-/// A connection to one of those that are ready, each in its turn. Where nobody is, those that sleep are woken, and
-/// waited for.
-async fn connect<'a>(
-    Leads {
-        leading, shared, turn, ..
-    }: &mut Leads,
-    beginnings: &'a Beginnings,
-) -> Result<(TcpStream, Beginning<'a>), String> {
-    let mut beginning = beginnings.begin();
-    let began = Instant::now();
-    let mut pause = FIRST_PAUSE;
-    let mut last = "nobody is ready to answer".to_owned();
-    loop {
-        let Way { backends, sleepers, .. } = leading.borrow_and_update().clone();
-        // What one of before listened at may still be known, until this is told.
-        let are_there = sleepers.is_empty() || sleepers.iter().any(Activity::is_ready);
-        let backends = if are_there { backends } else { Arc::default() };
-        // Who waits for a start waits for nothing else, and nobody for two places.
-        beginning.place = None;
-        beginning.place = match backends.is_empty() {
-            true => None,
-            false => beginnings.places.acquire().await.ok(),
-        };
-        let first = turn.fetch_add(1, Ordering::Relaxed);
-        let mut is_busy = false;
-        let mut connected = None;
-        for step in 0..backends.len() {
-            let backend = backends[(first + step) % backends.len()];
-            match timeout(ATTEMPT, TcpStream::connect(backend)).await {
-                Ok(Ok(stream)) => {
-                    if beginnings.are_few() && held(&shared.reached).insert(backend) {
-                        shared.changes.notify_one();
-                    }
-                    connected = Some(stream);
-                    break;
-                }
-                Ok(Err(error)) => last = format!("{backend}: {error}"),
-                Err(_) => (is_busy, last) = (true, format!("{backend} does not answer")),
-            }
-        }
-        if let Some(connected) = connected {
-            return Ok((connected, beginning));
-        }
-        if is_busy && began.elapsed() < CONNECT_PATIENCE {
-            continue;
-        }
-        if sleepers.is_empty() {
-            return Err(last);
-        }
-        let patience = match backends.is_empty() {
-            true => FAILURE_POLL,
-            false => pause,
-        };
-        if !backends.is_empty() {
-            pause = LONGEST_PAUSE.min(2 * pause);
-        }
-        wait(leading, &sleepers, began, patience).await?;
     }
 }
 

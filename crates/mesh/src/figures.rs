@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-/// Upper bounds of [`Answers::counts`], in seconds; the last count is of those beyond.
+/// Upper bounds of [`Histogram::counts`], in seconds; the last count is of those beyond.
 pub const BOUNDS_S: [f64; 13] = [
     0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 ];
 
 /// How long answers took, from the request to their head.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answers {
+pub struct Histogram {
     /// Of each range between two [`BOUNDS_S`].
     pub counts: [u64; BOUNDS_S.len() + 1],
     /// All of them.
     pub sum_s: f64,
 }
 
-impl Answers {
+impl Histogram {
     pub(crate) fn add(&mut self, took: Duration) {
         let took_s = took.as_secs_f64();
         let place = BOUNDS_S.partition_point(|bound_s| *bound_s < took_s);
@@ -39,7 +39,7 @@ pub struct OfNode {
     /// Those of them that nobody there had, or answered.
     pub failed: u64,
     /// Those of HTTP that were answered.
-    pub answers: Answers,
+    pub answers: Histogram,
     /// Those that are there or on their way.
     pub in_flight: u32,
 }
@@ -53,6 +53,15 @@ pub struct Spilled {
     pub failed: u64,
     /// The policy chose another one.
     pub policy: u64,
+}
+
+/// Requests of HTTP that had no answer in time, by who set it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Late {
+    /// The service (`selvedge.dev/timeout`).
+    pub service: u64,
+    /// Who asked (`grpc-timeout`).
+    pub caller: u64,
 }
 
 /// Of one port of a service.
@@ -72,6 +81,8 @@ pub struct OfService {
     pub spilled: Spilled,
     /// Requests and connections that nobody had.
     pub refused: u64,
+    /// Requests that had no answer in time.
+    pub late: Late,
 }
 
 #[cfg(test)]
@@ -80,7 +91,7 @@ mod tests {
 
     #[test]
     fn an_answer_counts_in_the_range_that_it_took() {
-        let mut answers = Answers::default();
+        let mut answers = Histogram::default();
         for took_us in [500, 501, 10_000, 6_000_000] {
             answers.add(Duration::from_micros(took_us));
         }

@@ -5,7 +5,7 @@
 //! be made anew.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -45,7 +45,7 @@ impl FirstBytes {
         &mut self,
         caller: &mut (impl AsyncRead + Unpin),
         backend: &TcpStream,
-        beginning: Beginning<'_>,
+        beginning: Beginning,
     ) -> io::Result<Begun> {
         let (mut sent, mut pause, mut beginning) = (0, FIRST_LOOK, Some(beginning));
         loop {
@@ -106,6 +106,37 @@ impl FirstBytes {
     }
 }
 
+/// A second hold of the socket of a connection, which says what has become of it when it is over, too.
+pub(crate) struct Witness(OwnedFd);
+
+/// Where the kernel says how many bytes were acknowledged, of `tcp_info` (Linux 4.1).
+const BYTES_ACKED_AT: usize = 120;
+
+impl Witness {
+    pub(crate) fn of(backend: &TcpStream) -> io::Result<Self> {
+        backend.as_fd().try_clone_to_owned().map(Witness)
+    }
+
+    /// Whether nothing has come to the other end, not even to its kernel.
+    pub(crate) fn is_unheard(&self) -> bool {
+        let mut info = [0_u8; BYTES_ACKED_AT + 8];
+        let mut length = info.len() as libc::socklen_t;
+        // SAFETY: both pointers are to what is there for as long as the call takes, of the length that is said.
+        let done = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        let acked = info.last_chunk().copied().map(u64::from_ne_bytes);
+        // The first is that of the SYN.
+        done == 0 && length as usize == info.len() && acked.is_some_and(|acked| acked <= 1)
+    }
+}
+
 /// What is known of who was sent to. A kernel that has the connection says at once that it has the bytes: of one that
 /// has not, they are sent again.
 struct Known {
@@ -136,5 +167,28 @@ fn known(backend: &TcpStream) -> io::Result<Known> {
             sent_again: info.tcpi_total_retrans,
         }),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_of_which_nothing_has_come_is_known_from_one_of_which_something_has_also_when_it_is_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut backend = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let witness = Witness::of(&backend).unwrap();
+        assert!(witness.is_unheard());
+        backend.write_all(b"G").await.unwrap();
+        let (taken, _) = listener.accept().await.unwrap();
+        // What is not read is answered by a reset.
+        drop(taken);
+        let _ = backend.readable().await;
+        drop(backend);
+        assert!(!witness.is_unheard());
     }
 }

@@ -14,6 +14,7 @@ mod nodes;
 mod room;
 mod scaling;
 mod table;
+mod terms;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -32,7 +33,7 @@ use site::{Site, Stream};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::door::{Leads, Listens, Opened, Reached, Shared, Way};
 use self::figures::OfService;
@@ -55,6 +56,8 @@ const AGAIN: Duration = Duration::from_secs(2);
 const NEAR_PAUSE: Duration = Duration::from_millis(250);
 /// For the doors of a tenant to be open, or it to be known why one is not.
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+/// For requests that are under way as the edge stops: who asks at other nodes finds this one gone after it.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a tenant has for requests to come in by.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +98,7 @@ pub struct Mesh {
     host: HostRules,
     site: OfSite,
     in_site: Mutex<Option<AbortOnDropHandle<()>>>,
+    served: TaskTracker,
     _leading: AbortOnDropHandle<()>,
     _scaling: AbortOnDropHandle<()>,
 }
@@ -140,6 +144,7 @@ impl Mesh {
             doors: Arc::clone(&doors),
             changes: Arc::clone(&of_parts),
         };
+        let served = TaskTracker::new();
         let leading = Leading {
             supervisor,
             scaled,
@@ -149,6 +154,7 @@ impl Mesh {
             watchers: HashMap::new(),
             reached: Reached::default(),
             room: Room::of_process(),
+            served: served.clone(),
             of_parts,
             site: site.clone(),
             before,
@@ -169,6 +175,7 @@ impl Mesh {
             host,
             site,
             in_site: Mutex::default(),
+            served,
             _leading: AbortOnDropHandle::new(tokio::spawn(leading.run(wanting))),
             _scaling: AbortOnDropHandle::new(tokio::spawn(scalers.run(to_scale))),
         }
@@ -234,12 +241,19 @@ impl Mesh {
         let _ = timeout(OPEN_PATIENCE, looks.wait_for(|()| is_open())).await;
     }
 
-    /// Calls of the host are not led past doors any more, which end with whoever has them. What is led goes on.
+    /// Calls of the host are not led past doors any more, and no door takes a connection; what is led goes on. Returns
+    /// once the requests of HTTP that are under way have been answered: in five seconds, whatever happens.
     pub async fn stop(&self) {
         let host = self.host.clone();
         let stopped = spawn_blocking(move || host.stop()).await.expect("rules do not panic");
         if let Err(error) = stopped {
             tracing::warn!(%error, "calls of the host are still led to its programs");
+        }
+        held(&self.doors).opened.values().for_each(Opened::close);
+        self.served.close();
+        if timeout(DRAIN_PATIENCE, self.served.wait()).await.is_err() {
+            let left = self.served.len();
+            tracing::warn!(left, "connections with requests under way are cut off");
         }
     }
 
@@ -391,7 +405,6 @@ impl OfSite {
                 _ = looks.tick() => {
                     let Some(site) = site.upgrade() else { return };
                     self.ways.set_near(site.near());
-                    held(&doors).opened.values().for_each(Opened::sweep);
                 }
                 Some((node, stream)) = requests.recv() => {
                     while taken.try_join_next().is_some() {}
@@ -523,6 +536,8 @@ struct Leading {
     reached: Reached,
     /// For connections that doors hold.
     room: Arc<Room>,
+    /// Connections of HTTP that they have.
+    served: TaskTracker,
     site: OfSite,
     /// Told when one of those wants something else of the kernel, or a door is open.
     of_parts: Arc<Notify>,
@@ -701,7 +716,8 @@ impl Leading {
             watchers
                 .clone()
                 .for_each(|watcher| watcher.activity().add_programs(&door.programs));
-            let may_be_led_past = watchers.clone().all(|watcher| are_listed && watcher.may_be_led_past());
+            let may_be_led_past =
+                !door.terms.need_the_door() && watchers.clone().all(|watcher| are_listed && watcher.may_be_led_past());
             let listens_at = doors.opened.get(place).and_then(Opened::listens_at);
             // What has been started for who calls may not take connections yet.
             let are_there = door.sleepers.is_empty() || door.backends.iter().all(|backend| reached.contains(backend));
@@ -864,7 +880,7 @@ impl Leading {
                 backends: door.backends.into(),
                 sleepers: sleepers.into(),
                 elsewhere: door.elsewhere.into(),
-                policy: door.policy,
+                terms: door.terms,
                 is_no_http: door.is_no_http,
                 is_told: door.is_told,
                 scalers: door.scalers.into(),
@@ -885,6 +901,7 @@ impl Leading {
                         changes: Arc::clone(&self.of_parts),
                         room: Arc::clone(&self.room),
                         ways: self.site.ways.clone(),
+                        served: self.served.clone(),
                     };
                     let port = if let At::Tcp(at) = place.at { at.port() } else { 0 };
                     let opened = Opened::new(listens, way, Call::at(&place, port), shared);

@@ -16,9 +16,10 @@ use manifest::workload::{
 use crate::Wanted;
 use crate::nodes::{Elsewhere, OfTenant};
 use crate::scaling::{self, SCALE_DOWN_AFTER, TARGET_CONCURRENCY, TARGET_LATENCY, scaling};
+use crate::terms::{self, Terms};
 
 /// What names of annotations begin with that Kubernetes does not know.
-const OWN: &str = "selvedge.dev/";
+pub(crate) const OWN: &str = "selvedge.dev/";
 /// Whether an application runs all the time.
 const ACTIVATION: &str = "selvedge.dev/activation";
 /// How long nobody has to have asked until it sleeps.
@@ -27,8 +28,6 @@ const IDLE_TIMEOUT: &str = "selvedge.dev/idle-timeout";
 const WHEN_IDLE: &str = "selvedge.dev/when-idle";
 /// Messages that wake it, which whoever has the hub looks at.
 pub const SUBSCRIPTIONS: &str = "selvedge.dev/subscriptions";
-/// By what the requests to a service are spread over the nodes of a site.
-const BALANCE: &str = "selvedge.dev/balance";
 /// Where it is not written.
 const IDLE: Duration = Duration::from_secs(300);
 
@@ -101,8 +100,8 @@ pub(crate) struct Door {
     pub(crate) programs: Vec<SocketAddrV4>,
     /// What other nodes have of it, and may be asked for.
     pub(crate) elsewhere: Vec<Elsewhere>,
-    /// By what requests are spread over those and this one.
-    pub(crate) policy: Policy,
+    /// How requests are led to those and to this one.
+    pub(crate) terms: Terms,
     /// What is spoken is no HTTP, as is written of it.
     pub(crate) is_no_http: bool,
     /// Of a service, which only its tenant may use.
@@ -222,16 +221,10 @@ pub fn unsupported_of_service(service: &Service) -> Vec<(String, String)> {
     let ports = service.spec.ports.iter().enumerate();
     let datagrams = ports.filter(|(_, port)| port.protocol == Protocol::Udp);
     let message = "is UDP; only connections are led yet";
-    let balance = service
-        .metadata
-        .annotations
-        .get(BALANCE)
-        .map(|name| name.parse::<Policy>());
-    let of_balance = balance.and_then(Result::err).map(|unknown| unknown.to_string());
     datagrams
         .map(|(number, _)| (format!("spec.ports[{number}].protocol"), message.to_owned()))
-        .chain(of_balance.map(|unknown| (format!("metadata.annotations.{BALANCE}"), unknown)))
-        .chain(unread_annotations(&service.metadata, &[BALANCE]))
+        .chain(terms::unsupported(service))
+        .chain(unread_annotations(&service.metadata, &terms::NAMES))
         .collect()
 }
 
@@ -244,26 +237,22 @@ fn unread_annotations(metadata: &Metadata, read: &[&str]) -> impl Iterator<Item 
     let own = metadata.annotations.keys().filter(|name| name.starts_with(OWN));
     own.filter(|name| !read.contains(&name.as_str())).map(|name| {
         let message = format!(
-            "is nothing that is read here; annotations of selvedge.dev stand at Deployments, and {BALANCE} at Services"
+            "is nothing that is read here; annotations of selvedge.dev stand at Deployments, and {} at Services",
+            terms::NAMES.join(", ")
         );
         (format!("metadata.annotations.{name}"), message)
     })
 }
 
 /// Whether it is the name of a protocol that is none of HTTP, as Kubernetes has them (KEP-3726).
-fn is_no_http(protocol: &str) -> bool {
+pub(crate) fn is_no_http(protocol: &str) -> bool {
     let of_http = ["http", "kubernetes.io/h2c", "kubernetes.io/ws", "grpc", "h2c"];
     !of_http.contains(&protocol)
 }
 
-fn policy(service: &Service) -> Policy {
-    let name = service.metadata.annotations.get(BALANCE);
-    name.and_then(|name| name.parse().ok()).unwrap_or_default()
-}
-
 /// Whether requests to it may go to another node, and come from one.
-fn is_of_site(service: &Service) -> bool {
-    service.spec.internal_traffic_policy == InternalTrafficPolicy::Cluster && policy(service) != Policy::Local
+fn is_of_site(service: &Service, terms: Terms) -> bool {
+    service.spec.internal_traffic_policy == InternalTrafficPolicy::Cluster && terms.policy != Policy::Local
 }
 
 /// All doors of a tenant: of its services, and of those that `others` have, at their addresses, and of ports that
@@ -278,12 +267,14 @@ pub(crate) fn doors(
     let mut doors = Vec::new();
     for (name, service) in &wanted.services {
         let Some(address) = addresses.get(name) else { continue };
-        let elsewhere = others.get(name).filter(|_| is_of_site(service));
+        let terms = Terms::of(service);
+        let is_of_site = is_of_site(service, terms);
+        let elsewhere = others.get(name).filter(|_| is_of_site);
         for port in &service.spec.ports {
             let mut door = Door {
                 is_of_service: true,
-                is_told: is_of_site(service),
-                policy: policy(service),
+                is_told: is_of_site,
+                terms,
                 is_no_http: port.app_protocol.as_deref().is_some_and(is_no_http),
                 ..Door::default()
             };

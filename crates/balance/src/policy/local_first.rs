@@ -6,6 +6,7 @@
 //! or where endpoints still have time for it, the fastest of those; where it would have to wait at all three, to where it
 //! is answered first.
 
+use std::borrow::Borrow;
 use std::time::Duration;
 
 use rand::Rng;
@@ -23,19 +24,20 @@ const ADDS: f32 = 0.9;
 /// What nothing is known of, at no distance, weighs as much as this.
 const SHORTEST_S: f32 = 1e-6;
 
-pub(super) fn node(nodes: &[Node], now: Duration, random: &mut impl Rng) -> Option<usize> {
-    let here = nodes.iter().position(|node| node.is_here && node.endpoints > 0);
+pub(super) fn node<N: Borrow<Node>>(nodes: &[N], now: Duration, random: &mut impl Rng) -> Option<usize> {
+    let all = || nodes.iter().map(Borrow::<Node>::borrow);
+    let here = all().position(|node| node.is_here && node.open() > 0);
     let service = service(nodes, here, now);
-    let mut per_s: Vec<f32> = nodes.iter().map(|node| answers_per_s(node, service, now)).collect();
+    let mut per_s: Vec<f32> = all().map(|node| answers_per_s(node, service, now)).collect();
     if let Some(here) = here {
-        if all_stay(nodes, &nodes[here], per_s.iter().sum(), now) {
+        if all_stay(nodes, nodes[here].borrow(), per_s.iter().sum(), now) {
             return Some(here);
         }
         per_s[here] = 0.0;
     }
     // The first of several that are as good: one's own.
     here.into_iter().chain(drawn(per_s, random)).min_by_key(|place| {
-        let node = &nodes[*place];
+        let node: &Node = nodes[*place].borrow();
         let load = node.load_with_one_more();
         let expected = node.answers.expect(load, now).unwrap_or(node.distance + service);
         (is_full(node, now), expected)
@@ -43,11 +45,11 @@ pub(super) fn node(nodes: &[Node], now: Duration, random: &mut impl Rng) -> Opti
 }
 
 /// How long an endpoint takes, the way left out: as is known of one's own, else of whom it is least.
-fn service(nodes: &[Node], here: Option<usize>, now: Duration) -> Duration {
+fn service<N: Borrow<Node>>(nodes: &[N], here: Option<usize>, now: Duration) -> Duration {
     let without_way = |node: &Node| Some(node.answers.alone(now)?.saturating_sub(node.distance));
-    let own = here.and_then(|here| without_way(&nodes[here]));
-    own.or_else(|| nodes.iter().filter_map(without_way).min())
-        .unwrap_or_default()
+    let own = here.and_then(|here| without_way(nodes[here].borrow()));
+    let of_all = || nodes.iter().filter_map(|node| without_way(node.borrow()));
+    own.or_else(|| of_all().min()).unwrap_or_default()
 }
 
 /// Some of those that weigh anything, each by its weight, and none twice.
@@ -70,7 +72,7 @@ fn drawn(mut weights: Vec<f32>, random: &mut impl Rng) -> impl Iterator<Item = u
 /// Of its endpoints, where none waits.
 fn answers_per_s(node: &Node, service: Duration, now: Duration) -> f32 {
     let alone = node.answers.alone(now).unwrap_or(node.distance + service);
-    node.endpoints as f32 / alone.as_secs_f32().max(SHORTEST_S)
+    node.open() as f32 * node.share / alone.as_secs_f32().max(SHORTEST_S)
 }
 
 /// Whether one that comes waits there for others, and the node answers hardly more a second for it.
@@ -93,12 +95,13 @@ fn is_full(node: &Node, now: Duration) -> bool {
 }
 
 /// `all_per_s`: what all nodes would answer where none waits.
-fn all_stay(nodes: &[Node], here: &Node, all_per_s: f32, now: Duration) -> bool {
-    let all: u32 = nodes.iter().map(|node| node.in_flight).sum::<u32>() + here.of_others + 1;
+fn all_stay<N: Borrow<Node>>(nodes: &[N], here: &Node, all_per_s: f32, now: Duration) -> bool {
+    let of_proxy: u32 = nodes.iter().map(|node| node.borrow().in_flight).sum();
+    let all = of_proxy + here.of_others + 1;
     let Some(all_here) = here.answers.expect(all as f32 / here.endpoints as f32, now) else {
         return true;
     };
-    let endpoints: u32 = nodes.iter().map(|node| node.endpoints).sum();
+    let endpoints: u32 = nodes.iter().map(|node| node.borrow().open()).sum();
     all_here.as_secs_f32() <= TOLERANCE * endpoints as f32 / all_per_s
 }
 

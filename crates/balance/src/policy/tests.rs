@@ -12,12 +12,20 @@ fn site(endpoints: [u32; 3]) -> Vec<Node> {
     endpoints.into_iter().enumerate().map(node).collect()
 }
 
+/// Endpoints that have so many requests.
+fn with(in_flight: [u32; 3]) -> [Endpoint; 3] {
+    in_flight.map(|in_flight| Endpoint {
+        in_flight,
+        ..Endpoint::default()
+    })
+}
+
 /// How many of 1,200 requests, each answered before the next, each node has.
 fn shares(policy: Policy, endpoints: [u32; 3]) -> [usize; 3] {
-    let (nodes, mut random) = (site(endpoints), ChaCha8Rng::seed_from_u64(1));
+    let (mut nodes, mut random) = (site(endpoints), ChaCha8Rng::seed_from_u64(1));
     let mut chooser = Chooser::new(policy, &mut random);
     let mut shares = [0; 3];
-    let chosen = repeat_with(|| chooser.node(&nodes, MS, &mut random));
+    let chosen = repeat_with(|| chooser.node(&mut nodes, MS, &mut random));
     chosen.take(1_200).flatten().for_each(|node| shares[node] += 1);
     shares
 }
@@ -57,8 +65,8 @@ fn where_no_node_has_an_endpoint_none_is_chosen() {
         assert_eq!(shares(policy, [0, 0, 0]), [0, 0, 0], "{}", policy.name());
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let mut chooser = Chooser::new(policy, &mut random);
-        assert_eq!(chooser.node(&[], MS, &mut random), None);
-        assert_eq!(chooser.endpoint(&[], &mut random), None);
+        assert_eq!(chooser.node(&mut [] as &mut [Node], MS, &mut random), None);
+        assert_eq!(chooser.endpoint(&mut [] as &mut [Endpoint], &mut random), None);
     }
 }
 
@@ -74,13 +82,13 @@ fn of_endpoints_with_as_few_requests_each_has_its_turn() {
         let mut chooser = Chooser::new(policy, &mut random);
         let mut had = [0; 3];
         for _ in 0..30 {
-            had[chooser.endpoint(&[4, 4, 4], &mut random).unwrap()] += 1;
+            had[chooser.endpoint(&mut with([4, 4, 4]), &mut random).unwrap()] += 1;
         }
         assert_eq!(had, [10, 10, 10], "{}", policy.name());
     }
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let mut chooser = Chooser::new(Policy::LocalFirst, &mut random);
-    assert!((0..9).all(|_| chooser.endpoint(&[4, 3, 4], &mut random) == Some(1)));
+    assert!((0..9).all(|_| chooser.endpoint(&mut with([4, 3, 4]), &mut random) == Some(1)));
 }
 
 #[test]

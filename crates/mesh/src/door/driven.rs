@@ -11,8 +11,8 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::http::MAX_HEAD_BYTES;
 use super::request::Upload;
+use super::serving::MAX_HEAD_BYTES;
 
 /// One, which takes one request after the other. Nothing of it goes on while nobody drives it.
 pub(super) struct Driven {

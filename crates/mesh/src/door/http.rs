@@ -2,64 +2,47 @@
 //! is asked by HTTP/2 is asked by it there, too, as gRPC needs it.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::net::SocketAddrV4;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::client::conn::{TrySendError, http2};
-use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, RETRY_AFTER};
-use hyper::server::conn as server;
-use hyper::service::service_fn;
+use hyper::body::{Body, Incoming};
+use hyper::header::{EXPECT, HeaderName, HeaderValue};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
+use hyper_util::rt::TokioIo;
+use tokio::io::{copy_bidirectional_with_sizes, duplex};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
-use tokio_util::either::Either;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
-use super::driven::Driven;
-use super::kept::{Kept, Peer, Sender};
-use super::request::{self, Outgoing, Sent};
-use super::{ATTEMPT, BUFFER_BYTES, Leads, connect, is_method, reasons};
+use super::access::Line;
+use super::answer::{Answer, At, End, ending, own};
+use super::ask::{Failed, Head, ask, begin, not_sent};
+use super::connecting::{ATTEMPT, connect};
+use super::deadline::{Deadline, Until};
+use super::kept::{Peer, Sender};
+use super::request::{self, Outgoing};
+use super::{BUFFER_BYTES, Leads, reasons};
 use crate::choice::{AtEndpoint, Choice, InFlight, SentHere, To};
+use crate::first_bytes::{FirstBytes, Witness};
 use crate::idle::{self, Activity};
 use crate::nodes::Speaks;
 use crate::room::Seat;
+use crate::terms::Terms;
 
-/// For the first bytes of a connection by which it is seen what is spoken; some wait to be spoken to.
-const SPOKEN_PATIENCE: Duration = Duration::from_millis(100);
-const SPOKEN_PAUSE: Duration = Duration::from_millis(1);
-/// As many bytes as the shortest method has, with the space behind it.
-const SPOKEN_BYTES: usize = 4;
-/// Of the head of a request or an answer; more is refused, and so are more than 100 fields, as hyper has it.
-pub(super) const MAX_HEAD_BYTES: usize = 64 << 10;
-/// From the end of a request to the end of the next one's head.
-const HEAD_PATIENCE: Duration = Duration::from_secs(60);
-/// Between two signs of life of a connection of HTTP/2 on which requests are under way.
-const PING_PAUSE: Duration = Duration::from_secs(30);
 /// From the last byte of a request that was sent to the head of an answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// The same of another node, which may have to wake somebody first: it gives up before who asks it does.
 const NODE_PATIENCE: Duration = Duration::from_secs(130);
 /// For a stream to a node, and for a place there.
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
-/// For a connection that is kept to take the next request.
-const TAKE_PATIENCE: Duration = Duration::from_millis(250);
 /// For the rest of a request that is refused.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks at whether who is asked is there.
-const THERE_PAUSE: Duration = Duration::from_millis(250);
-/// Requests of one connection of HTTP/2 at once, and bytes of each that wait for a slow reader.
-const MAX_STREAMS: u32 = 100;
-const MAX_WAITING_BYTES: usize = 64 << 10;
-/// Endpoints of this node that are tried for a request.
+/// Endpoints of this node that are tried for a request, and more of them while that takes no longer than one attempt: many
+/// that have just been started may not listen yet.
 const MAX_TRIES: usize = 3;
 /// Of requests that another node says it has; more are no matter.
 const MAX_BUSY: u32 = 1 << 20;
@@ -69,78 +52,8 @@ const BUSY: HeaderName = HeaderName::from_static("selvedge-busy");
 const FAILED: HeaderName = HeaderName::from_static("selvedge-failed");
 const SEEN: HeaderValue = HeaderValue::from_static("seen");
 const UNSEEN: HeaderValue = HeaderValue::from_static("unseen");
-/// Of a call of gRPC that nobody has.
-const GRPC_UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
-
-/// What who calls speaks, as his first bytes show, which stay where they are.
-pub(super) async fn spoken(stream: &TcpStream) -> Speaks {
-    let hearing = async {
-        let mut first = [0; SPOKEN_BYTES];
-        loop {
-            match stream.peek(&mut first).await {
-                Ok(0) | Err(_) => return Speaks::Bytes,
-                // RFC 9113, 3.4.
-                Ok(SPOKEN_BYTES) if first == *b"PRI " => return Speaks::Http2,
-                Ok(SPOKEN_BYTES) if is_method(&first) => return Speaks::Http1,
-                Ok(SPOKEN_BYTES) => return Speaks::Bytes,
-                // The rest of them may be on the way.
-                Ok(_) => sleep(SPOKEN_PAUSE).await,
-            }
-        }
-    };
-    timeout(SPOKEN_PATIENCE, hearing).await.unwrap_or(Speaks::Bytes)
-}
-
-/// The body of an answer.
-enum Answer {
-    /// Of an endpoint, or of another node.
-    Led { body: Incoming, end: Box<End> },
-    /// Of this node itself.
-    Own(Full<Bytes>),
-}
-
-/// What is over with the body of an answer.
-struct End {
-    _at: At,
-    /// The connection that it comes by.
-    sender: Option<Sender>,
-    /// Where that is kept for the next request, once all that was said has been heard.
-    kept: Option<(Arc<Kept>, Peer)>,
-    sent: Sent,
-    is_whole: bool,
-    /// Why no more of it comes: said once what came before has been passed on, which hyper would keep back.
-    failed: Option<hyper::Error>,
-}
-
-/// What counts a request for as long as it is under way.
-struct At {
-    _seat: Arc<Seat>,
-    _in_flight: Option<InFlight>,
-    _sent_here: Option<SentHere>,
-    _endpoint: Option<AtEndpoint>,
-    _requests: Vec<idle::Request>,
-}
-
-/// Why nobody has answered.
-struct Failed {
-    status: StatusCode,
-    why: String,
-    /// Whether somebody may have seen the request.
-    is_seen: bool,
-    /// Whether who was asked is at fault, and not who asks.
-    blames: bool,
-    /// The request, where all of it is here to be sent once more.
-    request: Option<Box<Outgoing>>,
-}
-
-/// An answer whose head is there.
-struct Head {
-    response: Response<Incoming>,
-    sender: Sender,
-    sent: Sent,
-    /// The request, where all of it is here to be sent once more.
-    again: Option<Outgoing>,
-}
+/// The same where its time there is over.
+const LATE: HeaderValue = HeaderValue::from_static("late");
 
 /// One that is passed on.
 struct Answered {
@@ -149,6 +62,35 @@ struct Answered {
     peer: Option<Peer>,
     endpoint: Option<AtEndpoint>,
     requests: Vec<idle::Request>,
+    passing: Option<AbortOnDropHandle<()>>,
+}
+
+/// What a request is led by.
+struct Course {
+    deadline: Option<Deadline>,
+    /// How often it may be asked once more though somebody may have seen it.
+    retries: u32,
+    /// `None`: nobody wants one.
+    line: Option<Box<Line>>,
+}
+
+impl Course {
+    fn begin(leads: &Leads, request: &Request<Incoming>, terms: Terms, is_grpc: bool, from: Option<&Arc<str>>) -> Self {
+        let calls = is_grpc.then_some(request.headers());
+        let line = || Line::begin(&leads.door, request.method(), request.uri(), from);
+        Course {
+            deadline: Deadline::of(terms.timeout, calls, ANSWER_PATIENCE),
+            retries: terms.retries,
+            line: terms.is_logged.then(line),
+        }
+    }
+
+    fn tries(&mut self, at: SocketAddrV4) {
+        if let Some(line) = &mut self.line {
+            line.tries += 1;
+            line.endpoint = Some(at);
+        }
+    }
 }
 
 /// What an answer is passed on by.
@@ -159,62 +101,47 @@ struct Passing {
 }
 
 impl Leads {
-    /// Answers all requests of a connection: those that come `from` another node by those of this one alone.
-    pub(super) async fn serve_http<S>(self, stream: S, speaks: Speaks, from: Option<String>, seat: Arc<Seat>)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let from = from.map(Arc::<str>::from);
-        let answering = service_fn(move |request| {
-            let (mut leads, from, seat) = (self.clone(), from.clone(), Arc::clone(&seat));
-            async move { Ok::<_, Infallible>(leads.answer(request, from.as_deref(), seat).await) }
-        });
-        let stream = TokioIo::new(stream);
-        // Either side may end it as it likes; nobody else need know.
-        if speaks == Speaks::Http2 {
-            let mut serving = server::http2::Builder::new(TokioExecutor::new());
-            serving
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(MAX_STREAMS)
-                .max_header_list_size(MAX_HEAD_BYTES as u32)
-                .max_send_buf_size(MAX_WAITING_BYTES)
-                .keep_alive_interval(PING_PAUSE)
-                .auto_date_header(false);
-            let _ = serving.serve_connection(stream, answering).await;
-            return;
-        }
-        let mut serving = server::http1::Builder::new();
-        serving
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_PATIENCE)
-            .max_header_size(MAX_HEAD_BYTES)
-            .max_buf_size(2 * MAX_HEAD_BYTES)
-            .auto_date_header(false);
-        let _ = serving.serve_connection(stream, answering).with_upgrades().await;
-    }
-
-    async fn answer(&mut self, request: Request<Incoming>, from: Option<&str>, seat: Arc<Seat>) -> Response<Answer> {
+    /// A request of who asks, or `from` another node.
+    pub(super) async fn answer(
+        &mut self,
+        request: Request<Incoming>,
+        from: Option<&Arc<str>>,
+        seat: Arc<Seat>,
+    ) -> Response<Answer> {
+        let (terms, is_told) = {
+            let way = self.leading.borrow();
+            (way.terms, way.is_told)
+        };
         let is_grpc = request::is_grpc(request.headers());
+        let mut course = Course::begin(self, &request, terms, is_grpc, from);
         // The door may be gone, and whom it led to somebody else's.
         let is_over = self.leading.has_changed().is_err();
-        if is_over || from.is_some() && !self.leading.borrow().is_told {
-            let why = "the service is not there any more".to_owned();
-            return ending(own(StatusCode::SERVICE_UNAVAILABLE, why, is_grpc));
+        if is_over || from.is_some() && !is_told {
+            let why = "the service is not there any more";
+            return ending(answer_oneself(course, StatusCode::SERVICE_UNAVAILABLE, why, is_grpc));
         }
         let mut upgrading = None;
         let speaks = request::speaks(request.version());
-        let request = match request::outgoing(request, &self.call.service, &mut upgrading) {
+        let request = match request::outgoing(request, &self.door.call.service, &mut upgrading) {
             Ok(request) => request,
-            Err(why) => return ending(own(StatusCode::BAD_REQUEST, why, is_grpc)),
+            Err(why) => return ending(answer_oneself(course, StatusCode::BAD_REQUEST, &why, is_grpc)),
         };
         let passing = Passing {
             speaks,
             upgrading,
             seat,
         };
-        let answered = match from {
-            None => self.answer_caller(request, passing).await,
-            Some(node) => self.answer_node(request, passing, node).await,
+        let answered = match course.deadline {
+            None => self.answer_all(request, passing, from, &mut course).await,
+            Some(deadline) => {
+                let sent = request.body().sent();
+                let answering = Box::pin(self.answer_all(request, passing, from, &mut course));
+                let answered = deadline.within(&sent, answering).await;
+                match answered {
+                    Some(answered) if answered.is_ok() || !deadline.is_over(&sent) => answered,
+                    _ => Err(self.late(deadline)),
+                }
+            }
         };
         let failed = match answered {
             Ok(answer) => return answer,
@@ -227,29 +154,80 @@ impl Leads {
         {
             let _ = timeout(REFUSED_PATIENCE, Box::pin(request::discard(*request))).await;
         }
-        let mut answer = own(failed.status, failed.why, is_grpc);
+        let seen = match (failed.is_late, failed.is_seen) {
+            (true, _) => LATE,
+            (false, true) => SEEN,
+            (false, false) => UNSEEN,
+        };
+        let mut answer = answer_oneself(course, failed.status, &failed.why, is_grpc);
         if from.is_some() {
-            let seen = if failed.is_seen { SEEN } else { UNSEEN };
             answer.headers_mut().insert(FAILED, seen);
         }
         answer
     }
 
+    async fn answer_all(
+        &mut self,
+        request: Outgoing,
+        passing: Passing,
+        from: Option<&Arc<str>>,
+        course: &mut Course,
+    ) -> Result<Response<Answer>, Failed> {
+        match from {
+            None => self.answer_caller(request, passing, course).await,
+            Some(node) => self.answer_node(request, passing, node, course).await,
+        }
+    }
+
+    /// The time that is set for it is over.
+    fn late(&self, deadline: Deadline) -> Failed {
+        Choice::late(&self.door.choice, !deadline.is_of_caller);
+        let set_by = if deadline.is_of_caller {
+            "who asks sets"
+        } else {
+            "it sets"
+        };
+        Failed {
+            status: StatusCode::GATEWAY_TIMEOUT,
+            why: format!(
+                "{} did not answer in the {:?} that {set_by}",
+                self.door.call.service, deadline.limit
+            ),
+            is_seen: true,
+            is_late: true,
+            blames: false,
+            request: None,
+        }
+    }
+
     /// By whoever of the site is chosen, and where he has not seen it by the next one.
-    async fn answer_caller(&mut self, request: Outgoing, passing: Passing) -> Result<Response<Answer>, Failed> {
+    async fn answer_caller(
+        &mut self,
+        request: Outgoing,
+        passing: Passing,
+        course: &mut Course,
+    ) -> Result<Response<Answer>, Failed> {
         let (mut failed, mut status) = (BTreeMap::new(), StatusCode::SERVICE_UNAVAILABLE);
         let mut next = Some(request);
         while let Some(request) = next.take() {
-            let chosen = Choice::choose(&self.choice, &self.leading.borrow(), &self.shared.ways.near(), &failed);
+            let chosen = Choice::choose(
+                &self.door.choice,
+                &self.leading.borrow(),
+                &self.door.shared.ways.near(),
+                &failed,
+            );
             let Some(in_flight) = chosen else {
                 next = Some(request);
                 break;
             };
+            if let Some(line) = &mut course.line {
+                line.goes(&in_flight);
+            }
             let may_repeat = request.method().is_idempotent();
             let began = Instant::now();
             let answered = match in_flight.to() {
-                To::Here => self.ask_here(request).await,
-                To::Node(node) => Box::pin(self.ask_node(request, node)).await,
+                To::Here => self.ask_here(request, course).await,
+                To::Node(node) => Box::pin(self.ask_node(request, node, course)).await,
             };
             match answered {
                 Ok(mut answered) => {
@@ -257,23 +235,27 @@ impl Leads {
                     let busy = busy.filter(|_| *in_flight.to() != To::Here);
                     let busy: Option<u32> = busy.and_then(|busy| busy.to_str().ok()?.parse().ok());
                     in_flight.answered(began.elapsed(), busy.map(|busy| busy.min(MAX_BUSY)));
-                    return self.pass_on(answered, passing, Some(in_flight), None);
+                    return self.pass_on(answered, passing, Some(in_flight), None, course);
                 }
                 Err(why) => {
                     if why.blames {
                         in_flight.failed();
                     }
+                    if why.is_late {
+                        return Err(why);
+                    }
                     status = why.status;
-                    next = self.once_more(why.request, why.is_seen, may_repeat);
+                    next = self.once_more(why.request, why.is_seen, may_repeat, course);
                     failed.insert(in_flight.to().clone(), why.why);
                 }
             }
         }
-        Choice::refuse(&self.choice);
+        Choice::refuse(&self.door.choice);
         Err(Failed {
             status,
             why: reasons(failed),
             is_seen: true,
+            is_late: false,
             blames: false,
             request: next.map(Box::new),
         })
@@ -285,36 +267,47 @@ impl Leads {
         request: Outgoing,
         passing: Passing,
         node: &str,
+        course: &mut Course,
     ) -> Result<Response<Answer>, Failed> {
-        let (sent_here, beside) = Choice::take(&self.choice, node);
+        let (sent_here, beside) = Choice::take(&self.door.choice, node);
         let began = Instant::now();
-        let mut answered = self.ask_here(request).await?;
+        let mut answered = self.ask_here(request, course).await?;
         sent_here.answered(began.elapsed());
         let headers = answered.head.response.headers_mut();
         headers.remove(FAILED);
         headers.insert(BUSY, beside.into());
-        self.pass_on(answered, passing, None, Some(sent_here))
+        self.pass_on(answered, passing, None, Some(sent_here), course)
     }
 
     /// Somebody of this node, and where he fails the next one. What is seldom done has its room elsewhere: this is moved
     /// for each request.
-    async fn ask_here(&mut self, mut request: Outgoing) -> Result<Answered, Failed> {
+    async fn ask_here(&mut self, mut request: Outgoing, course: &mut Course) -> Result<Answered, Failed> {
         let sleepers = Arc::clone(&self.leading.borrow().sleepers);
         let requests: Vec<idle::Request> = sleepers.iter().map(Activity::begin).collect();
         let (speaks, may_repeat) = (request::speaks(request.version()), request.method().is_idempotent());
         let (mut failed, mut last, mut seen) = (Vec::new(), None, None);
-        while failed.len() < MAX_TRIES && (sleepers.is_empty() || sleepers.iter().any(Activity::is_ready)) {
-            let endpoint = Choice::endpoint(&self.choice, &self.leading.borrow(), &failed);
+        let mut may_be_kept = true;
+        // Of those that are woken for it many may wait, for whom not all have room: they are led to it with more care.
+        let beginning = (!sleepers.is_empty()).then(|| self.door.beginnings.begin());
+        let may_go = sleepers.is_empty() || self.door.beginnings.are_few() && sleepers.iter().any(Activity::is_ready);
+        let mut tries_until = None;
+        while may_go && (failed.len() < MAX_TRIES || tries_until > Some(Instant::now())) {
+            let endpoint = Choice::endpoint(&self.door.choice, &self.leading.borrow(), &failed);
             let Some(endpoint) = endpoint else { break };
             let peer = Peer::Endpoint(endpoint.at);
-            let kept = self.kept.take(&peer, speaks);
+            course.tries(endpoint.at);
+            let kept = may_be_kept.then(|| self.door.kept.take(&peer, speaks)).flatten();
             let is_kept = kept.is_some();
-            let sender = match kept {
-                Some(kept) => Ok(kept),
-                None => Box::pin(self.reach(&peer, endpoint.at, speaks)).await,
+            let (sender, witness) = match kept {
+                Some(kept) => (Ok(kept), None),
+                None => match Box::pin(self.reach(&peer, endpoint.at, speaks)).await {
+                    Ok((sender, witness)) => (Ok(sender), Some(witness)),
+                    Err(why) => (Err(why), None),
+                },
             };
+            let until = Until::or(course.deadline, ANSWER_PATIENCE);
             let why = match sender {
-                Ok(sender) => match ask(sender, request, ANSWER_PATIENCE, || true).await {
+                Ok(sender) => match ask(sender, request, until, || true).await {
                     Ok(head) => {
                         endpoint.answered();
                         return Ok(Answered {
@@ -322,11 +315,16 @@ impl Leads {
                             peer: Some(peer),
                             endpoint: Some(endpoint),
                             requests,
+                            passing: None,
                         });
                     }
                     Err(mut why) => {
-                        let Some(next) = self.once_more(why.request.take(), why.is_seen, may_repeat) else {
-                            if why.blames && !is_kept {
+                        if why.is_seen && witness.is_some_and(|witness| witness.is_unheard()) {
+                            (why.is_seen, why.status) = (false, StatusCode::SERVICE_UNAVAILABLE);
+                        }
+                        let next = self.once_more(why.request.take(), why.is_seen, may_repeat, course);
+                        let Some(next) = next else {
+                            if why.blames && (!is_kept || why.status == StatusCode::GATEWAY_TIMEOUT) {
                                 endpoint.failed();
                             }
                             return Err(Failed {
@@ -343,12 +341,15 @@ impl Leads {
             };
             last = Some(format!("{}: {why}", endpoint.at));
             // One that was kept may have been over; then a new one is made.
+            may_be_kept = !is_kept;
             if !is_kept {
                 endpoint.failed();
                 failed.push(endpoint.at);
+                tries_until.get_or_insert_with(|| Instant::now() + ATTEMPT);
             }
         }
-        if sleepers.is_empty() || !failed.is_empty() {
+        drop(beginning);
+        if sleepers.is_empty() || seen.is_some() {
             let why = last.unwrap_or_else(|| "nobody is ready to answer".to_owned());
             let not_sent = not_sent(why, request);
             return Err(Failed {
@@ -357,42 +358,77 @@ impl Leads {
                 ..not_sent
             });
         }
-        Box::pin(self.ask_woken(request, requests)).await
+        Box::pin(self.ask_woken(request, requests, course)).await
     }
 
     /// What failed, if it may be sent once more though somebody may have seen it.
-    fn once_more(&self, request: Option<Box<Outgoing>>, is_seen: bool, may_repeat: bool) -> Option<Outgoing> {
-        let request = request.filter(|_| !is_seen || may_repeat && Choice::may_repeat(&self.choice));
+    fn once_more(
+        &self,
+        request: Option<Box<Outgoing>>,
+        is_seen: bool,
+        may_repeat: bool,
+        course: &mut Course,
+    ) -> Option<Outgoing> {
+        if is_seen && request.is_some() {
+            let is_left = may_repeat && course.retries > 0 && Choice::may_repeat(&self.door.choice);
+            course.retries = course.retries.checked_sub(1).filter(|_| is_left)?;
+        }
         request.map(|request| *request)
     }
 
-    /// Somebody of this node who is woken for that, and need not be there yet.
-    async fn ask_woken(&mut self, request: Outgoing, requests: Vec<idle::Request>) -> Result<Answered, Failed> {
-        let beginnings = Arc::clone(&self.beginnings);
-        let woken = match connect(self, &beginnings).await {
-            Ok((stream, _)) => begin(stream, request::speaks(request.version())).await,
-            Err(why) => Err(why),
+    /// Somebody of this node who is woken for that, need not be there yet, and may have no room for all who come.
+    async fn ask_woken(
+        &mut self,
+        request: Outgoing,
+        requests: Vec<idle::Request>,
+        course: &mut Course,
+    ) -> Result<Answered, Failed> {
+        let connected = match connect(self).await {
+            Ok(connected) => connected,
+            Err(why) => return Err(not_sent(why, request)),
         };
-        let sender = match woken {
+        course.tries(connected.endpoint.at);
+        let (near, mut far) = duplex(BUFFER_BYTES);
+        let (mut leads, (tell, mut told)) = (self.clone(), oneshot::channel());
+        let passing = AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut first = FirstBytes::default();
+            if let Err(why) = leads.lead_by(connected, &mut far, &mut first, || {}).await {
+                let _ = tell.send(why);
+            }
+        }));
+        let sender = match begin(near, request::speaks(request.version())).await {
             Ok(sender) => sender,
             Err(why) => return Err(not_sent(why, request)),
         };
-        let head = ask(sender, request, ANSWER_PATIENCE, || true).await?;
-        Ok(Answered {
-            head,
-            peer: None,
-            endpoint: None,
-            requests,
-        })
+        let until = Until::or(course.deadline, ANSWER_PATIENCE);
+        match ask(sender, request, until, || true).await {
+            Ok(head) => Ok(Answered {
+                head,
+                peer: None,
+                endpoint: None,
+                requests,
+                passing: Some(passing),
+            }),
+            Err(failed) => Err(match told.try_recv() {
+                Ok(nobody) => Failed {
+                    status: StatusCode::SERVICE_UNAVAILABLE,
+                    why: nobody,
+                    is_seen: false,
+                    ..failed
+                },
+                Err(_) => failed,
+            }),
+        }
     }
 
     /// Whoever another node finds there.
-    async fn ask_node(&self, mut request: Outgoing, node: &str) -> Result<Answered, Failed> {
+    async fn ask_node(&self, mut request: Outgoing, node: &str, course: &Course) -> Result<Answered, Failed> {
         let peer = Peer::Node(node.to_owned());
         let speaks = request::speaks(request.version());
-        let is_there = || self.shared.ways.near().contains_key(node);
+        let is_there = || self.door.shared.ways.near().contains_key(node);
+        let mut may_be_kept = true;
         loop {
-            let kept = self.kept.take(&peer, speaks);
+            let kept = may_be_kept.then(|| self.door.kept.take(&peer, speaks)).flatten();
             let is_kept = kept.is_some();
             let sender = match kept {
                 Some(kept) => kept,
@@ -401,15 +437,21 @@ impl Leads {
                     Err(why) => return Err(not_sent(why, request)),
                 },
             };
-            match ask(sender, request, NODE_PATIENCE, is_there).await {
+            match ask(sender, request, Until::or(course.deadline, NODE_PATIENCE), is_there).await {
                 Ok(head) => {
                     if let Some(seen) = head.response.headers().get(FAILED) {
+                        let is_late = seen == LATE;
+                        let why = match is_late {
+                            true => "it did not answer in the time that its service sets there",
+                            false => "nobody there has an answer",
+                        };
                         return Err(Failed {
                             status: head.response.status(),
-                            why: format!("{node}: nobody there has an answer"),
+                            why: format!("{node}: {why}"),
                             is_seen: seen != UNSEEN,
+                            is_late,
                             blames: true,
-                            request: head.again.map(Box::new),
+                            request: head.again.filter(|_| !is_late).map(Box::new),
                         });
                     }
                     return Ok(Answered {
@@ -417,11 +459,12 @@ impl Leads {
                         peer: Some(peer),
                         endpoint: None,
                         requests: Vec::new(),
+                        passing: None,
                     });
                 }
                 Err(why) => match why.request {
                     // One that was kept may have been over.
-                    Some(unsent) if is_kept && !why.is_seen => request = *unsent,
+                    Some(unsent) if is_kept && !why.is_seen => (request, may_be_kept) = (*unsent, false),
                     _ => {
                         return Err(Failed {
                             why: format!("{node}: {}", why.why),
@@ -435,7 +478,7 @@ impl Leads {
 
     /// A stream to another node.
     async fn open(&self, peer: &Peer, node: &str, speaks: Speaks) -> Result<Sender, String> {
-        let opening = self.shared.ways.call(node, &self.call, speaks);
+        let opening = self.door.shared.ways.call(node, &self.door.call, speaks);
         let stream = timeout(OPEN_PATIENCE, opening)
             .await
             .unwrap_or_else(|_| Err(format!("{node} takes no request")))?;
@@ -443,20 +486,21 @@ impl Leads {
     }
 
     /// A connection to an endpoint of this node.
-    async fn reach(&self, peer: &Peer, at: SocketAddrV4, speaks: Speaks) -> Result<Sender, String> {
+    async fn reach(&self, peer: &Peer, at: SocketAddrV4, speaks: Speaks) -> Result<(Sender, Witness), String> {
         let stream = match timeout(ATTEMPT, TcpStream::connect(at)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(error.to_string()),
             Err(_) => return Err("it does not answer".to_owned()),
         };
         let _ = stream.set_nodelay(true);
-        Ok(self.share(peer, begin(stream, speaks).await?))
+        let witness = Witness::of(&stream).map_err(|error| error.to_string())?;
+        Ok((self.share(peer, begin(stream, speaks).await?), witness))
     }
 
     /// Has others use a new connection at once, if it can be shared.
     fn share(&self, peer: &Peer, sender: Sender) -> Sender {
         if self.may_keep(peer) {
-            self.kept.share(peer, &sender);
+            self.door.kept.share(peer, &sender);
         }
         sender
     }
@@ -473,26 +517,38 @@ impl Leads {
         passing: Passing,
         in_flight: Option<InFlight>,
         sent_here: Option<SentHere>,
+        course: &mut Course,
     ) -> Result<Response<Answer>, Failed> {
         let Answered {
             head,
             peer,
             endpoint,
             requests,
+            passing: passing_bytes,
         } = answered;
         let Head {
             mut response,
             sender,
             sent,
-            ..
+            again,
         } = head;
+        if let Some(again) = again {
+            again.body().forget();
+        }
+        // Of one that may sleep none is kept: the kernel would list it as somebody who is connected.
+        let may_keep = requests.is_empty();
         let at = At {
             _seat: passing.seat,
             _in_flight: in_flight,
             _sent_here: sent_here,
             _endpoint: endpoint,
             _requests: requests,
+            _passing: passing_bytes,
         };
+        if let Some(line) = &mut course.line {
+            line.status = Some(response.status().as_u16());
+        }
+        let line = course.line.take();
         if passing.speaks == Speaks::Http1 {
             *response.version_mut() = Version::HTTP_11;
         }
@@ -502,11 +558,12 @@ impl Leads {
                     status: StatusCode::BAD_GATEWAY,
                     why: "it speaks another protocol than it was asked by".to_owned(),
                     is_seen: true,
+                    is_late: false,
                     blames: true,
                     request: None,
                 });
             };
-            tokio::spawn(pass_bytes(caller, hyper::upgrade::on(&mut response), at));
+            tokio::spawn(pass_bytes(caller, hyper::upgrade::on(&mut response), at, line));
             if let Sender::Http1(driven) = sender {
                 driven.let_go();
             }
@@ -515,217 +572,37 @@ impl Leads {
             return Ok(Response::from_parts(parts, Answer::Own(Full::default())));
         }
         request::strip(response.headers_mut());
-        let peer = peer.filter(|peer| self.may_keep(peer));
+        let peer = peer.filter(|_| may_keep);
         let end = Box::new(End {
             _at: at,
             sender: Some(sender),
-            kept: peer.map(|peer| (Arc::clone(&self.kept), peer)),
+            kept: peer.map(|peer| (Arc::clone(&self.door.kept), peer)),
             sent,
             is_whole: response.body().is_end_stream(),
             failed: None,
+            line,
         });
         Ok(response.map(|body| Answer::Led { body, end }))
     }
 }
 
 /// What both say in another protocol.
-async fn pass_bytes(caller: OnUpgrade, answers: OnUpgrade, _at: At) {
+async fn pass_bytes(caller: OnUpgrade, answers: OnUpgrade, _at: At, line: Option<Box<Line>>) {
     let Ok((caller, answers)) = tokio::try_join!(caller, answers) else {
         return;
     };
     let (mut caller, mut answers) = (TokioIo::new(caller), TokioIo::new(answers));
-    let _ = copy_bidirectional_with_sizes(&mut caller, &mut answers, BUFFER_BYTES, BUFFER_BYTES).await;
-}
-
-async fn begin<S>(stream: S, speaks: Speaks) -> Result<Sender, String>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    if speaks == Speaks::Http2 {
-        let mut asking = http2::Builder::new(TokioExecutor::new());
-        asking
-            .timer(TokioTimer::new())
-            .max_header_list_size(MAX_HEAD_BYTES as u32)
-            .max_send_buf_size(MAX_WAITING_BYTES)
-            .keep_alive_interval(PING_PAUSE);
-        let (sender, connection) = asking
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
-        tokio::spawn(connection);
-        return Ok(Sender::Http2(sender, Arc::default()));
-    }
-    Driven::begin(stream).await.map(Sender::Http1)
-}
-
-/// An answer of who `is_there`, as far as is known: not later than so long after the last byte that was sent.
-async fn ask(
-    mut sender: Sender,
-    request: Outgoing,
-    patience: Duration,
-    is_there: impl Fn() -> bool,
-) -> Result<Head, Failed> {
-    let ready = async {
-        match &mut sender {
-            Sender::Http1(driven) => driven.is_ready().await,
-            Sender::Http2(sender, _) => sender.ready().await.is_ok(),
-        }
-    };
-    if !timeout(TAKE_PATIENCE, ready).await.unwrap_or(false) {
-        return Err(not_sent("the connection ended".to_owned(), request));
-    }
-    let again = request::again(&request);
-    let sent = request.body().sent();
-    match response(&mut sender, request, &sent, patience, is_there).await {
-        Ok(response) => Ok(Head {
-            response,
-            sender,
-            sent,
-            again,
-        }),
-        Err(NoAnswer::Late(why)) => Err(Failed {
-            status: StatusCode::GATEWAY_TIMEOUT,
-            why,
-            is_seen: true,
-            blames: true,
-            request: again.map(Box::new),
-        }),
-        Err(NoAnswer::Failed(mut failed)) => {
-            let is_callers = failed.error().is_user();
-            Err(Failed {
-                status: match is_callers {
-                    true => StatusCode::BAD_REQUEST,
-                    false => StatusCode::BAD_GATEWAY,
-                },
-                why: format!("it did not answer as HTTP has it: {}", failed.error()),
-                is_seen: failed.message().is_none(),
-                blames: !is_callers,
-                request: failed.take_message().or(again).map(Box::new),
-            })
-        }
+    let passed = copy_bidirectional_with_sizes(&mut caller, &mut answers, BUFFER_BYTES, BUFFER_BYTES).await;
+    if let (Some(mut line), Ok((_, bytes))) = (line, passed) {
+        line.bytes = bytes;
     }
 }
 
-/// Why there is no answer to what was sent.
-enum NoAnswer {
-    Failed(Box<TrySendError<Outgoing>>),
-    Late(String),
-}
-
-async fn response(
-    sender: &mut Sender,
-    request: Outgoing,
-    sent: &Sent,
-    patience: Duration,
-    is_there: impl Fn() -> bool,
-) -> Result<Response<Incoming>, NoAnswer> {
-    let asking = match sender {
-        Sender::Http1(driven) => Either::Left(driven.ask(request)),
-        Sender::Http2(sender, _) => Either::Right(sender.try_send_request(request)),
-    };
-    let mut asking = pin!(asking);
-    loop {
-        match timeout(THERE_PAUSE, asking.as_mut()).await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(failed)) => return Err(NoAnswer::Failed(Box::new(failed))),
-            Err(_) if !is_there() => return Err(NoAnswer::Late("it is gone".to_owned())),
-            Err(_) if sent.ago() >= patience => {
-                let why = format!("it did not answer in {} s", patience.as_secs());
-                return Err(NoAnswer::Late(why));
-            }
-            Err(_) => {}
-        }
-    }
-}
-
-fn not_sent(why: String, request: Outgoing) -> Failed {
-    Failed {
-        status: StatusCode::SERVICE_UNAVAILABLE,
-        why,
-        is_seen: false,
-        blames: true,
-        request: Some(Box::new(request)),
-    }
-}
-
-/// What this node says itself.
-fn own(status: StatusCode, why: String, is_grpc: bool) -> Response<Answer> {
-    if is_grpc {
-        let mut answer = Response::new(Answer::Own(Full::default()));
-        let headers = answer.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        headers.insert("grpc-status", GRPC_UNAVAILABLE);
-        if let Ok(why) = why.replace('%', "%25").try_into() {
-            headers.insert("grpc-message", why);
-        }
-        return answer;
-    }
-    let mut answer = Response::new(Answer::Own(Full::from(why + "\n")));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+/// What this node says itself, and of it in the log.
+fn answer_oneself(course: Course, status: StatusCode, why: &str, is_grpc: bool) -> Response<Answer> {
+    let answer = own(status, why, is_grpc);
+    if let Some(mut line) = course.line {
+        line.answers_oneself(&answer, why);
     }
     answer
-}
-
-/// The last one of its connection.
-fn ending(mut answer: Response<Answer>) -> Response<Answer> {
-    answer
-        .headers_mut()
-        .insert(CONNECTION, HeaderValue::from_static("close"));
-    answer
-}
-
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        match self.get_mut() {
-            Answer::Led { body, end } => {
-                if let Some(failed) = end.failed.take() {
-                    return Poll::Ready(Some(Err(failed)));
-                }
-                if let Some(Sender::Http1(driven)) = &mut end.sender {
-                    driven.drive(context);
-                }
-                let frame = Pin::new(&mut *body).poll_frame(context);
-                if let Poll::Ready(Some(Err(failed))) = frame {
-                    end.failed = Some(failed);
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                end.is_whole |= matches!(frame, Poll::Ready(None)) || body.is_end_stream();
-                frame
-            }
-            Answer::Own(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Answer::Led { body, .. } => body.is_end_stream(),
-            Answer::Own(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Answer::Led { body, .. } => body.size_hint(),
-            Answer::Own(body) => body.size_hint(),
-        }
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        if let (Some((kept, peer)), Some(sender)) = (self.kept.take(), self.sender.take())
-            && self.is_whole
-            && self.sent.is_all()
-        {
-            kept.keep(peer, sender);
-        }
-    }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::client::conn::http2;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::driven::Driven;
-
 use super::request::Upload;
 use crate::held;
 use crate::nodes::Speaks;
@@ -19,6 +19,8 @@ const MAX_FREE: usize = 64;
 const MAX_FREE_STREAMS: usize = 8;
 /// For so long: shorter than servers keep theirs (five seconds, the shortest of those that are common).
 const KEPT_FOR: Duration = Duration::from_secs(4);
+/// Between two looks at whether they are, while there are any.
+const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 /// Requests at once of one connection of HTTP/2: as many as all servers allow (RFC 9113, 6.5.2).
 const MAX_SHARED: usize = 100;
 
@@ -44,6 +46,7 @@ pub(super) enum Sender {
 pub(super) struct Kept {
     free: Mutex<BTreeMap<Peer, VecDeque<Free>>>,
     shared: Mutex<BTreeMap<Peer, Shared>>,
+    is_swept: AtomicBool,
 }
 
 /// One, and from when on nobody has needed it.
@@ -79,7 +82,7 @@ impl Kept {
     }
 
     /// A new one, which others may use from now on, if many can at once.
-    pub(super) fn share(&self, peer: &Peer, sender: &Sender) {
+    pub(super) fn share(self: &Arc<Self>, peer: &Peer, sender: &Sender) {
         if let Sender::Http2(sender, users) = sender {
             let shared = Shared {
                 sender: sender.clone(),
@@ -87,11 +90,12 @@ impl Kept {
                 used_at: Instant::now(),
             };
             held(&self.shared).insert(peer.clone(), shared);
+            self.sweep_while_any();
         }
     }
 
     /// One that nobody needs any more.
-    pub(super) fn keep(&self, peer: Peer, sender: Sender) {
+    pub(super) fn keep(self: &Arc<Self>, peer: Peer, sender: Sender) {
         let Sender::Http1(mut driven) = sender else { return };
         if !driven.is_open() {
             return;
@@ -106,23 +110,56 @@ impl Kept {
         if of_peer.len() > most {
             of_peer.pop_front();
         }
+        drop(free);
+        self.sweep_while_any();
     }
 
-    /// Ends those that nobody has needed for long.
-    pub(super) fn sweep(&self) {
-        held(&self.free).retain(|_, of_peer| {
-            of_peer.retain_mut(|(since, driven)| since.elapsed() < KEPT_FOR && driven.is_open());
-            !of_peer.is_empty()
-        });
-        held(&self.shared).retain(|_, shared| {
-            let is_used = Arc::strong_count(&shared.users) > 1 || shared.used_at.elapsed() < KEPT_FOR;
-            is_used && !shared.sender.is_closed()
-        });
+    /// Of this node's endpoints to these alone: others take no further request, and what is under way there goes on.
+    pub(super) fn keep_to(&self, endpoints: &[SocketAddrV4]) {
+        let stays = |peer: &Peer| match peer {
+            Peer::Endpoint(at) => endpoints.contains(at),
+            Peer::Node(_) => true,
+        };
+        held(&self.free).retain(|peer, _| stays(peer));
+        held(&self.shared).retain(|peer, _| stays(peer));
     }
 
     /// Ends all that nobody needs at present.
     pub(super) fn clear(&self) {
         held(&self.free).clear();
         held(&self.shared).clear();
+    }
+
+    fn sweep_while_any(self: &Arc<Self>) {
+        if self.is_swept.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let kept = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                sleep(SWEEP_PAUSE).await;
+                match kept.upgrade() {
+                    Some(kept) if kept.sweep() => {}
+                    _ => return,
+                }
+            }
+        });
+    }
+
+    /// Ends those that nobody has needed for long, and says whether there are others.
+    fn sweep(&self) -> bool {
+        let (mut free, mut shared) = (held(&self.free), held(&self.shared));
+        free.retain(|_, of_peer| {
+            of_peer.retain_mut(|(since, driven)| since.elapsed() < KEPT_FOR && driven.is_open());
+            !of_peer.is_empty()
+        });
+        shared.retain(|_, shared| {
+            let is_used = Arc::strong_count(&shared.users) > 1 || shared.used_at.elapsed() < KEPT_FOR;
+            is_used && !shared.sender.is_closed()
+        });
+        let is_any = !free.is_empty() || !shared.is_empty();
+        // Who adds one from now on finds that nobody sweeps.
+        self.is_swept.store(is_any, Ordering::Release);
+        is_any
     }
 }

@@ -2,8 +2,8 @@
 //! refused.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Uri, Version};
 use tokio::time::Instant;
 
+use super::repeatable::Repeatable;
+use crate::held;
 use crate::nodes::Speaks;
 
 /// What is of one connection, and not of the request (RFC 9110, 7.6.1).
@@ -34,9 +36,18 @@ pub(super) type Outgoing = Request<Upload>;
 
 /// The body of a request.
 pub(super) struct Upload {
-    /// `None`: there is none.
-    body: Option<Incoming>,
+    body: Source,
     sent: Sent,
+}
+
+/// Where it comes from.
+enum Source {
+    /// There is none.
+    Nowhere,
+    /// Who asks.
+    Caller(Incoming),
+    /// Who asks, and what is kept of it, of which this reading has that number.
+    Again(Arc<Mutex<Repeatable<Incoming>>>, u32),
 }
 
 /// How much of a body has been sent.
@@ -51,17 +62,49 @@ struct State {
 }
 
 impl Upload {
-    fn new(body: Option<Incoming>) -> Self {
+    /// What is said by HTTP/2 can be refused unseen after some of it was sent, so that its beginning is kept.
+    fn new(body: Option<Incoming>, speaks: Speaks) -> Self {
         let sent = Sent(Arc::new(State {
             since: Instant::now(),
             last_ms: AtomicU64::new(0),
             is_all: AtomicBool::new(body.is_none()),
         }));
+        let body = match (body, speaks) {
+            (None, _) => Source::Nowhere,
+            (Some(body), Speaks::Http2) => Source::Again(Arc::new(Mutex::new(Repeatable::new(body))), 0),
+            (Some(body), _) => Source::Caller(body),
+        };
         Upload { body, sent }
     }
 
     pub(super) fn sent(&self) -> Sent {
         self.sent.clone()
+    }
+
+    /// The same from its beginning. What reads this one finds no more once the other is read.
+    fn again(&self) -> Option<Self> {
+        let body = match &self.body {
+            Source::Nowhere => return Some(Upload::new(None, Speaks::Http1)),
+            Source::Caller(_) => return None,
+            Source::Again(kept, reading) => Source::Again(Arc::clone(kept), reading + 1),
+        };
+        let sent = self.sent.clone();
+        Some(Upload { body, sent })
+    }
+
+    /// Whether all of it is still here.
+    pub(super) fn is_whole(&self) -> bool {
+        match &self.body {
+            Source::Nowhere | Source::Caller(_) => true,
+            Source::Again(kept, _) => held(kept).is_whole,
+        }
+    }
+
+    /// It will not be sent again.
+    pub(super) fn forget(&self) {
+        if let Source::Again(kept, _) = &self.body {
+            held(kept).forget();
+        }
     }
 }
 
@@ -70,6 +113,12 @@ impl Sent {
     pub(super) fn ago(&self) -> Duration {
         let last = Duration::from_millis(self.0.last_ms.load(Ordering::Relaxed));
         self.0.since.elapsed().saturating_sub(last)
+    }
+
+    /// When the last of it was sent; `None`: there is none, or none was.
+    pub(super) fn last(&self) -> Option<Instant> {
+        let last_ms = self.0.last_ms.load(Ordering::Relaxed);
+        (last_ms > 0).then(|| self.0.since + Duration::from_millis(last_ms))
     }
 
     pub(super) fn is_all(&self) -> bool {
@@ -89,24 +138,38 @@ impl Body for Upload {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         let Upload { body, sent } = self.get_mut();
-        let Some(body) = body else {
-            return Poll::Ready(None);
+        let (frame, is_all) = match body {
+            Source::Nowhere => return Poll::Ready(None),
+            Source::Caller(body) => {
+                let frame = Pin::new(&mut *body).poll_frame(context);
+                (frame, body.is_end_stream())
+            }
+            Source::Again(kept, reading) => {
+                let mut kept = held(kept);
+                let frame = kept.poll_frame(*reading, context);
+                (frame, kept.is_over(*reading))
+            }
         };
-        let frame = Pin::new(&mut *body).poll_frame(context);
         if let Poll::Ready(frame) = &frame {
-            sent.note(frame.is_none() || body.is_end_stream());
+            sent.note(frame.is_none() || is_all);
         }
         frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        match &self.body {
+            Source::Nowhere => true,
+            Source::Caller(body) => body.is_end_stream(),
+            Source::Again(kept, reading) => held(kept).is_over(*reading),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body
-            .as_ref()
-            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        match &self.body {
+            Source::Nowhere => SizeHint::with_exact(0),
+            Source::Caller(body) => body.size_hint(),
+            Source::Again(kept, _) => held(kept).size_hint(),
+        }
     }
 }
 
@@ -142,7 +205,7 @@ pub(super) fn outgoing(
         parts.headers.insert(UPGRADE, upgrade);
         parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
-    let body = Some(body).filter(|body| !body.is_end_stream());
+    let body = Upload::new(Some(body).filter(|body| !body.is_end_stream()), speaks);
     // What the target says goes before what the field says (RFC 9112, 3.2.2; RFC 9113, 8.3.1).
     let authority = parts.uri.authority().cloned();
     let host = parts.headers.remove(HOST);
@@ -165,25 +228,23 @@ pub(super) fn outgoing(
         parts.headers.insert(HOST, host.ok_or("its Host is no name of one")?);
         parts.uri = Uri::from(path);
         parts.version = Version::HTTP_11;
-        if body.as_ref().is_some_and(|body| body.size_hint().exact().is_none()) {
+        if body.size_hint().exact().is_none() {
             parts
                 .headers
                 .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
     }
-    Ok(Request::from_parts(parts, Upload::new(body)))
+    Ok(Request::from_parts(parts, body))
 }
 
-/// The same once more, where all of it is here.
+/// The same once more, where all of it can be here.
 pub(super) fn again(request: &Outgoing) -> Option<Outgoing> {
-    request.body().body.is_none().then(|| {
-        let mut again = Request::new(Upload::new(None));
-        *again.version_mut() = request.version();
-        *again.method_mut() = request.method().clone();
-        *again.uri_mut() = request.uri().clone();
-        *again.headers_mut() = request.headers().clone();
-        again
-    })
+    let mut again = Request::new(request.body().again()?);
+    *again.version_mut() = request.version();
+    *again.method_mut() = request.method().clone();
+    *again.uri_mut() = request.uri().clone();
+    *again.headers_mut() = request.headers().clone();
+    Some(again)
 }
 
 /// Reads the rest of it, and forgets it.

@@ -7,6 +7,7 @@ use std::io;
 
 use anyhow::Context;
 use api::LogTail;
+use tracing::Metadata;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
@@ -22,7 +23,11 @@ const WAITING_LINES: usize = 4096;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The parts that say anything.
-const PARTS: [&str; 3] = ["api", "hub", "selvedge"];
+const PARTS: [&str; 4] = [ACCESS, "api", "hub", "selvedge"];
+
+/// The part that has a line for each request of a service that asks for it (`mesh`): of the end that is kept it would
+/// leave nothing else.
+const ACCESS: &str = "access";
 
 /// The program's log, once it has started.
 pub(crate) struct Logging {
@@ -44,7 +49,7 @@ impl Logging {
         let kept = tail.clone();
         let lines = fmt::layer()
             .with_ansi(false)
-            .with_writer((move || kept.clone()).and(writer));
+            .with_writer((move || kept.clone()).with_filter(is_kept).and(writer));
         let lines = match config.format {
             LogFormat::Text => lines.boxed(),
             LogFormat::Json => lines.json().boxed(),
@@ -63,6 +68,10 @@ impl Logging {
     pub(crate) fn set_level(&self, config: &Log) -> anyhow::Result<()> {
         Ok(self.filter.reload(filter(config)?)?)
     }
+}
+
+fn is_kept(line: &Metadata<'_>) -> bool {
+    line.target() != ACCESS
 }
 
 fn writer(to: impl io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
