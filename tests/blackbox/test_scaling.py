@@ -136,6 +136,15 @@ def test_what_has_been_sent_to_a_replica_that_is_not_needed_any_more_is_answered
         time.sleep(2 * SLOWNESS)
 
 
+def test_replicas_that_do_not_listen_yet_cost_nobody_a_request(own):
+    apply(own, web("sleep 1; " + AT_ONCE, max_replicas=7, target_concurrency=1))
+    runs(own, "web")
+    time.sleep(1.5 * SLOWNESS)
+    with Posting(own, 7):
+        wait_until(lambda: ready(own) == 7, 20)
+        time.sleep(2 * SLOWNESS)
+
+
 def test_one_that_sleeps_is_woken_grows_and_sleeps_again(own):
     on_demand = {"activation": "on-demand", "idle_timeout": "2s"}
     apply(own, web(max_replicas=3, target_concurrency=1, scale_down_after="1s", **on_demand))
