@@ -11,7 +11,7 @@ const WEIGHT: f32 = 1.0 / 8.0;
 /// What nobody has seen for so long is not known any more.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 /// Longer than one alone by so much is waiting, shorter is noise.
-const WAITS_FROM: f32 = 1.1;
+pub(crate) const WAITS_FROM: f32 = 1.1;
 
 /// Decaying means of the times of answers, by the load of a node: requests for each endpoint, at least 1.
 ///

@@ -22,6 +22,17 @@ pub struct Member {
     pub load: Load,
 }
 
+/// From a time on endpoints of a node take longer.
+#[derive(Clone, Copy, Debug)]
+pub struct Slows {
+    /// Whose.
+    pub node: usize,
+    /// From then on.
+    pub from: Duration,
+    /// So many times as long.
+    pub times: u32,
+}
+
 /// What a proxy is asked.
 #[derive(Clone, Debug)]
 pub enum Load {
@@ -130,6 +141,8 @@ pub struct Experiment {
     pub members: Vec<Member>,
     /// Of an endpoint.
     pub service: Service,
+    /// Whether a node slows down.
+    pub slows: Option<Slows>,
     /// Between its nodes.
     pub distances: Distances,
     /// Of all proxies.
@@ -377,7 +390,7 @@ impl<'a> World<'a> {
             endpoint: 0,
             load: node.load_with_one_more(),
         };
-        node.in_flight += 1;
+        node.begin(self.now);
         self.waiting[of] += u64::from(counts);
         self.expect(self.now + self.way(request), Event::Arrives(request));
     }
@@ -402,6 +415,11 @@ impl<'a> World<'a> {
         let Request {
             at, endpoint, takes, ..
         } = request;
+        let slows = self
+            .experiment
+            .slows
+            .filter(|slows| slows.node == at && slows.from <= self.now);
+        let takes = slows.map_or(takes, |slows| slows.times * takes);
         self.expect(self.now + takes, Event::IsDone { at, endpoint });
     }
 
@@ -431,7 +449,7 @@ impl<'a> World<'a> {
         if request.of != request.at {
             node.of_others = of_others;
         }
-        node.answers.observe(request.load, took, self.now);
+        node.observe(request.load, took, self.now);
         let (in_time, is_open) = (self.is_counted(self.now), self.is_open(request.of));
         self.outcome.answered += u64::from(in_time);
         let counts = if is_open {
@@ -480,6 +498,7 @@ mod tests {
         Experiment {
             members,
             service: Service::Exponential(8 * MS),
+            slows: None,
             distances,
             policy: Policy::LocalFirst,
             warm_up: 500 * MS,

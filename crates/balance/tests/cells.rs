@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use balance::Policy;
-use balance::simulate::{Distances, Experiment, Load, Member, Outcome, Service, run};
+use balance::simulate::{Distances, Experiment, Load, Member, Outcome, Service, Slows, run};
 
 const MS: Duration = Duration::from_millis(1);
 /// An endpoint takes one request at a time, and so long for it.
@@ -16,6 +16,7 @@ fn experiment(policy: Policy, distance: Duration, members: Vec<Member>) -> Exper
     Experiment {
         members,
         service: Service::Constant(SERVICE),
+        slows: None,
         distances: Distances::Same(distance),
         policy,
         warm_up: Duration::from_secs(1),
@@ -217,4 +218,38 @@ fn on_a_site_of_sixty_nodes_that_are_busy_by_turns_local_first_does_not_send_all
     assert!(own.p99_ms <= 1.6 * other.p99_ms, "{own:?} {other:?}");
     let (own, other) = (of(Policy::LocalFirst, 30 * MS), of(Policy::LeastRequest, 30 * MS));
     assert!(own.mean_ms <= 0.95 * other.mean_ms, "{own:?} {other:?}");
+}
+
+/// The paper's 4-4-4 at 15 ms, the first asked for half as much again as it can do, while the second becomes ten times as
+/// slow: the 99th percentile of all, and how many were lost.
+fn beside_one_that_becomes_slow(policy: Policy, seed: u64) -> (Duration, u64) {
+    let member = |requests_per_s| Member {
+        endpoints: 4,
+        load: Load::Open { requests_per_s },
+    };
+    let members = [750.0, 0.0, 0.0].map(member).to_vec();
+    let outcome = run(&Experiment {
+        seed,
+        slows: Some(Slows {
+            node: 1,
+            from: Duration::from_secs(1),
+            times: 10,
+        }),
+        measured: Duration::from_secs(3),
+        ..experiment(policy, 15 * MS, members)
+    });
+    let all = outcome.all_took();
+    (all[(all.len() * 99).div_ceil(100) - 1], outcome.lost)
+}
+
+#[test]
+fn beside_a_node_that_becomes_slow_the_slowest_are_fewer_than_where_each_has_as_many_requests() {
+    for seed in 0..11 {
+        let (p99, lost) = beside_one_that_becomes_slow(Policy::LocalFirst, seed);
+        let (least_request, _) = beside_one_that_becomes_slow(Policy::LeastRequest, seed);
+        assert!(
+            p99 < least_request.mul_f32(0.8) && lost == 0,
+            "{seed}: {p99:?} {least_request:?} {lost}"
+        );
+    }
 }

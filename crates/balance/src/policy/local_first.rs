@@ -12,6 +12,7 @@ use std::time::Duration;
 use rand::Rng;
 
 use crate::Node;
+use crate::answers::WAITS_FROM;
 
 /// Nodes that are looked at beside the proxy's own, drawn by chance: what is known of them is as old as their last answer,
 /// and many proxies that all chose the best of all would choose the same one.
@@ -21,6 +22,8 @@ const TOLERANCE: f32 = 1.05;
 /// Of what one that waits for nobody adds to the answers a second of its node: from there on, a little waiting keeps
 /// nobody away. Endpoints that are far off are free between requests though some of these meet.
 const ADDS: f32 = 0.9;
+/// What was seen of a node holds until nothing has come back for so many times as long as one takes there.
+const QUIET: f32 = 0.5;
 /// What nothing is known of, at no distance, weighs as much as this.
 const SHORTEST_S: f32 = 1e-6;
 
@@ -38,9 +41,10 @@ pub(super) fn node<N: Borrow<Node>>(nodes: &[N], now: Duration, random: &mut imp
     // The first of several that are as good: one's own.
     here.into_iter().chain(drawn(per_s, random)).min_by_key(|place| {
         let node: &Node = nodes[*place].borrow();
+        let own = here.map(|here| nodes[here].borrow());
         let load = node.load_with_one_more();
-        let expected = node.answers.expect(load, now).unwrap_or(node.distance + service);
-        (is_full(node, now), expected)
+        let expected = expect(node, own, load, now).unwrap_or(node.distance + service);
+        (is_full(node, own, now), expected)
     })
 }
 
@@ -75,21 +79,40 @@ fn answers_per_s(node: &Node, service: Duration, now: Duration) -> f32 {
     node.open() as f32 * node.share / alone.as_secs_f32().max(SHORTEST_S)
 }
 
-/// Whether one that comes waits there for others, and the node answers hardly more a second for it.
-fn is_full(node: &Node, now: Duration) -> bool {
-    let load = node.load_with_one_more();
-    if !node.answers.waits(load, now) {
-        return false;
+/// How long one takes at that load. Of another node of which nothing has come back for long, or one that has become slower,
+/// what was seen does not hold: waiting there is taken to be as it is at one's `own`, whose endpoints are alike.
+fn expect(node: &Node, own: Option<&Node>, load: f32, now: Duration) -> Option<Duration> {
+    let (seen, alone) = (node.answers.expect(load, now)?, node.answers.alone(now)?);
+    let Some(own) = own.filter(|_| !node.is_here) else {
+        return Some(seen);
+    };
+    let holds = node.quiet(now) <= alone.mul_f32(QUIET) && alone <= seen.mul_f32(WAITS_FROM);
+    if holds {
+        return Some(seen);
     }
+    let there = alone.saturating_sub(node.distance);
+    // So many of them are there, and not on the way.
+    let load_there = load * there.as_secs_f32() / alone.as_secs_f32().max(SHORTEST_S);
+    let (own_alone, own_with) = (own.answers.alone(now)?, own.answers.expect(load_there, now)?);
+    let times = own_with.as_secs_f32() / own_alone.as_secs_f32().max(SHORTEST_S);
+    Some(seen.max(alone + there.mul_f32((times - 1.0).max(0.0))))
+}
+
+/// Whether one that comes waits there for others, and the node answers hardly more a second for it.
+fn is_full(node: &Node, own: Option<&Node>, now: Duration) -> bool {
+    let load = node.load_with_one_more();
     let endpoints = node.endpoints.max(1) as f32;
     let there = (node.in_flight + node.of_others) as f32;
     let (Some(alone), Some(before), Some(with)) = (
         node.answers.alone(now),
-        node.answers.expect(there / endpoints, now),
-        node.answers.expect(load, now),
+        expect(node, own, there / endpoints, now),
+        expect(node, own, load, now),
     ) else {
         return false;
     };
+    if with <= alone.mul_f32(WAITS_FROM) {
+        return false;
+    }
     let more_per_s = (there + 1.0) / with.as_secs_f32() - there / before.as_secs_f32();
     more_per_s * alone.as_secs_f32() < ADDS
 }
@@ -138,7 +161,7 @@ mod tests {
         // Alone; one more waits for the first, and adds 2/26 − 1/23; four wait no longer than two; eight do.
         let full = [0, 1, 3, 7].map(|in_flight| {
             node.in_flight = in_flight;
-            is_full(&node, MS)
+            is_full(&node, None, MS)
         });
         assert_eq!(full, [false, true, false, true]);
     }

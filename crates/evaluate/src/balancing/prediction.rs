@@ -47,6 +47,7 @@ pub(super) fn predict(job: &Job, options: &Options) -> Option<Prediction> {
     let outcome = simulate::run(&Experiment {
         members: members.collect(),
         service: Service::Constant(options.service()),
+        slows: None,
         distances: Distances::Same(Duration::from_millis(job.cell.round_trip_ms.into())),
         policy: job.arm.policy()?,
         warm_up: WARM_UP,

@@ -107,6 +107,7 @@ pub(super) fn site(cell: Cell, policy: Policy, (unit, seed): (u32, u64), options
                     Law::Constant => Service::Constant(mean),
                     Law::Exponential => Service::Exponential(mean),
                 },
+                slows: None,
                 distances: Distances::Same(Duration::from_millis(round_trip_ms.into())),
                 policy,
                 warm_up: WARM_UP,
@@ -117,6 +118,7 @@ pub(super) fn site(cell: Cell, policy: Policy, (unit, seed): (u32, u64), options
         Cell::Scale { nodes, traffic } => Experiment {
             members: members(nodes_of(nodes, sites(cell), unit) as usize, traffic, day, mean),
             service: Service::Exponential(mean),
+            slows: None,
             distances: DISTANCES,
             policy,
             warm_up: WARM_UP,
