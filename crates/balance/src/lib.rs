@@ -31,8 +31,6 @@ pub struct Node {
     pub of_others: u32,
     /// How long this proxy's requests there took, the way included.
     pub answers: Answers,
-    /// Since when nothing has come back, where something is to.
-    quiet_since: Duration,
     /// What its endpoints can do, of what they will once all have been ready for long: see [`share`].
     pub share: f32,
     /// It is not to be chosen.
@@ -71,7 +69,6 @@ impl Node {
             in_flight: 0,
             of_others: 0,
             answers: Answers::default(),
-            quiet_since: Duration::ZERO,
             share: 1.0,
             is_left_out: false,
         }
@@ -82,28 +79,6 @@ impl Node {
     pub fn load_with_one_more(&self) -> f32 {
         let all = self.in_flight + self.of_others + 1;
         (all as f32 / self.endpoints.max(1) as f32).max(1.0)
-    }
-
-    /// One more is on its way there.
-    pub fn begin(&mut self, now: Duration) {
-        if self.in_flight == 0 {
-            self.quiet_since = now;
-        }
-        self.in_flight += 1;
-    }
-
-    /// An answer took so long that was asked for when the node, with it, had that load.
-    pub fn observe(&mut self, load: f32, took: Duration, now: Duration) {
-        self.quiet_since = now;
-        self.answers.observe(load, took, now);
-    }
-
-    /// For how long nothing has come back, where something is to.
-    fn quiet(&self, now: Duration) -> Duration {
-        match self.in_flight {
-            0 => Duration::ZERO,
-            _ => now.saturating_sub(self.quiet_since),
-        }
     }
 
     /// Endpoints that may have a request.

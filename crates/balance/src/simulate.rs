@@ -390,7 +390,7 @@ impl<'a> World<'a> {
             endpoint: 0,
             load: node.load_with_one_more(),
         };
-        node.begin(self.now);
+        node.in_flight += 1;
         self.waiting[of] += u64::from(counts);
         self.expect(self.now + self.way(request), Event::Arrives(request));
     }
@@ -449,7 +449,7 @@ impl<'a> World<'a> {
         if request.of != request.at {
             node.of_others = of_others;
         }
-        node.observe(request.load, took, self.now);
+        node.answers.observe(request.load, took, self.now);
         let (in_time, is_open) = (self.is_counted(self.now), self.is_open(request.of));
         self.outcome.answered += u64::from(in_time);
         let counts = if is_open {

@@ -243,13 +243,15 @@ fn beside_one_that_becomes_slow(policy: Policy, seed: u64) -> (Duration, u64) {
 }
 
 #[test]
-fn beside_a_node_that_becomes_slow_the_slowest_are_fewer_than_where_each_has_as_many_requests() {
-    for seed in 0..11 {
-        let (p99, lost) = beside_one_that_becomes_slow(Policy::LocalFirst, seed);
-        let (least_request, _) = beside_one_that_becomes_slow(Policy::LeastRequest, seed);
-        assert!(
-            p99 < least_request.mul_f32(0.8) && lost == 0,
-            "{seed}: {p99:?} {least_request:?} {lost}"
-        );
-    }
+fn beside_a_node_that_becomes_slow_p99_is_less_than_where_each_endpoint_has_as_many_requests() {
+    let of_seeds = |policy: Policy| {
+        let all = (0..11).map(|seed| beside_one_that_becomes_slow(policy, seed));
+        let (mut p99, lost): (Vec<Duration>, Vec<u64>) = all.unzip();
+        p99.sort_unstable();
+        (p99, lost.iter().sum::<u64>())
+    };
+    let (own, lost) = of_seeds(Policy::LocalFirst);
+    let (other, _) = of_seeds(Policy::LeastRequest);
+    assert!(lost == 0 && own[5] < other[5].mul_f32(0.7), "{own:?} {other:?} {lost}");
+    assert!(own[10] < 2 * other[10], "{own:?} {other:?}");
 }

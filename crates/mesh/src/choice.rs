@@ -164,10 +164,9 @@ impl Choice {
         if failed.is_empty() {
             held.budget.earn();
         }
-        let now = held.since.elapsed();
         let known = &mut held.nodes[place];
         let load = known.node.load_with_one_more();
-        known.node.begin(now);
+        known.node.in_flight += 1;
         known.figures.led += 1;
         Some(InFlight {
             choice: Arc::clone(choice),
@@ -500,7 +499,7 @@ impl InFlight {
         let mut choice = held(&self.choice);
         let now = choice.since.elapsed();
         if let Some(known) = choice.known(&self.to) {
-            known.node.observe(self.load, took, now);
+            known.node.answers.observe(self.load, took, now);
             known.node.of_others = of_others.unwrap_or(known.node.of_others);
             known.figures.answers.add(took);
             known.health.answered();

@@ -22,8 +22,8 @@ const TOLERANCE: f32 = 1.05;
 /// Of what one that waits for nobody adds to the answers a second of its node: from there on, a little waiting keeps
 /// nobody away. Endpoints that are far off are free between requests though some of these meet.
 const ADDS: f32 = 0.9;
-/// What was seen of a node holds until nothing has come back for so many times as long as one takes there.
-const QUIET: f32 = 0.5;
+/// Where one alone takes so many times as long as was seen of several at once, the node has become slower since.
+const SLOWER: f32 = 1.2;
 /// What nothing is known of, at no distance, weighs as much as this.
 const SHORTEST_S: f32 = 1e-6;
 
@@ -86,8 +86,7 @@ fn expect(node: &Node, own: Option<&Node>, load: f32, now: Duration) -> Option<D
     let Some(own) = own.filter(|_| !node.is_here) else {
         return Some(seen);
     };
-    let holds = node.quiet(now) <= alone.mul_f32(QUIET) && alone <= seen.mul_f32(WAITS_FROM);
-    if holds {
+    if alone <= seen.mul_f32(SLOWER) {
         return Some(seen);
     }
     let there = alone.saturating_sub(node.distance);
