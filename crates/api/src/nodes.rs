@@ -7,7 +7,7 @@ use axum::extract::State;
 use identity::JoinToken;
 use link::edge::Target;
 use serde::{Deserialize, Serialize};
-use site::{Known, Site};
+use site::{Known, Relayed, Site};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
@@ -44,6 +44,8 @@ pub struct NodeInfo {
     pub silent_s: Option<u64>,
     /// Whether there is a connection to it.
     pub is_connected: bool,
+    /// The node through which that passes, where the two do not reach each other themselves.
+    pub through: Option<String>,
     /// Where it says that it is.
     pub addresses: Vec<String>,
 }
@@ -84,6 +86,11 @@ impl Nodes {
         self.held().as_ref().map(|running| running.name.clone())
     }
 
+    /// What the edge has led between other nodes.
+    pub(crate) fn relayed(&self) -> Option<Relayed> {
+        self.held().as_ref().map(|running| running.site.relayed())
+    }
+
     fn list(&self) -> Vec<NodeInfo> {
         let held = self.held();
         let Some(running) = held.as_ref() else {
@@ -96,6 +103,7 @@ impl Nodes {
             is_alive: true,
             silent_s: None,
             is_connected: true,
+            through: None,
             addresses: running.site.addresses().iter().map(ToString::to_string).collect(),
         };
         let mut all: Vec<NodeInfo> = known.borrow().iter().map(info).collect();
@@ -116,6 +124,7 @@ fn info(known: &Known) -> NodeInfo {
         is_alive: known.is_alive,
         silent_s: known.silent_since.map(|since| since.elapsed().as_secs()),
         is_connected: known.is_connected,
+        through: known.through.clone(),
         addresses: known.addresses.iter().map(ToString::to_string).collect(),
     }
 }

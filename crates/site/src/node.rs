@@ -1,5 +1,8 @@
 //! A node that runs: it listens, dials the others, and is told of them.
 
+mod dial;
+mod relay;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
@@ -9,26 +12,24 @@ use std::time::Duration;
 use identity::NodeKeys;
 use rand::seq::IteratorRandom;
 use serde::{Deserialize, Serialize};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::task::AbortOnDropHandle;
 
+use self::dial::{Accepting, DIAL_PATIENCE, MAX_HANDSHAKES, Tls, reach};
+use self::relay::{Apart, Relay};
+pub use self::relay::{NoRelay, Relayed};
 use crate::gossip::{Gossip, Message, ROUND, SILENT_AFTER};
-use crate::line::{Came, FromLine, Line, Opening, Out, QUIET_AFTER, Stream, peer};
+use crate::line::{Came, FromLine, Line, MAX_RELAYED, Opening, Out, QUIET_AFTER, Stream};
 use crate::record::{Keys, MAX_CONTENT_BYTES};
 
 /// Others that are told in a round.
 const TOLD: usize = 3;
-/// Handshakes at once of those who connect; more are closed at once.
-const MAX_HANDSHAKES: usize = 64;
-/// Pause after a failed accept (no descriptors left, say), so that the door does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Dials at once; more wait for the next round.
 const MAX_DIALS: usize = 16;
-/// For a connection to be there and both to have shown who they are.
-const DIAL_PATIENCE: Duration = Duration::from_secs(3);
 /// The first pause after a dial that failed; each further one doubles it, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
@@ -36,6 +37,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 const MAX_ADDRESSES: usize = 8;
 /// What waits to be looked at: of each kind.
 const MAX_WAITING: usize = 256;
+/// Connections in whose place others came, and in which something is still under way; the oldest of more ends.
+const MAX_REPLACED: usize = 64;
+/// For how long the other end may still use one of those.
+const REPLACED_FOR: Duration = Duration::from_secs(5);
 
 /// Most bytes that a node can say beside where it is.
 pub const MAX_SAID_BYTES: usize = MAX_CONTENT_BYTES - 1_024;
@@ -50,6 +55,8 @@ pub struct Options {
     pub addresses: Vec<SocketAddr>,
     /// `host:port` of some others, by which it finds the rest.
     pub seeds: Vec<String>,
+    /// Whether it leads nodes to each other that do not reach each other.
+    pub is_relay: bool,
     /// See [`Gossip::new`].
     pub incarnation: u64,
 }
@@ -67,6 +74,8 @@ pub struct Known {
     pub is_alive: bool,
     /// Whether there is a connection between the two.
     pub is_connected: bool,
+    /// The node through which that passes; `None`: through none.
+    pub through: Option<String>,
     /// When somebody last heard of it, where it is silent and that is known.
     pub silent_since: Option<std::time::Instant>,
 }
@@ -76,6 +85,7 @@ pub struct Site {
     says: mpsc::Sender<Vec<u8>>,
     known: watch::Receiver<Arc<Vec<Known>>>,
     openings: Openings,
+    relay: Relay,
     addresses: Vec<SocketAddr>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
@@ -105,16 +115,19 @@ impl Site {
         let said = said(&options.addresses, Vec::new());
         let mut tasks = Vec::new();
         let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+        let acceptor = TlsAcceptor::from(options.keys.server_config()?);
+        let relay = Relay::new(options.is_relay);
         for listener in options.listeners {
             let accepting = Accepting {
                 listener,
-                acceptor: TlsAcceptor::from(options.keys.server_config()?),
+                acceptor: acceptor.clone(),
                 handshakes: Arc::clone(&handshakes),
                 events: events.clone(),
             };
             tasks.push(AbortOnDropHandle::new(tokio::spawn(accepting.run())));
         }
         let running = Running {
+            acceptor,
             connector: TlsConnector::from(options.keys.client_config()?),
             gossip: Gossip::new(
                 options.keys.node(),
@@ -126,6 +139,10 @@ impl Site {
             addresses: options.addresses.clone(),
             seeds: options.seeds,
             lines: BTreeMap::new(),
+            replaced: BTreeMap::new(),
+            relay: relay.clone(),
+            apart: BTreeMap::new(),
+            tasks: JoinSet::new(),
             openings: Arc::clone(&openings),
             next_line: 0,
             dials: BTreeMap::new(),
@@ -142,6 +159,7 @@ impl Site {
             says,
             known,
             openings,
+            relay,
             addresses: options.addresses,
             _tasks: tasks,
         };
@@ -178,6 +196,12 @@ impl Site {
         near.map(|(node, opening)| (node.clone(), opening.distance())).collect()
     }
 
+    /// What was led between nodes that do not reach each other.
+    #[must_use]
+    pub fn relayed(&self) -> Relayed {
+        self.relay.figures()
+    }
+
     /// A stream to another node.
     ///
     /// # Errors
@@ -205,14 +229,31 @@ impl Keys for Arc<NodeKeys> {
 /// What the task of a node is told.
 enum Event {
     /// Somebody has shown who he is.
-    Greeted {
-        node: String,
-        tls: Box<TlsStream<TcpStream>>,
-        /// Where this one dialled; `None`: the other did.
-        dialled: Option<String>,
-    },
+    Greeted { node: String, tls: Tls, way: Way },
     /// Nobody of this site was there.
     NotReached { place: String, why: String },
+    /// Nobody led to a node.
+    NotRelayed { node: String, why: String },
+}
+
+/// How somebody came to be connected.
+enum Way {
+    /// He has dialled.
+    Accepted,
+    /// This one has, at that place.
+    Dialled(String),
+    /// Through another node, which one of the two has asked.
+    Relayed { relay: String, is_asked_here: bool },
+}
+
+impl Way {
+    fn is_from_here(&self) -> bool {
+        match self {
+            Way::Accepted => false,
+            Way::Dialled(_) => true,
+            Way::Relayed { is_asked_here, .. } => *is_asked_here,
+        }
+    }
 }
 
 struct Dial {
@@ -224,23 +265,41 @@ struct Dial {
 struct Numbered {
     line: Line,
     number: u64,
-    is_dialled_here: bool,
+    is_from_here: bool,
+    /// Through which node it passes; `None`: through none.
+    through: Option<String>,
+    /// Places of other pairs' connections that pass this node by this line.
+    passing: Arc<Semaphore>,
+}
+
+/// A line in whose place another came.
+struct Replaced {
+    line: Line,
+    since: Instant,
 }
 
 struct Running {
     node: String,
     addresses: Vec<SocketAddr>,
     seeds: Vec<String>,
+    acceptor: TlsAcceptor,
     connector: TlsConnector,
     gossip: Gossip<Arc<NodeKeys>>,
     /// By the node at the other end.
     lines: BTreeMap<String, Numbered>,
+    /// By their number.
+    replaced: BTreeMap<u64, Replaced>,
     openings: Openings,
     next_line: u64,
     /// By their place, of those that are to be reached and are not.
     dials: BTreeMap<String, Dial>,
     /// Which node was found at a place.
     led_to: BTreeMap<String, String>,
+    relay: Relay,
+    /// Nodes that are there and that no dial has reached, by their names.
+    apart: BTreeMap<String, Apart>,
+    /// Dials, questions to relays, and what passes here. They end with this.
+    tasks: JoinSet<()>,
     events: mpsc::Sender<Event>,
     from_lines: mpsc::Sender<FromLine>,
     requests: mpsc::Sender<(String, Stream)>,
@@ -279,6 +338,8 @@ impl Running {
         }
         self.end_silent();
         self.dial();
+        self.ask_relays();
+        while self.tasks.try_join_next().is_some() {}
     }
 
     fn say(&mut self, what: Vec<u8>) {
@@ -290,10 +351,14 @@ impl Running {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Greeted { node, tls, dialled } => self.greeted(node, *tls, dialled),
+            Event::Greeted { node, tls, way } => self.greeted(node, tls, way),
             Event::NotReached { place, why } => {
                 tracing::debug!(place, why, "no node was reached");
                 self.put_off(&place);
+            }
+            Event::NotRelayed { node, why } => {
+                tracing::debug!(node, why, "no node leads there");
+                self.ask_later(&node, false);
             }
         }
     }
@@ -307,56 +372,77 @@ impl Running {
     }
 
     fn came(&mut self, FromLine { node, line, came }: FromLine) {
-        let numbered = self.lines.get_mut(&node).filter(|numbered| numbered.number == line);
-        let Some(numbered) = numbered else { return };
+        let is_current = self.lines.get(&node).is_some_and(|numbered| numbered.number == line);
+        if !is_current && !self.replaced.contains_key(&line) {
+            return;
+        }
         match came {
-            Came::Message(message) => {
-                let received = self.gossip.receive(&node, message, now());
-                self.is_new |= received.is_new;
-                for refused in received.refused {
-                    tracing::warn!(
-                        from = node,
-                        node = refused.node,
-                        "what a node is said to say is refused: {}",
-                        refused.why
-                    );
-                }
-                if let Some(answer) = received.answer {
-                    numbered.line.tell(&Message::encode(&answer));
-                }
-            }
+            Came::Message(message) if is_current => self.hear(&node, message),
+            Came::Message(_) => {}
             Came::Request(stream) => {
                 // Where nobody takes them any more, it is closed.
                 let _ = self.requests.try_send((node, stream));
             }
-            Came::End(why) => self.end(&node, &why),
+            Came::Relay(target, stream) => self.relay(&node, &target, stream),
+            Came::Relayed(stream) => self.relayed(node, stream),
+            Came::End(why) if is_current => self.end(&node, &why),
+            Came::End(_) => drop(self.replaced.remove(&line)),
+        }
+    }
+
+    fn hear(&mut self, from: &str, message: Message) {
+        let received = self.gossip.receive(from, message, now());
+        self.is_new |= received.is_new;
+        for refused in received.refused {
+            tracing::warn!(
+                from,
+                node = refused.node,
+                "what a node is said to say is refused: {}",
+                refused.why
+            );
+        }
+        if let (Some(answer), Some(numbered)) = (received.answer, self.lines.get(from)) {
+            numbered.line.tell(&Message::encode(&answer));
         }
     }
 
     fn end(&mut self, node: &str, why: &str) {
         tracing::info!(node, why, "the connection to a node of the site ended");
-        self.lines.remove(node);
+        let ended = self.lines.remove(node);
         held(&self.openings).remove(node);
+        if ended.is_some_and(|ended| ended.through.is_some()) {
+            self.ask_soon(node);
+        }
     }
 
     fn end_silent(&mut self) {
-        let silent = self
-            .lines
-            .iter()
-            .filter(|(_, numbered)| numbered.line.opening().silence() > SILENT_AFTER);
+        let is_silent = |line: &Line| line.opening().silence() > SILENT_AFTER;
+        let silent = self.lines.iter().filter(|(_, numbered)| is_silent(&numbered.line));
         let silent: Vec<String> = silent.map(|(node, _)| node.clone()).collect();
         for node in silent {
             self.end(&node, "nothing comes from it");
         }
+        self.replaced.retain(|_, replaced| {
+            let is_used = !replaced.line.is_idle() || replaced.since.elapsed() < REPLACED_FOR;
+            is_used && !is_silent(&replaced.line)
+        });
     }
 
-    fn greeted(&mut self, node: String, tls: TlsStream<TcpStream>, dialled: Option<String>) {
-        let is_dialled_here = dialled.is_some();
-        if let Some(place) = dialled {
-            self.put_off(&place);
-            self.led_to.insert(place, node.clone());
-        }
-        if node == self.node || !self.is_better(&node, is_dialled_here) {
+    fn greeted(&mut self, node: String, tls: Tls, way: Way) {
+        let is_from_here = way.is_from_here();
+        let through = match way {
+            Way::Accepted => None,
+            Way::Dialled(place) => {
+                self.put_off(&place);
+                self.led_to.insert(place, node.clone());
+                None
+            }
+            Way::Relayed { relay, .. } => {
+                self.ask_later(&node, true);
+                Some(relay)
+            }
+        };
+        if node == self.node || !self.is_better(&node, is_from_here, through.is_some()) {
             return;
         }
         let number = self.next_line;
@@ -366,25 +452,54 @@ impl Running {
             line: number,
             to: self.from_lines.clone(),
         };
-        let line = Line::new(tls, is_dialled_here, out);
-        tracing::info!(node, is_dialled_here, "a node of the site is connected");
+        let line = Line::new(*tls, is_from_here, out);
+        tracing::info!(
+            node,
+            through,
+            is_dialled_here = is_from_here,
+            "a node of the site is connected"
+        );
         line.tell(&self.gossip.round(now()).encode());
-        held(&self.openings).insert(node.clone(), line.opening());
+        held(&self.openings).insert(node.clone(), line.opening().clone());
         let numbered = Numbered {
             line,
             number,
-            is_dialled_here,
+            is_from_here,
+            through,
+            passing: Arc::new(Semaphore::new(MAX_RELAYED)),
         };
-        self.lines.insert(node, numbered);
+        if let Some(before) = self.lines.insert(node, numbered) {
+            self.replace(before);
+        }
     }
 
-    /// Whether a new connection takes the place of the one that there is. Where two nodes dial each other at once, both
-    /// keep the one that the node of the lower name has dialled.
-    fn is_better(&self, node: &str, is_dialled_here: bool) -> bool {
+    /// Has what is under way in a line come to its end, while what is new takes the other one.
+    fn replace(&mut self, before: Numbered) {
+        let replaced = Replaced {
+            line: before.line,
+            since: Instant::now(),
+        };
+        self.replaced.insert(before.number, replaced);
+        if self.replaced.len() > MAX_REPLACED {
+            self.replaced.pop_first();
+        }
+    }
+
+    /// Whether a new connection takes the place of the one that there is: a direct one that of one through another node.
+    /// Where two nodes dial each other at once, both keep the one that the node of the lower name has dialled.
+    fn is_better(&self, node: &str, is_from_here: bool, is_relayed: bool) -> bool {
         self.lines.get(node).is_none_or(|old| {
-            let is_of_lower = is_dialled_here == (*self.node < *node);
-            is_of_lower || old.is_dialled_here == is_dialled_here
+            if old.through.is_some() != is_relayed {
+                return !is_relayed;
+            }
+            let is_of_lower = is_from_here == (*self.node < *node);
+            is_of_lower || old.is_from_here == is_from_here
         })
+    }
+
+    /// Whether there is a line to a node that passes no other.
+    fn is_direct(&self, node: &str) -> bool {
+        self.lines.get(node).is_some_and(|numbered| numbered.through.is_none())
     }
 
     /// Dials those who are to be connected and are not, at all of their places.
@@ -407,13 +522,13 @@ impl Running {
             }
             dial.not_before = None;
             let (connector, events) = (self.connector.clone(), self.events.clone());
-            tokio::spawn(async move {
+            self.tasks.spawn(async move {
                 let reached = timeout(DIAL_PATIENCE, reach(&place, connector)).await;
                 let event = match reached.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                     Ok((node, tls)) => Event::Greeted {
                         node,
                         tls,
-                        dialled: Some(place),
+                        way: Way::Dialled(place),
                     },
                     Err(error) => Event::NotReached {
                         place,
@@ -425,17 +540,14 @@ impl Running {
         }
     }
 
-    /// Where somebody may be who is not connected.
+    /// Where somebody may be who is not connected, or only through another.
     fn wanted(&self) -> BTreeSet<String> {
         let is_there = |place: &String| {
             let node = self.led_to.get(place);
-            node.is_some_and(|node| *node == self.node || self.lines.contains_key(node))
+            node.is_some_and(|node| *node == self.node || self.is_direct(node))
         };
         let seeds = self.seeds.iter().filter(|place| !is_there(place)).cloned();
-        let members = self
-            .gossip
-            .members(now())
-            .filter(|member| !self.lines.contains_key(member.node));
+        let members = self.gossip.members(now()).filter(|member| !self.is_direct(member.node));
         let members = members
             .flat_map(|member| addresses(member.content))
             .map(|address| address.to_string());
@@ -454,6 +566,7 @@ impl Running {
                 said: said.map(|said| said.what).unwrap_or_default(),
                 is_alive: member.is_alive,
                 is_connected: self.lines.contains_key(member.node),
+                through: self.through(member.node).map(str::to_owned),
                 silent_since: member.heard_at.filter(|_| !member.is_alive),
             }
         });
@@ -463,62 +576,21 @@ impl Running {
     /// Whether who is there is as it was told last, whatever they say.
     fn is_told(&self) -> bool {
         let told = self.telling.borrow();
-        let told = told
-            .iter()
-            .map(|known| (&*known.node, known.is_alive, known.is_connected));
-        let known = self.gossip.members(now());
-        told.eq(known.map(|member| (member.node, member.is_alive, self.lines.contains_key(member.node))))
+        let told = told.iter().map(|known| {
+            let Known { node, through, .. } = known;
+            (&**node, known.is_alive, known.is_connected, through.as_deref())
+        });
+        let known = self.gossip.members(now()).map(|member| {
+            let node = member.node;
+            (node, member.is_alive, self.lines.contains_key(node), self.through(node))
+        });
+        told.eq(known)
     }
-}
 
-/// A door for other nodes.
-struct Accepting {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    handshakes: Arc<Semaphore>,
-    events: mpsc::Sender<Event>,
-}
-
-impl Accepting {
-    async fn run(self) {
-        loop {
-            match self.listener.accept().await {
-                Ok((tcp, _)) => {
-                    if let Ok(place) = Arc::clone(&self.handshakes).try_acquire_owned() {
-                        tokio::spawn(greet(tcp, place, self.acceptor.clone(), self.events.clone()));
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a node's connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+    /// The node through which the line to a node passes, if it does.
+    fn through(&self, node: &str) -> Option<&str> {
+        self.lines.get(node)?.through.as_deref()
     }
-}
-
-/// Has somebody who connects show which node he is.
-async fn greet(tcp: TcpStream, _place: OwnedSemaphorePermit, acceptor: TlsAcceptor, events: mpsc::Sender<Event>) {
-    let _ = tcp.set_nodelay(true);
-    let tls = match timeout(DIAL_PATIENCE, acceptor.accept(tcp)).await {
-        Ok(Ok(tls)) => Box::new(TlsStream::from(tls)),
-        Ok(Err(error)) => return tracing::debug!(%error, "somebody who is no node of the site was refused"),
-        Err(_) => return tracing::debug!("somebody did not show in time that he is a node of the site"),
-    };
-    if let Some(node) = peer(&tls) {
-        let dialled = None;
-        let _ = events.send(Event::Greeted { node, tls, dialled }).await;
-    }
-}
-
-/// Connects to a place, and finds which node is there.
-async fn reach(place: &str, connector: TlsConnector) -> io::Result<(String, Box<TlsStream<TcpStream>>)> {
-    let tcp = TcpStream::connect(place).await?;
-    tcp.set_nodelay(true)?;
-    let tls = connector.connect(NodeKeys::server_name(), tcp).await?;
-    let tls = Box::new(TlsStream::from(tls));
-    let node = peer(&tls).ok_or_else(|| io::Error::other("who answers is no node of the site"))?;
-    Ok((node, tls))
 }
 
 fn said(addresses: &[SocketAddr], what: Vec<u8>) -> Vec<u8> {

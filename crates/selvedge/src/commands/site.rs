@@ -96,10 +96,11 @@ fn row(node: &NodeInfo) -> [String; 4] {
         (_, false, Some(silent_s)) => format!("silent for {silent_s} s"),
         (_, false, None) => "silent".to_owned(),
     };
-    let connected = match (node.is_here, node.is_connected) {
-        (true, _) => "",
-        (_, true) => "yes",
-        (_, false) => "no",
+    let connected = match (node.is_here, node.is_connected, &node.through) {
+        (true, ..) => String::new(),
+        (_, true, Some(relay)) => format!("through {relay}"),
+        (_, true, None) => "yes".to_owned(),
+        (_, false, _) => "no".to_owned(),
     };
-    [node.node.clone(), state, connected.to_owned(), node.addresses.join(" ")]
+    [node.node.clone(), state, connected, node.addresses.join(" ")]
 }

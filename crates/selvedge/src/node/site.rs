@@ -24,13 +24,26 @@ use super::listeners::refusal;
 const PLACES_FILE: &str = "places";
 
 /// Where the nodes of the edge's site meet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Site {
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) seeds: Vec<String>,
     pub(crate) name: String,
+    pub(crate) relay: bool,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Site {
+            listen: Vec::new(),
+            addresses: Vec::new(),
+            seeds: Vec::new(),
+            name: String::new(),
+            relay: true,
+        }
+    }
 }
 
 /// The edge's end of it.
@@ -90,6 +103,7 @@ impl EdgeSite {
             listeners,
             addresses: self.addresses()?,
             seeds: self.seeds(membership.as_ref())?,
+            is_relay: self.config.relay,
             incarnation: incarnation(),
         };
         let (site, requests) = site::Site::start(options)?;
