@@ -101,11 +101,11 @@ def internet(tmp_path: Path):
         net = Internet()
         stack.callback(net.close)
 
-        def make(*names: str, hidden: tuple[str, ...], relay: bool = True) -> list[FarNode]:
+        def make(*names: str, hidden: tuple[str, ...], off: str = "") -> list[FarNode]:
             nodes = [FarNode(tmp_path / name, name, *net.machine(name)) for name in names]
             net.hide(*hidden)
             for node in nodes:
-                node.settings.configuration += f"relay = {str(relay).lower()}\n"
+                node.settings.configuration += "relay = false\n" if node.called == off else ""
                 stack.callback(forget_groups, node)
                 stack.callback(lambda n=node: Host(n).kill_all())
                 stack.callback(node.stop)
@@ -140,10 +140,12 @@ def test_nodes_behind_nats_call_each_other_through_one_that_both_reach_and_direc
     internet.net.hide("left")
     wait_until(lambda: left.through("right") == "left" and right.through("left") == "right", patience_s=30)
     assert left.ask(services(left)["web"]) == "it is right"
+    assert counted(one, "selvedge_site_relay_led_total") > 0
 
 
-def test_when_a_relay_is_killed_another_one_leads_and_without_one_the_others_are_said_to_be_silent(internet):
-    one, two, left, right = internet("one", "two", "left", "right", hidden=("left", "right"))
+def test_when_a_relay_is_killed_another_one_leads_and_one_that_is_to_be_none_does_not(internet):
+    """It counts who asked; the two know that they are there, and that they do not reach each other."""
+    none, one, two, left, right = internet("none", "one", "two", "left", "right", hidden=("left", "right"), off="none")
     relays = {"one": one, "two": two}
     wait_until(lambda: all(node.through(relay) == node.called for node in (left, right) for relay in relays))
     wait_until(lambda: left.through("right") in relays)
@@ -152,14 +154,14 @@ def test_when_a_relay_is_killed_another_one_leads_and_without_one_the_others_are
     (second,) = relays
     wait_until(lambda: left.through("right") == second and right.through("left") == second)
     relays[second].kill()
-    wait_until(lambda: not left.nodes()["right"]["is_alive"] and left.through("right") is None)
-    assert "right silent for" in listed(left)
+    wait_until(lambda: left.through("right") is None and right.through("left") is None)
+    refused = 'selvedge_site_relay_refused_total{reason="off"}'
+    before = counted(none, refused)
+    wait_until(lambda: counted(none, refused) > before)
+    assert "right alive no" in listed(left) and counted(none, "selvedge_site_relay_led_total") == 0
 
 
-def test_a_node_that_is_to_be_no_relay_leads_nobody_and_counts_who_asked(internet):
-    """The others know that they are there, and that they do not reach each other."""
-    one, left, _ = internet("one", "left", "right", hidden=("left", "right"), relay=False)
-    refused = 'selvedge_site_relay_refused_total{reason="off"} 0'
-    wait_until(lambda: refused not in (page := one.ask(f"127.0.0.1:{one.http_port}/metrics")) and "off" in page)
-    assert left.nodes()["right"]["is_alive"] and left.through("right") is None
-    assert "right alive no" in listed(left)
+def counted(node: FarNode, line: str) -> int:
+    """A figure on its page of metrics."""
+    page = node.ask(f"127.0.0.1:{node.http_port}/metrics").splitlines()
+    return next(int(one.split()[-1]) for one in page if one.startswith(f"{line} "))

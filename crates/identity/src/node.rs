@@ -13,6 +13,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::bans::Bans;
 use crate::certificate::CertificateIdentity;
 use crate::edge_key::EdgeKeyError;
 use crate::enrol::{Identity, IdentityError};
@@ -166,6 +167,12 @@ impl NodeKeys {
             && UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &parsed.public_key().subject_public_key.data)
                 .verify(bytes, signature)
                 .is_ok()
+    }
+
+    /// Whether the site's authority has signed these, and they are within their bounds.
+    #[must_use]
+    pub fn has_banned(&self, bans: &Bans) -> bool {
+        bans.is_signed_by(&self.authority)
     }
 
     fn roots(&self) -> Result<Arc<RootCertStore>, NodeKeysError> {

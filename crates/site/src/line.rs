@@ -138,8 +138,14 @@ impl Heard {
 
 /// Who is at the other end of TLS; `None`: none of the nodes, though somebody with a certificate of the site's authority.
 pub(crate) fn peer<S>(tls: &TlsStream<S>) -> Option<String> {
+    node_of(&certificate(tls))
+}
+
+/// The certificate in DER that is shown at the other end; nothing where none is.
+pub(crate) fn certificate<S>(tls: &TlsStream<S>) -> Vec<u8> {
     let (_, session) = tls.get_ref();
-    node_of(session.peer_certificates()?.first()?)
+    let shown = session.peer_certificates().and_then(<[_]>::first);
+    shown.map(|shown| shown.to_vec()).unwrap_or_default()
 }
 
 impl Line {

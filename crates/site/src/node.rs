@@ -1,40 +1,35 @@
 //! A node that runs: it listens, dials the others, and is told of them.
 
 mod dial;
+mod known;
 mod relay;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use identity::NodeKeys;
+use identity::{Bans, NodeKeys};
 use rand::seq::IteratorRandom;
-use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::dial::{Accepting, DIAL_PATIENCE, MAX_HANDSHAKES, Tls, reach};
+use self::dial::{Accepting, Dial, MAX_HANDSHAKES, Tls};
+pub use self::known::Known;
+use self::known::said;
 use self::relay::{Apart, Relay};
 pub use self::relay::{NoRelay, Relayed};
 use crate::gossip::{Gossip, Message, ROUND, SILENT_AFTER};
-use crate::line::{Came, FromLine, Line, MAX_RELAYED, Opening, Out, QUIET_AFTER, Stream};
+use crate::line::{Came, FromLine, Line, MAX_RELAYED, Opening, Out, QUIET_AFTER, Stream, certificate};
 use crate::record::{Keys, MAX_CONTENT_BYTES};
 
 /// Others that are told in a round.
 const TOLD: usize = 3;
-/// Dials at once; more wait for the next round.
-const MAX_DIALS: usize = 16;
-/// The first pause after a dial that failed; each further one doubles it, up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// Addresses that are dialled of one node.
-const MAX_ADDRESSES: usize = 8;
 /// What waits to be looked at: of each kind.
 const MAX_WAITING: usize = 256;
 /// Connections in whose place others came, and in which something is still under way; the oldest of more ends.
@@ -57,32 +52,16 @@ pub struct Options {
     pub seeds: Vec<String>,
     /// Whether it leads nodes to each other that do not reach each other.
     pub is_relay: bool,
+    /// Who was banned when it ended.
+    pub bans: Bans,
     /// See [`Gossip::new`].
     pub incarnation: u64,
 }
 
-/// Another node, as it is known here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Its name.
-    pub node: String,
-    /// Where it says that it is.
-    pub addresses: Vec<SocketAddr>,
-    /// What it says.
-    pub said: Vec<u8>,
-    /// Whether somebody has heard of it within seconds.
-    pub is_alive: bool,
-    /// Whether there is a connection between the two.
-    pub is_connected: bool,
-    /// The node through which that passes; `None`: through none.
-    pub through: Option<String>,
-    /// When somebody last heard of it, where it is silent and that is known.
-    pub silent_since: Option<std::time::Instant>,
-}
-
 /// This node among the others, for as long as this is kept.
 pub struct Site {
-    says: mpsc::Sender<Vec<u8>>,
+    orders: mpsc::Sender<Order>,
+    bans: watch::Receiver<Arc<Bans>>,
     known: watch::Receiver<Arc<Vec<Known>>>,
     openings: Openings,
     relay: Relay,
@@ -93,20 +72,13 @@ pub struct Site {
 /// By the name of the node.
 type Openings = Arc<Mutex<BTreeMap<String, Opening>>>;
 
-/// What a node says.
-#[derive(Serialize, Deserialize)]
-struct Said {
-    addresses: Vec<SocketAddr>,
-    what: Vec<u8>,
-}
-
 impl Site {
     /// Runs a node from now on; the streams that other nodes open come by the channel, with who did.
     ///
     /// # Errors
     /// Its certificate cannot be used.
     pub fn start(options: Options) -> Result<(Self, mpsc::Receiver<(String, Stream)>), identity::NodeKeysError> {
-        let (says, saying) = mpsc::channel(1);
+        let (orders, ordered) = mpsc::channel(1);
         let (telling, known) = watch::channel(Arc::default());
         let (requests, requested) = mpsc::channel(MAX_WAITING);
         let (events, happening) = mpsc::channel(MAX_WAITING);
@@ -126,15 +98,14 @@ impl Site {
             };
             tasks.push(AbortOnDropHandle::new(tokio::spawn(accepting.run())));
         }
+        let (node, keys) = (options.keys.node(), Arc::clone(&options.keys));
+        let gossip = Gossip::new(node, options.incarnation, said, options.bans, keys);
+        let (banning, bans) = watch::channel(Arc::new(gossip.bans().clone()));
         let running = Running {
             acceptor,
             connector: TlsConnector::from(options.keys.client_config()?),
-            gossip: Gossip::new(
-                options.keys.node(),
-                options.incarnation,
-                said,
-                Arc::clone(&options.keys),
-            ),
+            gossip,
+            keys: Arc::clone(&options.keys),
             node: options.keys.node().to_owned(),
             addresses: options.addresses.clone(),
             seeds: options.seeds,
@@ -151,12 +122,14 @@ impl Site {
             from_lines,
             requests,
             telling,
+            banning,
             is_new: false,
         };
-        let running = tokio::spawn(running.run(saying, happening, coming));
+        let running = tokio::spawn(running.run(ordered, happening, coming));
         tasks.push(AbortOnDropHandle::new(running));
         let site = Site {
-            says,
+            orders,
+            bans,
             known,
             openings,
             relay,
@@ -173,7 +146,19 @@ impl Site {
     pub async fn say(&self, what: Vec<u8>) {
         assert!(what.len() <= MAX_SAID_BYTES, "{} bytes to be said", what.len());
         // Its task ends with this.
-        let _ = self.says.send(what).await;
+        let _ = self.orders.send(Order::Say(what)).await;
+    }
+
+    /// Has these nodes be banned from now on, in place of those before, here and by all who hear of it. What the site's
+    /// authority has not signed, or has signed before what is known, changes nothing.
+    pub async fn ban(&self, bans: Bans) {
+        let _ = self.orders.send(Order::Ban(bans)).await;
+    }
+
+    /// Who is banned, at any time.
+    #[must_use]
+    pub fn bans(&self) -> watch::Receiver<Arc<Bans>> {
+        self.bans.clone()
     }
 
     /// The others, as they are known at any time.
@@ -224,6 +209,20 @@ impl Keys for Arc<NodeKeys> {
     fn has_signed(&self, node: &str, certificate: &[u8], bytes: &[u8], signature: &[u8]) -> bool {
         NodeKeys::has_signed(self, node, certificate, bytes, signature)
     }
+
+    fn has_banned(&self, bans: &Bans) -> bool {
+        NodeKeys::has_banned(self, bans)
+    }
+
+    fn is_banned(&self, certificate: &[u8], bans: &Bans) -> bool {
+        bans.has(certificate)
+    }
+}
+
+/// What a node is to do.
+enum Order {
+    Say(Vec<u8>),
+    Ban(Bans),
 }
 
 /// What the task of a node is told.
@@ -256,15 +255,11 @@ impl Way {
     }
 }
 
-struct Dial {
-    /// Until then it is not dialled again; `None`: it is being dialled.
-    not_before: Option<Instant>,
-    pause: Duration,
-}
-
 struct Numbered {
     line: Line,
     number: u64,
+    /// Of the node at the other end, in DER.
+    certificate: Vec<u8>,
     is_from_here: bool,
     /// Through which node it passes; `None`: through none.
     through: Option<String>,
@@ -275,6 +270,7 @@ struct Numbered {
 /// A line in whose place another came.
 struct Replaced {
     line: Line,
+    certificate: Vec<u8>,
     since: Instant,
 }
 
@@ -285,6 +281,7 @@ struct Running {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
     gossip: Gossip<Arc<NodeKeys>>,
+    keys: Arc<NodeKeys>,
     /// By the node at the other end.
     lines: BTreeMap<String, Numbered>,
     /// By their number.
@@ -304,6 +301,7 @@ struct Running {
     from_lines: mpsc::Sender<FromLine>,
     requests: mpsc::Sender<(String, Stream)>,
     telling: watch::Sender<Arc<Vec<Known>>>,
+    banning: watch::Sender<Arc<Bans>>,
     /// Somebody says something else than was told.
     is_new: bool,
 }
@@ -311,7 +309,7 @@ struct Running {
 impl Running {
     async fn run(
         mut self,
-        mut saying: mpsc::Receiver<Vec<u8>>,
+        mut ordered: mpsc::Receiver<Order>,
         mut happening: mpsc::Receiver<Event>,
         mut coming: mpsc::Receiver<FromLine>,
     ) {
@@ -322,8 +320,9 @@ impl Running {
                 _ = rounds.tick() => self.round(),
                 Some(event) = happening.recv() => self.take(event),
                 Some(from) = coming.recv() => self.came(from),
-                said = saying.recv() => match said {
-                    Some(what) => self.say(what),
+                order = ordered.recv() => match order {
+                    Some(Order::Say(what)) => self.say(what),
+                    Some(Order::Ban(bans)) => self.ban(bans),
                     None => return,
                 },
             }
@@ -343,7 +342,22 @@ impl Running {
     }
 
     fn say(&mut self, what: Vec<u8>) {
-        let message = self.gossip.say(said(&self.addresses, what), now()).encode();
+        let message = self.gossip.say(said(&self.addresses, what), now());
+        self.tell_all(&message);
+    }
+
+    fn ban(&mut self, bans: Bans) {
+        match self.gossip.ban(bans, now()) {
+            Ok(message) => {
+                self.tell_all(&message);
+                self.end_banned();
+            }
+            Err(why) => tracing::warn!("who is banned is not known: {why}"),
+        }
+    }
+
+    fn tell_all(&self, message: &Message) {
+        let message = message.encode();
         for line in self.lines.values() {
             line.line.tell(&message);
         }
@@ -360,14 +374,6 @@ impl Running {
                 tracing::debug!(node, why, "no node leads there");
                 self.ask_later(&node, false);
             }
-        }
-    }
-
-    /// Has a place be dialled again after a pause, if it is to be then: who is let in may be put out at once.
-    fn put_off(&mut self, place: &str) {
-        if let Some(dial) = self.dials.get_mut(place) {
-            dial.not_before = Some(Instant::now() + dial.pause.mul_f64(rand::random_range(0.5..1.0)));
-            dial.pause = (dial.pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -404,6 +410,34 @@ impl Running {
         if let (Some(answer), Some(numbered)) = (received.answer, self.lines.get(from)) {
             numbered.line.tell(&Message::encode(&answer));
         }
+        if received.bans_are_new {
+            // Who is connected hears of it now, and all others in the rounds.
+            let message = self.gossip.round(now());
+            self.tell_all(&message);
+            self.end_banned();
+        }
+    }
+
+    /// Nodes that are banned, or not any more, have changed.
+    fn end_banned(&mut self) {
+        let gossip = &self.gossip;
+        let banned = self
+            .lines
+            .iter()
+            .filter(|(_, line)| gossip.is_banned(&line.certificate));
+        let banned: Vec<String> = banned.map(|(node, _)| node.clone()).collect();
+        self.replaced
+            .retain(|_, replaced| !gossip.is_banned(&replaced.certificate));
+        if gossip.is_banned(NodeKeys::certificate(&self.keys)) {
+            tracing::error!(
+                "this node is banned from its site; it is let in again by: selvedge site invite, where the site began"
+            );
+        }
+        for node in banned {
+            self.end(&node, "it is banned from the site");
+        }
+        self.is_new = true;
+        self.banning.send_replace(Arc::new(self.gossip.bans().clone()));
     }
 
     fn end(&mut self, node: &str, why: &str) {
@@ -442,6 +476,10 @@ impl Running {
                 Some(relay)
             }
         };
+        let certificate = certificate(&tls);
+        if self.gossip.is_banned(&certificate) {
+            return tracing::debug!(node, through, "a node that is banned from the site was refused");
+        }
         if node == self.node || !self.is_better(&node, is_from_here, through.is_some()) {
             return;
         }
@@ -464,6 +502,7 @@ impl Running {
         let numbered = Numbered {
             line,
             number,
+            certificate,
             is_from_here,
             through,
             passing: Arc::new(Semaphore::new(MAX_RELAYED)),
@@ -477,6 +516,7 @@ impl Running {
     fn replace(&mut self, before: Numbered) {
         let replaced = Replaced {
             line: before.line,
+            certificate: before.certificate,
             since: Instant::now(),
         };
         self.replaced.insert(before.number, replaced);
@@ -501,107 +541,6 @@ impl Running {
     fn is_direct(&self, node: &str) -> bool {
         self.lines.get(node).is_some_and(|numbered| numbered.through.is_none())
     }
-
-    /// Dials those who are to be connected and are not, at all of their places.
-    fn dial(&mut self) {
-        let wanted = self.wanted();
-        let is_over = |dial: &Dial| dial.not_before.is_some_and(|at| at <= Instant::now());
-        self.dials
-            .retain(|place, dial| !is_over(dial) || wanted.contains(place));
-        self.led_to
-            .retain(|place, _| wanted.contains(place) || self.seeds.contains(place));
-        for place in wanted {
-            let dialling = self.dials.values().filter(|dial| dial.not_before.is_none()).count();
-            let dial = self.dials.entry(place.clone()).or_insert(Dial {
-                not_before: Some(Instant::now()),
-                pause: FIRST_PAUSE,
-            });
-            let is_due = dial.not_before.is_some_and(|at| at <= Instant::now());
-            if !is_due || dialling >= MAX_DIALS {
-                continue;
-            }
-            dial.not_before = None;
-            let (connector, events) = (self.connector.clone(), self.events.clone());
-            self.tasks.spawn(async move {
-                let reached = timeout(DIAL_PATIENCE, reach(&place, connector)).await;
-                let event = match reached.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                    Ok((node, tls)) => Event::Greeted {
-                        node,
-                        tls,
-                        way: Way::Dialled(place),
-                    },
-                    Err(error) => Event::NotReached {
-                        place,
-                        why: error.to_string(),
-                    },
-                };
-                let _ = events.send(event).await;
-            });
-        }
-    }
-
-    /// Where somebody may be who is not connected, or only through another.
-    fn wanted(&self) -> BTreeSet<String> {
-        let is_there = |place: &String| {
-            let node = self.led_to.get(place);
-            node.is_some_and(|node| *node == self.node || self.is_direct(node))
-        };
-        let seeds = self.seeds.iter().filter(|place| !is_there(place)).cloned();
-        let members = self.gossip.members(now()).filter(|member| !self.is_direct(member.node));
-        let members = members
-            .flat_map(|member| addresses(member.content))
-            .map(|address| address.to_string());
-        seeds.chain(members.filter(|place| !is_there(place))).collect()
-    }
-
-    fn tell_who_is_known(&mut self) {
-        if !std::mem::take(&mut self.is_new) && self.is_told() {
-            return;
-        }
-        let known = self.gossip.members(now()).map(|member| {
-            let said: Option<Said> = postcard::from_bytes(member.content).ok();
-            Known {
-                node: member.node.to_owned(),
-                addresses: addresses(member.content),
-                said: said.map(|said| said.what).unwrap_or_default(),
-                is_alive: member.is_alive,
-                is_connected: self.lines.contains_key(member.node),
-                through: self.through(member.node).map(str::to_owned),
-                silent_since: member.heard_at.filter(|_| !member.is_alive),
-            }
-        });
-        self.telling.send_replace(Arc::new(known.collect()));
-    }
-
-    /// Whether who is there is as it was told last, whatever they say.
-    fn is_told(&self) -> bool {
-        let told = self.telling.borrow();
-        let told = told.iter().map(|known| {
-            let Known { node, through, .. } = known;
-            (&**node, known.is_alive, known.is_connected, through.as_deref())
-        });
-        let known = self.gossip.members(now()).map(|member| {
-            let node = member.node;
-            (node, member.is_alive, self.lines.contains_key(node), self.through(node))
-        });
-        told.eq(known)
-    }
-
-    /// The node through which the line to a node passes, if it does.
-    fn through(&self, node: &str) -> Option<&str> {
-        self.lines.get(node)?.through.as_deref()
-    }
-}
-
-fn said(addresses: &[SocketAddr], what: Vec<u8>) -> Vec<u8> {
-    let addresses = addresses.iter().take(MAX_ADDRESSES).copied().collect();
-    postcard::to_allocvec(&Said { addresses, what }).expect("addresses and bytes can be written")
-}
-
-fn addresses(content: &[u8]) -> Vec<SocketAddr> {
-    let said: Option<Said> = postcard::from_bytes(content).ok();
-    let addresses = said.map(|said| said.addresses).unwrap_or_default();
-    addresses.into_iter().take(MAX_ADDRESSES).collect()
 }
 
 fn now() -> std::time::Instant {

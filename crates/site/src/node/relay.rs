@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_util::either::Either;
 
-use super::dial::{DIAL_PATIENCE, Tls, greet, shake_hands};
-use super::{Event, MAX_DIALS, Running, Way, now};
+use super::dial::{DIAL_PATIENCE, MAX_DIALS, Tls, greet, shake_hands};
+use super::{Event, Running, Way, now};
 use crate::line::{Opening, QUIET_AFTER, Stream};
 
 /// For dialling to reach a node that is there, before others are asked to lead to it.
@@ -233,7 +233,7 @@ impl Running {
     pub(super) fn relay(&mut self, asker: &str, target: &str, stream: Stream) {
         match self.passing(asker, target) {
             Ok((opening, places)) => {
-                tracing::info!(asker, target, "a connection of two nodes passes this one");
+                tracing::debug!(asker, target, "a connection of two nodes passes this one");
                 self.relay.led.fetch_add(1, Ordering::Relaxed);
                 self.tasks.spawn(pass(stream, opening, places));
             }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use identity::{ClientName, EdgeKey, EnrolmentOptions, Identity, IdentityOptions, Membership, NodeKeys};
+use identity::{Bans, ClientName, EdgeKey, EnrolmentOptions, Identity, IdentityOptions, Membership, NodeKeys};
 use site::{Known, Options, RANDOM_BITS, Site, Stream};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,6 +52,11 @@ impl Founder {
 
     /// Those of a node that was invited and joins.
     pub(crate) fn joined(&self, id: &str) -> NodeKeys {
+        NodeKeys::of_member(&self.membership(id)).unwrap()
+    }
+
+    /// What such a node has of its site.
+    pub(crate) fn membership(&self, id: &str) -> Membership {
         let invitation = self.identity.invite(&name(id), 60, now_unix_s()).unwrap();
         let key = EdgeKey::generate().unwrap();
         let request_pem = key.request_pem().unwrap();
@@ -59,7 +64,7 @@ impl Founder {
             .identity
             .join(&invitation.token, &request_pem, OPTIONS, now_unix_s())
             .unwrap();
-        NodeKeys::of_member(&Membership {
+        Membership {
             edge: id.to_owned(),
             cloud_url: String::new(),
             link_url: String::new(),
@@ -70,8 +75,7 @@ impl Founder {
             given_at_unix_s: now_unix_s(),
             not_after_unix_s: now_unix_s() + 3_600,
             renew_at_unix_s: now_unix_s() + 3_600,
-        })
-        .unwrap()
+        }
     }
 }
 
@@ -95,6 +99,7 @@ pub(crate) async fn start_with(keys: NodeKeys, seeds: &[SocketAddr], change: imp
         addresses: vec![address],
         seeds: seeds.iter().map(ToString::to_string).collect(),
         is_relay: true,
+        bans: Bans::default(),
         incarnation: (now_unix_s() as u64) << RANDOM_BITS | rand::random::<u64>() & 0xffff,
     };
     change(&mut options);

@@ -1,5 +1,6 @@
 //! Nodes that run, over loopback: they find each other, keep strangers out, and open streams to each other.
 
+mod bans;
 mod founder;
 mod relay;
 
