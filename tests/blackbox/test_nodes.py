@@ -214,8 +214,8 @@ def test_bytes_at_random_at_the_door_of_a_site_end_nothing(node):
 
 
 @pytest.mark.machine("faketime")
-@pytest.mark.parametrize("offset_s", [-3600, 3600])
-def test_clocks_that_are_an_hour_apart_keep_nobody_from_a_site(node, tmp_path, offset_s):
+@pytest.mark.parametrize("offset_s", [-3600, 3600, -200_000])
+def test_clocks_that_are_an_hour_apart_or_days_behind_keep_nobody_from_a_site(node, tmp_path, offset_s):
     """Nor one that is set back by a day between two starts of a node."""
     clock = Clock(tmp_path)
     one, two = node("hall-1"), node("two", environment=clock.environment)

@@ -17,10 +17,11 @@ use crate::bans::Bans;
 use crate::certificate::CertificateIdentity;
 use crate::edge_key::EdgeKeyError;
 use crate::enrol::{Identity, IdentityError};
+use crate::fingerprint::Fingerprint;
 use crate::invitation::EnrolmentOptions;
 use crate::membership::Membership;
 use crate::name::ClientName;
-use crate::slow_clock::SlowClock;
+use crate::slow_clock::{SlowClock, SlowClockOfServer};
 use crate::tls::TlsError;
 
 /// What the certificate of a node names beside the node, and that of a device does not. It stands for every node: who is
@@ -100,6 +101,12 @@ impl NodeKeys {
         &self.node
     }
 
+    /// Its site, by the authority of it.
+    #[must_use]
+    pub fn site(&self) -> Fingerprint {
+        Fingerprint::of(&self.authority)
+    }
+
     /// Its certificate in DER.
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
@@ -112,11 +119,12 @@ impl NodeKeys {
     /// Certificate and key cannot be used.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, NodeKeysError> {
         let provider = Arc::new(default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots()?, Arc::clone(&provider)).build();
+        let strict = WebPkiClientVerifier::builder_with_provider(self.roots()?, Arc::clone(&provider)).build();
+        let verifier = SlowClockOfServer::new(strict.map_err(TlsError::from)?);
         let config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(TlsError::from)?
-            .with_client_cert_verifier(verifier.map_err(TlsError::from)?)
+            .with_client_cert_verifier(Arc::new(verifier))
             .with_single_cert(vec![self.certificate.clone()], self.private_key());
         Ok(Arc::new(config.map_err(TlsError::from)?))
     }

@@ -168,3 +168,15 @@ async fn nodes_know_how_far_it_is_to_each_other() {
         assert!(distance < PATIENCE && !distance.is_zero(), "{distance:?}");
     }
 }
+
+#[tokio::test]
+async fn nodes_whose_clocks_are_days_behind_that_of_the_first_are_connected() {
+    let founder = Founder::new();
+    // By the clocks of both their certificates begin in nine days.
+    let later_unix_s = now_unix_s() + 10 * 86_400;
+    let keys = |id: &str| NodeKeys::of_founder(&founder.identity, &name(id), later_unix_s).unwrap();
+    let one = start(keys("hall-1"), &[]).await;
+    let two = start(keys("hall-2"), &[one.address]).await;
+    one.is_connected_with(&["hall-2"]).await;
+    two.is_connected_with(&["hall-1"]).await;
+}
