@@ -2,6 +2,7 @@
 
 mod dial;
 mod known;
+mod mdns;
 mod relay;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::dial::{Accepting, Dial, MAX_HANDSHAKES, Tls};
 pub use self::known::Known;
 use self::known::said;
+use self::mdns::{Announced, FOUND_FOR, MAX_FOUND};
 use self::relay::{Apart, Relay};
 pub use self::relay::{NoRelay, Relayed};
 use crate::gossip::{Gossip, Message, ROUND, SILENT_AFTER};
@@ -52,6 +54,8 @@ pub struct Options {
     pub seeds: Vec<String>,
     /// Whether it leads nodes to each other that do not reach each other.
     pub is_relay: bool,
+    /// Whether it finds others of the same network by multicast DNS, and they it.
+    pub is_announced: bool,
     /// Who was banned when it ended.
     pub bans: Bans,
     /// See [`Gossip::new`].
@@ -89,6 +93,16 @@ impl Site {
         let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
         let acceptor = TlsAcceptor::from(options.keys.server_config()?);
         let relay = Relay::new(options.is_relay);
+        if options.is_announced
+            && let Some(Ok(at)) = options.listeners.first().map(TcpListener::local_addr)
+        {
+            let announced = Announced {
+                node: options.keys.node().to_owned(),
+                site: options.keys.site().to_string(),
+                port: at.port(),
+            };
+            tasks.push(AbortOnDropHandle::new(tokio::spawn(announced.run(events.clone()))));
+        }
         for listener in options.listeners {
             let accepting = Accepting {
                 listener,
@@ -118,6 +132,7 @@ impl Site {
             next_line: 0,
             dials: BTreeMap::new(),
             led_to: BTreeMap::new(),
+            found: BTreeMap::new(),
             events,
             from_lines,
             requests,
@@ -231,6 +246,8 @@ enum Event {
     Greeted { node: String, tls: Tls, way: Way },
     /// Nobody of this site was there.
     NotReached { place: String, why: String },
+    /// Somebody of the same network says that a node is there.
+    Found(SocketAddr),
     /// Nobody led to a node.
     NotRelayed { node: String, why: String },
 }
@@ -292,6 +309,8 @@ struct Running {
     dials: BTreeMap<String, Dial>,
     /// Which node was found at a place.
     led_to: BTreeMap<String, String>,
+    /// Places of nodes that others of the same network told of, and when they did last.
+    found: BTreeMap<String, Instant>,
     relay: Relay,
     /// Nodes that are there and that no dial has reached, by their names.
     apart: BTreeMap<String, Apart>,
@@ -336,6 +355,7 @@ impl Running {
             line.line.tell(&message);
         }
         self.end_silent();
+        self.found.retain(|_, heard_at| heard_at.elapsed() < FOUND_FOR);
         self.dial();
         self.ask_relays();
         while self.tasks.try_join_next().is_some() {}
@@ -369,6 +389,12 @@ impl Running {
             Event::NotReached { place, why } => {
                 tracing::debug!(place, why, "no node was reached");
                 self.put_off(&place);
+            }
+            Event::Found(place) => {
+                let place = place.to_string();
+                if self.found.len() < MAX_FOUND || self.found.contains_key(&place) {
+                    self.found.insert(place, Instant::now());
+                }
             }
             Event::NotRelayed { node, why } => {
                 tracing::debug!(node, why, "no node leads there");

@@ -32,6 +32,7 @@ pub(crate) struct Site {
     pub(crate) seeds: Vec<String>,
     pub(crate) name: String,
     pub(crate) relay: bool,
+    pub(crate) mdns: bool,
 }
 
 impl Default for Site {
@@ -42,6 +43,7 @@ impl Default for Site {
             seeds: Vec::new(),
             name: String::new(),
             relay: true,
+            mdns: false,
         }
     }
 }
@@ -104,6 +106,7 @@ impl EdgeSite {
             addresses: self.addresses()?,
             seeds: self.seeds(membership.as_ref())?,
             is_relay: self.config.relay,
+            is_announced: self.config.mdns,
             bans: Bans::read(&self.data),
             incarnation: incarnation(),
         };

@@ -116,7 +116,7 @@ impl Running {
         self.dials
             .retain(|place, dial| !is_over(dial) || wanted.contains(place));
         self.led_to
-            .retain(|place, _| wanted.contains(place) || self.seeds.contains(place));
+            .retain(|place, _| wanted.contains(place) || self.seeds.contains(place) || self.found.contains_key(place));
         for place in wanted {
             let dialling = self.dials.values().filter(|dial| dial.not_before.is_none()).count();
             let dial = self.dials.entry(place.clone()).or_insert(Dial {
@@ -153,7 +153,8 @@ impl Running {
             let node = self.led_to.get(place);
             node.is_some_and(|node| *node == self.node || self.is_direct(node))
         };
-        let told = self.seeds.iter().filter(|place| !is_there(place)).cloned();
+        let told = self.seeds.iter().chain(self.found.keys());
+        let told = told.filter(|place| !is_there(place)).cloned();
         let members = self.gossip.members(now()).filter(|member| !self.is_direct(member.node));
         let members = members
             .flat_map(|member| addresses(member.content))

@@ -99,6 +99,7 @@ pub(crate) async fn start_with(keys: NodeKeys, seeds: &[SocketAddr], change: imp
         addresses: vec![address],
         seeds: seeds.iter().map(ToString::to_string).collect(),
         is_relay: true,
+        is_announced: false,
         bans: Bans::default(),
         incarnation: (now_unix_s() as u64) << RANDOM_BITS | rand::random::<u64>() & 0xffff,
     };
