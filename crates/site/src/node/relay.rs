@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
@@ -32,8 +32,6 @@ const MAX_PASSING: usize = 128;
 const MAX_REFUSING: usize = 64;
 /// Handshakes at once of those who are led here; more are closed at once.
 const MAX_LED: usize = 16;
-/// Bytes of each way that are on their way through a node, beside what its streams hold.
-const PASSING_BYTES: usize = 32 * 1024;
 
 /// What a node says that is asked to lead to another; else why it does not.
 const LED: u8 = 0;
@@ -298,12 +296,18 @@ async fn lead(node: &str, relay: &Opening, connector: TlsConnector) -> io::Resul
 
 /// Passes on what both say until one of the two ends, or its connection does.
 async fn pass(mut from: Stream, to: Opening, _places: [OwnedSemaphorePermit; 3]) {
-    let Ok(mut to) = to.relayed().await else {
+    let Ok(to) = to.relayed().await else {
         let _ = say(&mut from, NoRelay::NotConnected.byte()).await;
         return;
     };
-    if say(&mut from, LED).await.is_ok() {
-        let _ = copy_bidirectional_with_sizes(&mut from, &mut to, PASSING_BYTES, PASSING_BYTES).await;
+    if say(&mut from, LED).await.is_err() {
+        return;
+    }
+    let ((mut from_asker, mut to_asker), (mut from_target, mut to_target)) = (split(from), split(to));
+    // TLS ends as a whole: who has closed one way is gone, and holds no place.
+    tokio::select! {
+        _ = copy(&mut from_asker, &mut to_target) => {}
+        _ = copy(&mut from_target, &mut to_asker) => {}
     }
 }
 

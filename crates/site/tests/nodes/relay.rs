@@ -230,18 +230,31 @@ async fn hostile_requests_of_a_relay_are_refused_by_their_reason_and_the_relay_g
     // Names that are none.
     assert_eq!(raw.is_led(&[0xff; 255]).await.1, None);
     assert_eq!(raw.is_led(b"").await.1, Some(NoRelay::NotConnected as u8 + 1));
-    // More than may pass for one node, of which none speaks TLS.
+    // One of which nobody takes the connections, and another that takes more than may pass.
+    let (_stream, answer) = raw.is_led(b"two").await;
+    assert_eq!(answer, Some(0));
+    let other = Raw::of(&founder.joined("other"), one.address).await;
     let mut held = Vec::new();
     let full = async {
         loop {
-            match raw.is_led(b"two").await {
+            match raw.is_led(b"other").await {
                 (stream, Some(0)) => held.push(stream),
+                (_, Some(answer)) if answer == NoRelay::NotConnected as u8 + 1 => {}
                 (_, answer) => return answer,
             }
         }
     };
     assert_eq!(timeout(PATIENCE, full).await.unwrap(), Some(NoRelay::Full as u8 + 1));
     assert_eq!(one.site.relayed().refused[&NoRelay::Full], 1);
+    drop(other);
+    let passes = || async {
+        while one.site.relayed().passing > 0 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, passes())
+        .await
+        .expect("nobody holds the place of who is gone");
     // In the name of another relay's work: what is led here is no TLS.
     for _ in 0..40 {
         raw.says(&[3, 0, 1, 2, 3]).await;
