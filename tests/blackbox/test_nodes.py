@@ -214,8 +214,8 @@ def test_bytes_at_random_at_the_door_of_a_site_end_nothing(node):
 
 
 @pytest.mark.machine("faketime")
-@pytest.mark.parametrize("offset_s", [-3600, 3600])
-def test_clocks_that_are_an_hour_apart_keep_nobody_from_a_site(node, tmp_path, offset_s):
+@pytest.mark.parametrize("offset_s", [-3600, 3600, -200_000])
+def test_clocks_that_are_an_hour_apart_or_days_behind_keep_nobody_from_a_site(node, tmp_path, offset_s):
     """Nor one that is set back by a day between two starts of a node."""
     clock = Clock(tmp_path)
     one, two = node("hall-1"), node("two", environment=clock.environment)
@@ -236,3 +236,65 @@ def test_a_site_is_joined_from_nothing(node, tmp_path):
     words = one.invite("hall-2")["command"].split()[1:]
     done = selvedge(*words, "--data", str(tmp_path / "new"), check=False)
     assert done.returncode == 0 and "joined the site as hall-2" in done.stdout, done.stderr
+
+
+def test_a_ban_is_heard_by_all_and_holds_after_restarts_without_the_node_that_said_it(node):
+    """Until the banned one is invited again."""
+    one, two, three = node("hall-1"), node("two"), node("three")
+    for name, other in (("hall-2", two), ("hall-3", three)):
+        other.joins(one.invite(name))
+    wait_until(lambda: two.sees("hall-1", "hall-3") and three.sees("hall-1", "hall-2"))
+    assert "node hall-3 is banned" in one.run("site", "ban", "hall-3").stdout
+    wait_until(lambda: one.sees("hall-2") and two.sees("hall-1") and three.sees())
+    for other in (one, two):
+        assert other.nodes()["hall-3"]["is_banned"] and "hall-3   banned" in other.run("get", "nodes").stdout
+    written = [json.loads(line) for line in (one.data / "audit.log").read_text().splitlines()]
+    assert ("hall-3", "ban") in [(line.get("id"), line.get("what")) for line in written]
+    one.kill()
+    for other in (two, three):
+        other.kill()
+        other.start()
+    time.sleep(1.5)  # They dial each other meanwhile.
+    assert two.sees() and three.sees() and two.nodes()["hall-3"]["is_banned"]
+    one.start()
+    three.joins(one.invite("hall-3"))
+    wait_until(lambda: two.sees("hall-1", "hall-3") and three.sees("hall-1", "hall-2"))
+    assert not two.nodes()["hall-3"]["is_banned"]
+
+
+def test_nobody_but_the_node_where_the_site_began_bans_whatever_it_says_or_has(node):
+    """Neither by its command nor by a ban that another authority has signed."""
+    one, two, stranger = node("hall-1"), node("two"), node("stranger")
+    two.joins(one.invite("hall-2"))
+    refused = two.run("site", "ban", "hall-1", check=False)
+    assert refused.returncode == 1 and f"at https://127.0.0.1:{one.https_port}" in refused.stderr, refused.stderr
+    stranger.invite("hall-1")
+    stranger.run("site", "ban", "hall-1")
+    two.kill()
+    forged = (stranger.data / "site/bans.json").read_bytes()
+    (two.data / "site/bans.json").write_bytes(forged)
+    two.start()
+    wait_until(lambda: one.sees("hall-2") and two.sees("hall-1"))
+    assert not (one.data / "site/bans.json").exists()
+
+
+def test_what_is_wrong_with_a_ban_is_said_and_one_can_be_lifted(node):
+    """A name that is none of the site's, the node's own, and no ban at all."""
+    one, two = node("hall-1"), node("two")
+    two.joins(one.invite("hall-2"))
+    wrong = (
+        (("hall-9",), "no node hall-9 was invited here"),
+        (("hall-1",), "this node itself"),
+        (("hall-2", "--lift"), "hall-2 is not banned"),
+    )
+    for words, why in wrong:
+        refused = one.run("site", "ban", *words, check=False)
+        assert refused.returncode == 1 and why in refused.stderr, refused.stderr
+    wait_until(lambda: one.sees("hall-2"))
+    one.kill()
+    one.run("site", "ban", "hall-2")  # Of an edge that does not run, too.
+    one.start()
+    time.sleep(1)
+    assert one.sees() and one.nodes()["hall-2"]["is_banned"]
+    assert "lifted" in one.run("site", "ban", "hall-2", "--lift").stdout
+    wait_until(lambda: one.sees("hall-2") and two.sees("hall-1"))

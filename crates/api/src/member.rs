@@ -109,6 +109,11 @@ impl Member {
         }
     }
 
+    /// Where what it has is kept.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.data
+    }
+
     /// Waits until it has joined, once for each time.
     pub async fn joined(&self) {
         self.joined.notified().await;

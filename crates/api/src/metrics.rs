@@ -36,6 +36,7 @@ pub(crate) async fn metrics(State(desk): State<Arc<Desk>>) -> Done<impl IntoResp
     write_logs(&mut page, &shards);
     write_tenants(&mut page, &shards);
     write_routes(&mut page, &routes);
+    write_relay(&mut page, &desk);
     write_services(&mut page, &desk);
     links::write(&mut page, &shards);
     links::write_connected(&mut page, &desk);
@@ -358,6 +359,24 @@ fn write_routes(page: &mut MetricsPage, routes: &[RouteInfo]) {
         for route in routes {
             page.value(&[("tenant", &route.tenant), ("route", &route.name)], of(route));
         }
+    }
+}
+
+/// What was led between other nodes of the site, which do not reach each other.
+fn write_relay(page: &mut MetricsPage, desk: &Desk) {
+    let Some(relayed) = desk.nodes.as_ref().and_then(|nodes| nodes.relayed()) else {
+        return;
+    };
+    page.gauge(
+        "site_relay_connections",
+        "Connections of other nodes to each other that pass this one.",
+    );
+    page.value(&[], relayed.passing as u64);
+    page.counter("site_relay_led_total", "Those that have passed it.");
+    page.value(&[], relayed.led);
+    page.counter("site_relay_refused_total", "Those that it refused, by why.");
+    for (why, count) in relayed.refused {
+        page.value(&[("reason", why.label())], count);
     }
 }
 

@@ -50,6 +50,11 @@ pub fn credential(name: &ClientName, kind: ClientKind, credential: &HeldCredenti
     }
 }
 
+/// The ban of a node of the site that began at the edge.
+pub fn ban(node: &ClientName) -> String {
+    format!("{NODES}/{}/ban", node.id())
+}
+
 /// The invitation of an edge.
 pub fn invitation(edge: &ClientName) -> String {
     format!("{}/invitation", client(edge, ClientKind::Edge))

@@ -67,6 +67,7 @@ fn administering_cloud() -> Routes {
         .routes(routes!(tenants::add))
         .routes(routes!(tenants::change, tenants::remove))
         .routes(routes!(enrolment::invite, enrolment::withdraw))
+        .routes(routes!(nodes::ban, nodes::lift_ban))
         .routes(routes!(users::list_of_cloud, users::add_to_cloud))
         .routes(routes!(users::change_in_cloud, users::remove_from_cloud))
         .routes(routes!(users::set_password_in_cloud))

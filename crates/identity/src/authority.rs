@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PublicKeyData, SanType, SerialNumber,
+    PublicKeyData, SanType, SerialNumber, SigningKey,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::edge_key::EdgeKeyError;
 use crate::enrol::Issued;
 use crate::files;
 use crate::fingerprint::Fingerprint;
@@ -139,6 +140,16 @@ impl Authority {
         Fingerprint::of(&self.certificate)
     }
 
+    /// Signs by its key: ECDSA on P-256 with SHA-256, ASN.1.
+    pub(crate) fn sign(&self, bytes: &[u8]) -> Result<Vec<u8>, EdgeKeyError> {
+        Ok(self.issuer.key().sign(bytes)?)
+    }
+
+    /// From when on what is certified now is valid, in seconds of Unix time.
+    pub(crate) fn first_second(now_unix_s: i64) -> i64 {
+        now_unix_s.max(EARLIEST_UNIX_S) - BACKDATED_S
+    }
+
     /// Whether a certificate in DER was signed with the authority's key, whenever that was.
     pub(crate) fn has_signed(&self, certificate: &X509Certificate<'_>) -> bool {
         X509Certificate::from_der(&self.certificate)
@@ -220,7 +231,7 @@ fn params(now_unix_s: i64, valid_s: i64) -> CertificateParams {
     let now_unix_s = now_unix_s.max(EARLIEST_UNIX_S);
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.not_before = instant(now_unix_s - BACKDATED_S);
+    params.not_before = instant(Authority::first_second(now_unix_s));
     params.not_after = instant(now_unix_s + valid_s);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.use_authority_key_identifier_extension = true;

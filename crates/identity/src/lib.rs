@@ -11,6 +11,7 @@
 mod audit;
 mod authenticate;
 mod authority;
+mod bans;
 mod certificate;
 mod client_tls;
 mod cloud_trust;
@@ -42,6 +43,7 @@ mod verified;
 pub use audit::{Action, Audit, AuditOptions, Event};
 pub use authenticate::{Login, Presented, Principal, PrincipalKind, Refusal};
 pub use authority::{Authority, AuthorityError};
+pub use bans::{BanError, Bans, MAX_BANNED};
 pub use certificate::{CertificateError, CertificateIdentity};
 pub use client_tls::{ClientPair, client_config};
 pub use cloud_trust::{CloudTrust, CloudTrustError, PublicTokenKey};

@@ -13,13 +13,15 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::bans::Bans;
 use crate::certificate::CertificateIdentity;
 use crate::edge_key::EdgeKeyError;
 use crate::enrol::{Identity, IdentityError};
+use crate::fingerprint::Fingerprint;
 use crate::invitation::EnrolmentOptions;
 use crate::membership::Membership;
 use crate::name::ClientName;
-use crate::slow_clock::SlowClock;
+use crate::slow_clock::{SlowClock, SlowClockOfServer};
 use crate::tls::TlsError;
 
 /// What the certificate of a node names beside the node, and that of a device does not. It stands for every node: who is
@@ -99,6 +101,12 @@ impl NodeKeys {
         &self.node
     }
 
+    /// Its site, by the authority of it.
+    #[must_use]
+    pub fn site(&self) -> Fingerprint {
+        Fingerprint::of(&self.authority)
+    }
+
     /// Its certificate in DER.
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
@@ -111,11 +119,12 @@ impl NodeKeys {
     /// Certificate and key cannot be used.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, NodeKeysError> {
         let provider = Arc::new(default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots()?, Arc::clone(&provider)).build();
+        let strict = WebPkiClientVerifier::builder_with_provider(self.roots()?, Arc::clone(&provider)).build();
+        let verifier = SlowClockOfServer::new(strict.map_err(TlsError::from)?);
         let config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(TlsError::from)?
-            .with_client_cert_verifier(verifier.map_err(TlsError::from)?)
+            .with_client_cert_verifier(Arc::new(verifier))
             .with_single_cert(vec![self.certificate.clone()], self.private_key());
         Ok(Arc::new(config.map_err(TlsError::from)?))
     }
@@ -166,6 +175,12 @@ impl NodeKeys {
             && UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &parsed.public_key().subject_public_key.data)
                 .verify(bytes, signature)
                 .is_ok()
+    }
+
+    /// Whether the site's authority has signed these, and they are within their bounds.
+    #[must_use]
+    pub fn has_banned(&self, bans: &Bans) -> bool {
+        bans.is_signed_by(&self.authority)
     }
 
     fn roots(&self) -> Result<Arc<RootCertStore>, NodeKeysError> {

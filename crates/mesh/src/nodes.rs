@@ -263,6 +263,7 @@ mod tests {
             said,
             is_alive: is_there,
             is_connected: is_there,
+            through: None,
             silent_since: None,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use identity::Bans;
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Keys, Number, Record, Refused, Unwanted};
@@ -18,7 +19,7 @@ pub const RANDOM_BITS: u32 = 16;
 /// Nodes of a site, this one among them.
 pub const MAX_NODES: usize = 256;
 
-/// Bytes of a message, and what records have of them: the digest of [`MAX_NODES`] fits beside those.
+/// Bytes of a message, and what records have of them: the digest of [`MAX_NODES`] fits beside those, and as many bans.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 const MAX_RECORDS_BYTES: usize = 192 * 1024;
 /// A message, its answer, and what that asked for.
@@ -35,6 +36,10 @@ pub struct Message {
     digest: Vec<Heard>,
     /// What the other lacks.
     records: Vec<Record>,
+    /// Which bans it has.
+    bans_number: u64,
+    /// Those, where the other lacks them.
+    bans: Option<Bans>,
 }
 
 /// What somebody has of a node.
@@ -72,6 +77,8 @@ impl Message {
 pub struct Received {
     /// Whether some node says something else than before, or there is another one.
     pub is_new: bool,
+    /// Whether others are banned than before.
+    pub bans_are_new: bool,
     /// What to answer.
     pub answer: Option<Message>,
     /// What was not taken.
@@ -104,19 +111,22 @@ pub struct Gossip<K> {
     own: Record,
     beats: u64,
     others: BTreeMap<String, Other>,
+    bans: Bans,
 }
 
 impl<K: Keys> Gossip<K> {
     /// Of the node of this name, which says `content`. Each start has a higher `incarnation`: the time of it, and below that
-    /// [`RANDOM_BITS`] by which no two starts are taken for one.
+    /// [`RANDOM_BITS`] by which no two starts are taken for one. `bans` are those that it knew, which count where the
+    /// authority has signed them.
     #[must_use]
-    pub fn new(node: &str, incarnation: u64, content: Vec<u8>, keys: K) -> Self {
+    pub fn new(node: &str, incarnation: u64, content: Vec<u8>, bans: Bans, keys: K) -> Self {
         let number = Number {
             incarnation,
             version: 0,
         };
         Gossip {
             own: Record::new(node, number, content, &keys),
+            bans: if keys.has_banned(&bans) { bans } else { Bans::default() },
             keys,
             beats: 0,
             others: BTreeMap::new(),
@@ -130,27 +140,62 @@ impl<K: Keys> Gossip<K> {
             ..self.own.number
         };
         self.own = Record::new(&self.own.node, number, content, &self.keys);
-        Message {
-            step: 1,
-            digest: self.digest(now),
-            records: vec![self.own.clone()],
-        }
+        self.message(1, vec![self.own.clone()], now)
+    }
+
+    /// Has these nodes be banned from now on, in place of those before; the message is for all who are connected.
+    ///
+    /// # Errors
+    /// The authority has not signed it.
+    pub fn ban(&mut self, bans: Bans, now: Instant) -> Result<Message, Unwanted> {
+        self.take_bans(bans)?;
+        Ok(Message {
+            bans: Some(self.bans.clone()),
+            ..self.message(1, Vec::new(), now)
+        })
+    }
+
+    /// Who is banned.
+    pub fn bans(&self) -> &Bans {
+        &self.bans
+    }
+
+    /// Whether the node of a certificate is banned with it.
+    pub fn is_banned(&self, certificate: &[u8]) -> bool {
+        self.keys.is_banned(certificate, &self.bans)
     }
 
     /// What to tell some of those that are connected, each [`ROUND`].
     pub fn round(&mut self, now: Instant) -> Message {
         self.beats += 1;
         self.others.retain(|_, other| now < other.last_sign() + FORGOTTEN_AFTER);
+        self.message(0, Vec::new(), now)
+    }
+
+    fn message(&self, step: u8, records: Vec<Record>, now: Instant) -> Message {
         Message {
-            step: 0,
+            step,
             digest: self.digest(now),
-            records: Vec::new(),
+            records,
+            bans_number: self.bans.number(),
+            bans: None,
         }
     }
 
     /// Takes what the node `from` has sent.
     pub fn receive(&mut self, from: &str, message: Message, now: Instant) -> Received {
         let mut received = Received::default();
+        if let Some(bans) = message.bans {
+            match self.take_bans(bans) {
+                Ok(is_new) => received.bans_are_new = is_new,
+                Err(why) => {
+                    let node = from.to_owned();
+                    received.refused.push(Refused { node, why });
+                    return received;
+                }
+            }
+            received.is_new |= received.bans_are_new;
+        }
         let silent_s: BTreeMap<&str, u32> = message
             .digest
             .iter()
@@ -187,7 +232,7 @@ impl<K: Keys> Gossip<K> {
             other.heard_at = Some(now);
         }
         if message.step < LAST_STEP {
-            received.answer = self.answer(message.step + 1, &message.digest, now);
+            received.answer = self.answer(message.step + 1, &message.digest, message.bans_number, now);
         }
         received
     }
@@ -202,6 +247,20 @@ impl<K: Keys> Gossip<K> {
         })
     }
 
+    /// Whether these are later ones than were known. Nodes that are banned are not known any more.
+    fn take_bans(&mut self, bans: Bans) -> Result<bool, Unwanted> {
+        if bans.number() <= self.bans.number() {
+            return Ok(false);
+        }
+        if !self.keys.has_banned(&bans) {
+            return Err(Unwanted::Bans);
+        }
+        self.others
+            .retain(|_, other| !self.keys.is_banned(&other.record.certificate, &bans));
+        self.bans = bans;
+        Ok(true)
+    }
+
     /// Whether something is new by it. Its node has been heard of by whoever sent it, last at `since`.
     fn take(&mut self, record: Record, since: Instant, now: Instant) -> Result<bool, Unwanted> {
         if record.node == self.own.node {
@@ -212,6 +271,10 @@ impl<K: Keys> Gossip<K> {
             return Ok(false);
         }
         record.check(&self.keys)?;
+        if self.is_banned(&record.certificate) {
+            // Who sends it has not heard of the ban.
+            return Ok(false);
+        }
         if known.is_none() {
             if since + FORGOTTEN_AFTER <= now {
                 // Others forget it in this moment.
@@ -265,7 +328,7 @@ impl<K: Keys> Gossip<K> {
     }
 
     /// What somebody with this digest lacks, or who has what is lacking here; `None`: both have the same.
-    fn answer(&self, step: u8, digest: &[Heard], now: Instant) -> Option<Message> {
+    fn answer(&self, step: u8, digest: &[Heard], bans_number: u64, now: Instant) -> Option<Message> {
         let theirs: BTreeMap<&str, Number> = digest.iter().map(|heard| (&*heard.node, heard.number)).collect();
         let all = std::iter::once(&self.own).chain(self.others.values().map(|other| &other.record));
         let lacking = all.filter(|record| theirs.get(&*record.node).is_none_or(|known| *known < record.number));
@@ -280,10 +343,11 @@ impl<K: Keys> Gossip<K> {
         let lacks = theirs
             .iter()
             .any(|(node, number)| self.number(node).is_none_or(|known| known < *number));
-        (lacks && step < LAST_STEP || !records.is_empty()).then(|| Message {
-            step,
-            digest: self.digest(now),
-            records,
+        let bans = (bans_number < self.bans.number()).then(|| self.bans.clone());
+        let lacks = lacks || self.bans.number() < bans_number;
+        (lacks && step < LAST_STEP || !records.is_empty() || bans.is_some()).then(|| Message {
+            bans,
+            ..self.message(step, records, now)
         })
     }
 

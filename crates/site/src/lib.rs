@@ -13,5 +13,5 @@ pub use self::gossip::{
     FORGOTTEN_AFTER, Gossip, MAX_NODES, Member, Message, RANDOM_BITS, ROUND, Received, SILENT_AFTER,
 };
 pub use self::line::{QUIET_AFTER, Stream};
-pub use self::node::{Known, MAX_SAID_BYTES, Options, Site};
+pub use self::node::{Known, MAX_SAID_BYTES, NoRelay, Options, Relayed, Site};
 pub use self::record::{Keys, MAX_CONTENT_BYTES, Number, Record, Refused, Unwanted};

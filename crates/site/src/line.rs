@@ -21,10 +21,13 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::gossip::{MAX_MESSAGE_BYTES, Message, SILENT_AFTER};
 
 /// Requests that one end has opened at once in a connection; who asks for more is told so.
-const MAX_REQUESTS: usize = 240;
+const MAX_REQUESTS: usize = 224;
+/// Connections of other pairs that pass one end by way of the other, as either of their ends; more are refused.
+pub(crate) const MAX_RELAYED: usize = 28;
 /// Streams of a connection, of both ends: where there would be more, it ends. The window of each is 256 KiB and more where the
 /// way is long.
 const MAX_STREAMS: usize = 512;
+const _: () = assert!(2 * (MAX_REQUESTS + MAX_RELAYED) < MAX_STREAMS);
 const MAX_WINDOWS_BYTES: usize = 128 * 1024 * 1024;
 /// Streams that the other end has opened and nobody here has looked at; more are closed at once.
 const MAX_NEW_STREAMS: usize = 64;
@@ -42,6 +45,10 @@ const ECHOES: usize = 8;
 /// What the first byte of a stream says that it is for.
 const GOSSIP: u8 = 0;
 const REQUEST: u8 = 1;
+/// To be led to the node whose name follows, after its length.
+const RELAY: u8 = 2;
+/// Led here by who opened it; TLS of two nodes follows.
+const RELAYED: u8 = 3;
 
 /// What the first byte of a frame of gossip says that it is.
 const MESSAGE: u8 = 0;
@@ -50,7 +57,11 @@ const ECHO: u8 = 1;
 const ECHOED: u8 = 2;
 
 /// A stream to a node, or from one.
-pub struct Stream(Compat<yamux::Stream>, Option<OwnedSemaphorePermit>);
+pub struct Stream {
+    bytes: Compat<yamux::Stream>,
+    /// By which it counts, where streams of its kind are bounded, and among those that its connection is needed for.
+    _places: [Option<OwnedSemaphorePermit>; 2],
+}
 
 /// What comes of a connection.
 pub(crate) enum Came {
@@ -58,6 +69,10 @@ pub(crate) enum Came {
     Message(Message),
     /// A stream for who takes requests.
     Request(Stream),
+    /// A stream that is to be led to another node.
+    Relay(String, Stream),
+    /// A stream of another node, led here.
+    Relayed(Stream),
     /// It is over; nothing more comes.
     End(String),
 }
@@ -99,6 +114,8 @@ pub(crate) struct Line {
 pub(crate) struct Opening {
     asking: mpsc::Sender<oneshot::Sender<yamux::Stream>>,
     places: Arc<Semaphore>,
+    /// Those of the streams that somebody uses, of either end.
+    used: Arc<Semaphore>,
     heard: Heard,
 }
 
@@ -121,8 +138,14 @@ impl Heard {
 
 /// Who is at the other end of TLS; `None`: none of the nodes, though somebody with a certificate of the site's authority.
 pub(crate) fn peer<S>(tls: &TlsStream<S>) -> Option<String> {
+    node_of(&certificate(tls))
+}
+
+/// The certificate in DER that is shown at the other end; nothing where none is.
+pub(crate) fn certificate<S>(tls: &TlsStream<S>) -> Vec<u8> {
     let (_, session) = tls.get_ref();
-    node_of(session.peer_certificates()?.first()?)
+    let shown = session.peer_certificates().and_then(<[_]>::first);
+    shown.map(|shown| shown.to_vec()).unwrap_or_default()
 }
 
 impl Line {
@@ -144,6 +167,7 @@ impl Line {
         let opening = Opening {
             asking,
             places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            used: Arc::new(Semaphore::new(MAX_STREAMS)),
             heard: Heard {
                 since: Instant::now(),
                 last_us: Arc::default(),
@@ -159,6 +183,7 @@ impl Line {
         let hearing = Hearing {
             out,
             answers: frames.clone(),
+            used: Arc::clone(&opening.used),
             heard: opening.heard.clone(),
         };
         let told = opening.clone();
@@ -185,8 +210,13 @@ impl Line {
         let _ = self.frames.try_send(frame(MESSAGE, message));
     }
 
-    pub(crate) fn opening(&self) -> Opening {
-        self.opening.clone()
+    pub(crate) fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
+    /// Whether nothing passes but gossip.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.opening.used.available_permits() == MAX_STREAMS
     }
 }
 
@@ -207,20 +237,42 @@ impl Opening {
     pub(crate) async fn request(&self) -> io::Result<Stream> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| io::Error::other(format!("{MAX_REQUESTS} requests are under way there")))?;
-        let mut stream = self.stream().await?;
-        stream.1 = Some(place);
-        stream.write_all(&[REQUEST]).await?;
+        self.used_stream(&[REQUEST], Some(place)).await
+    }
+
+    /// A stream that the other end is to lead to a node; it says first whether it does.
+    pub(crate) async fn relay(&self, node: &str) -> io::Result<Stream> {
+        let purpose = [&[RELAY, node.len() as u8], node.as_bytes()].concat();
+        let mut stream = self.used_stream(&purpose, None).await?;
+        stream.flush().await?;
         Ok(stream)
     }
 
-    async fn stream(&self) -> io::Result<Stream> {
+    /// A stream that is led to the other end, for another node.
+    pub(crate) async fn relayed(&self) -> io::Result<Stream> {
+        let mut stream = self.used_stream(&[RELAYED], None).await?;
+        stream.flush().await?;
+        Ok(stream)
+    }
+
+    async fn used_stream(&self, purpose: &[u8], place: Option<OwnedSemaphorePermit>) -> io::Result<Stream> {
+        let used = Arc::clone(&self.used).try_acquire_owned().ok();
+        let mut stream = Stream {
+            bytes: self.stream().await?.compat(),
+            _places: [place, used],
+        };
+        stream.write_all(purpose).await?;
+        Ok(stream)
+    }
+
+    async fn stream(&self) -> io::Result<yamux::Stream> {
         let (opened, opening) = oneshot::channel();
         let opened = async {
             self.asking.send(opened).await.ok()?;
             opening.await.ok()
         };
         match timeout(STREAM_PATIENCE, opened).await {
-            Ok(Some(stream)) => Ok(Stream(stream.compat(), None)),
+            Ok(Some(stream)) => Ok(stream),
             Ok(None) => Err(io::ErrorKind::NotConnected.into()),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
@@ -266,7 +318,7 @@ where
 /// Sends frames in a stream of this end, and asks for echoes. Why it ended.
 async fn tell(opening: Opening, mut frames: mpsc::Receiver<Vec<u8>>) -> String {
     let telling = async {
-        let mut stream = opening.stream().await?;
+        let mut stream = opening.stream().await?.compat();
         stream.write_all(&[GOSSIP]).await?;
         let mut echoes = interval(ECHO_PAUSE);
         echoes.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -297,18 +349,22 @@ async fn take_streams(mut come: mpsc::Receiver<yamux::Stream>, hearing: Hearing)
         while taking.try_join_next().is_some() {}
         let hearing = hearing.clone();
         taking.spawn(async move {
-            let mut stream = Stream(stream.compat(), None);
-            match timeout(STREAM_PATIENCE, stream.read_u8()).await {
-                Ok(Ok(GOSSIP)) => {
-                    let why = hearing.hear(stream).await;
-                    hearing.out.send(Came::End(why)).await;
-                }
-                Ok(Ok(REQUEST)) => hearing.out.send(Came::Request(stream)).await,
-                // One that says nothing, or something else, is closed.
-                _ => {}
+            // One that says nothing in time, or something else, is closed.
+            if let Ok(Ok(came)) = timeout(STREAM_PATIENCE, hearing.purpose(stream)).await {
+                let came = match came {
+                    Purpose::Gossip(stream) => Came::End(hearing.hear(stream).await),
+                    Purpose::Other(came) => came,
+                };
+                hearing.out.send(came).await;
             }
         });
     }
+}
+
+/// What a stream is for.
+enum Purpose {
+    Gossip(Compat<yamux::Stream>),
+    Other(Came),
 }
 
 /// What is heard of the other end, and where that goes.
@@ -317,12 +373,33 @@ struct Hearing {
     out: Out,
     /// Frames to it; more than may wait are let go.
     answers: mpsc::Sender<Vec<u8>>,
+    used: Arc<Semaphore>,
     heard: Heard,
 }
 
 impl Hearing {
+    /// What the other end says that a stream is for.
+    async fn purpose(&self, stream: yamux::Stream) -> io::Result<Purpose> {
+        let mut stream = stream.compat();
+        let purpose = stream.read_u8().await?;
+        if purpose == GOSSIP {
+            return Ok(Purpose::Gossip(stream));
+        }
+        let used = Arc::clone(&self.used).try_acquire_owned().ok();
+        let mut stream = Stream {
+            bytes: stream,
+            _places: [None, used],
+        };
+        Ok(Purpose::Other(match purpose {
+            REQUEST => Came::Request(stream),
+            RELAY => Came::Relay(read_name(&mut stream).await?, stream),
+            RELAYED => Came::Relayed(stream),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }))
+    }
+
     /// Takes frames as they come. Why they ended.
-    async fn hear(&self, mut stream: Stream) -> String {
+    async fn hear(&self, mut stream: Compat<yamux::Stream>) -> String {
         let mut echoes_us = VecDeque::with_capacity(ECHOES);
         loop {
             let bytes = match read_frame(&mut stream).await {
@@ -352,7 +429,13 @@ impl Hearing {
     }
 }
 
-async fn read_frame(stream: &mut Stream) -> io::Result<Vec<u8>> {
+async fn read_name(stream: &mut Stream) -> io::Result<String> {
+    let mut name = vec![0; stream.read_u8().await?.into()];
+    stream.read_exact(&mut name).await?;
+    String::from_utf8(name).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+async fn read_frame(stream: &mut Compat<yamux::Stream>) -> io::Result<Vec<u8>> {
     let length = stream.read_u32().await? as usize;
     if length > MAX_MESSAGE_BYTES + 1 {
         let message = format!("it sent a message of {length} bytes, of {MAX_MESSAGE_BYTES} at most");
@@ -395,20 +478,20 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
 
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, bytes)
+        Pin::new(&mut self.bytes).poll_read(context, bytes)
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        Pin::new(&mut self.bytes).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut self.bytes).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.bytes).poll_shutdown(context)
     }
 }

@@ -1,5 +1,6 @@
 //! What a node says of itself.
 
+use identity::Bans;
 use serde::{Deserialize, Serialize};
 
 /// Most bytes that a node can say.
@@ -44,6 +45,10 @@ pub trait Keys {
     fn sign(&self, bytes: &[u8]) -> Vec<u8>;
     /// Whether the certificate is the site's, names the node, and its key has signed the bytes.
     fn has_signed(&self, node: &str, certificate: &[u8], bytes: &[u8], signature: &[u8]) -> bool;
+    /// Whether the site's authority has banned these nodes.
+    fn has_banned(&self, bans: &Bans) -> bool;
+    /// Whether the node of a certificate is banned with it.
+    fn is_banned(&self, certificate: &[u8], bans: &Bans) -> bool;
 }
 
 /// A record that was not taken.
@@ -64,6 +69,9 @@ pub enum Unwanted {
     /// Somebody else made it, or its certificate is not this site's, or has ended.
     #[error("it is not signed by that node, with a certificate of this site")]
     Signature,
+    /// Who says who is banned is not the site's authority.
+    #[error("the site's authority has not signed who is banned")]
+    Bans,
     /// There are as many nodes as can be, and all of them are alive.
     #[error("the site is full ({} nodes)", crate::MAX_NODES)]
     Full,

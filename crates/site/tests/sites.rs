@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use identity::Bans;
 use proptest::prelude::*;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -34,6 +35,35 @@ impl Keys for Named {
     fn has_signed(&self, node: &str, certificate: &[u8], bytes: &[u8], signature: &[u8]) -> bool {
         certificate == node.as_bytes() && Named(node.to_owned()).sign(bytes) == signature
     }
+
+    fn has_banned(&self, bans: &Bans) -> bool {
+        *bans != forged_bans()
+    }
+
+    fn is_banned(&self, certificate: &[u8], bans: &Bans) -> bool {
+        bans.nodes().any(|node| node.as_bytes() == certificate)
+    }
+}
+
+/// Bans as an authority has signed them; the number counts those before.
+fn bans(number: u64, nodes: &[usize]) -> Bans {
+    let banned = nodes.iter().map(|node| {
+        let node = name(*node);
+        format!(r#"{{"node": "{node}", "first_until_unix_s": 0}}"#)
+    });
+    let banned: Vec<String> = banned.collect();
+    let text = format!(
+        r#"{{"number": {number}, "banned": [{}], "signature": []}}"#,
+        banned.join(",")
+    );
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("bans.json"), text).unwrap();
+    Bans::read(directory.path())
+}
+
+/// Those that no authority has signed.
+fn forged_bans() -> Bans {
+    bans(99, &[0, 1])
 }
 
 struct Site {
@@ -72,7 +102,7 @@ impl Site {
         let content = format!("{node} of {incarnation}").into_bytes();
         self.said.insert(node, content.clone());
         let incarnation = incarnation << RANDOM_BITS | self.chance.random_range(0..1 << RANDOM_BITS);
-        let gossip = Gossip::new(&name(node), incarnation, content, Named(name(node)));
+        let gossip = Gossip::new(&name(node), incarnation, content, Bans::default(), Named(name(node)));
         self.nodes.insert(node, gossip);
     }
 
@@ -268,8 +298,14 @@ fn what_a_member_says_in_the_name_of_another_is_refused_and_said() {
     site.rounds(4);
     // A member that signs with its own key, in the name of another.
     for liar in [Named(name(0)), Named("stranger".to_owned())] {
-        let forged = Gossip::new(&name(2), 99 << RANDOM_BITS, b"all requests to me".to_vec(), liar)
-            .say(b"all of them".to_vec(), site.now);
+        let forged = Gossip::new(
+            &name(2),
+            99 << RANDOM_BITS,
+            b"all requests to me".to_vec(),
+            Bans::default(),
+            liar,
+        )
+        .say(b"all of them".to_vec(), site.now);
         let received = at(&mut site, 1, 0, forged);
         assert_eq!(received.refused.len(), 1);
         assert_eq!(received.refused[0].why, Unwanted::Signature);
@@ -277,8 +313,14 @@ fn what_a_member_says_in_the_name_of_another_is_refused_and_said() {
         assert!(!received.is_new);
     }
     // In the name of who gets it.
-    let forged = Gossip::new(&name(1), 99 << RANDOM_BITS, b"you".to_vec(), Named(name(0)))
-        .say(b"said otherwise".to_vec(), site.now);
+    let forged = Gossip::new(
+        &name(1),
+        99 << RANDOM_BITS,
+        b"you".to_vec(),
+        Bans::default(),
+        Named(name(0)),
+    )
+    .say(b"said otherwise".to_vec(), site.now);
     assert_eq!(at(&mut site, 1, 0, forged).refused[0].why, Unwanted::Signature);
     site.rounds(4);
     assert!(site.is_agreed());
@@ -296,11 +338,85 @@ fn a_record_that_was_true_once_takes_no_place_of_a_later_one() {
 }
 
 #[test]
+fn a_node_that_is_banned_is_known_to_nobody_who_hears_of_the_ban_and_is_not_told_of_again() {
+    let mut site = Site::in_a_row(5);
+    site.lines.insert((1, 4));
+    site.rounds(6);
+    let now = site.now;
+    let banning = site.nodes.get_mut(&0).unwrap().ban(bans(1, &[3]), now).unwrap();
+    site.carry(0, 1, &banning);
+    // As nodes do that hear of it.
+    site.lines.retain(|(one, other)| *one != 3 && *other != 3);
+    site.rounds(3);
+    for node in [0, 1, 2, 4] {
+        assert_eq!(site.nodes[&node].bans(), &bans(1, &[3]), "at {node}");
+        assert!(!site.alive_at(node).contains(&name(3)), "at {node}");
+        assert_eq!(site.alive_at(node).len(), 3, "at {node}");
+    }
+    // One that has not heard of it is told, and forgets what it had of the banned one.
+    let now = site.now;
+    let mut late = Gossip::new(
+        "late",
+        1 << RANDOM_BITS,
+        Vec::new(),
+        Bans::default(),
+        Named("late".to_owned()),
+    );
+    let of_banned = site.nodes.get_mut(&3).unwrap().say(b"still here".to_vec(), now);
+    late.receive(&name(3), of_banned, now);
+    let answer = at(&mut site, 0, 1, late.round(now)).answer.unwrap();
+    assert!(late.receive(&name(0), answer, now).bans_are_new);
+    assert!(late.members(now).all(|member| member.node != name(3)));
+    let again = site.nodes.get_mut(&3).unwrap().say(b"and again".to_vec(), now);
+    assert!(!late.receive(&name(3), again, now).is_new);
+    assert!(late.members(now).all(|member| member.node != name(3)));
+    // The later ones of the authority count, whoever tells of which.
+    let lifted = late.ban(bans(2, &[]), now).unwrap();
+    assert!(at(&mut site, 0, 1, lifted).bans_are_new);
+    let earlier = site.nodes.get_mut(&1).unwrap().ban(bans(1, &[3]), now).unwrap();
+    assert!(!at(&mut site, 0, 1, earlier).bans_are_new);
+    assert_eq!(site.nodes[&0].bans(), &bans(2, &[]));
+}
+
+#[test]
+fn bans_that_the_authority_has_not_signed_are_refused_and_said_whoever_tells_of_them() {
+    let mut site = Site::in_a_row(3);
+    site.rounds(3);
+    let now = site.now;
+    assert_eq!(
+        site.nodes.get_mut(&0).unwrap().ban(forged_bans(), now),
+        Err(Unwanted::Bans)
+    );
+    // As a member would that believes itself.
+    let genuine = site.nodes.get_mut(&1).unwrap().ban(bans(1, &[]), now).unwrap().encode();
+    let plain = site.nodes.get_mut(&1).unwrap().round(now).encode();
+    let forged = postcard::to_allocvec(&forged_bans()).unwrap();
+    let told = [&plain[..plain.len() - 1], &[1], &forged].concat();
+    assert!(genuine.len() < told.len());
+    let received = at(&mut site, 0, 1, Message::decode(&told).unwrap());
+    assert_eq!(received.refused[0].why, Unwanted::Bans);
+    assert_eq!(received.refused[0].node, name(1));
+    assert!(!received.bans_are_new && received.answer.is_none());
+    // Nor are they believed of a file.
+    let own = Gossip::new("own", 1, Vec::new(), forged_bans(), Named("own".to_owned()));
+    assert_eq!(own.bans(), &Bans::default());
+    site.rounds(3);
+    assert!(site.is_agreed());
+}
+
+#[test]
 fn a_site_that_is_full_takes_nobody_until_one_is_silent() {
     let mut site = Site::in_a_row(1);
     let now = site.now;
     let one = |node: usize| {
-        Gossip::new(&name(node), 1, vec![0; MAX_CONTENT_BYTES], Named(name(node))).say(vec![1; MAX_CONTENT_BYTES], now)
+        Gossip::new(
+            &name(node),
+            1,
+            vec![0; MAX_CONTENT_BYTES],
+            Bans::default(),
+            Named(name(node)),
+        )
+        .say(vec![1; MAX_CONTENT_BYTES], now)
     };
     for node in 1..MAX_NODES {
         assert_eq!(at(&mut site, 0, node, one(node)).refused, [], "{node}");
@@ -310,7 +426,7 @@ fn a_site_that_is_full_takes_nobody_until_one_is_silent() {
         Unwanted::Full
     );
     // What is told of so many still fits.
-    let empty = Gossip::new("new", 1, Vec::new(), Named("new".to_owned())).round(now);
+    let empty = Gossip::new("new", 1, Vec::new(), Bans::default(), Named("new".to_owned())).round(now);
     let answer = at(&mut site, 0, MAX_NODES, empty).answer.unwrap().encode();
     assert!(Message::decode(&answer).is_ok(), "{} bytes", answer.len());
     site.now += SILENT_AFTER;

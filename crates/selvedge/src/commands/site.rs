@@ -7,7 +7,7 @@ use identity::{ClientName, DEFAULT_TENANT};
 
 use super::invite::{hint, seconds};
 use super::join::Join;
-use super::{Asked, Target};
+use super::{Asked, Target, Where};
 use crate::output::{say, table};
 
 #[derive(Subcommand)]
@@ -17,6 +17,20 @@ pub(crate) enum Command {
     Join(Join),
     /// At the edge where a site begins: invite a node; prints the one command for its machine
     Invite(Invite),
+    /// At the edge where a site began: ban a node. Every node that hears of it lets it in no more, whether this edge is there or
+    /// not; by another invitation it comes in again
+    Ban(Ban),
+}
+
+#[derive(Args)]
+pub(crate) struct Ban {
+    /// Name of the node
+    name: String,
+    /// Lift the ban: the node is let in with the certificate that it has, until that ends
+    #[arg(long)]
+    lift: bool,
+    #[command(flatten)]
+    edge: Where,
 }
 
 #[derive(Args)]
@@ -38,7 +52,29 @@ impl Command {
         match self {
             Command::Join(join) => join.run_site(),
             Command::Invite(invite) => invite.run(),
+            Command::Ban(ban) => ban.run(),
         }
+    }
+}
+
+impl Ban {
+    fn run(mut self) -> anyhow::Result<()> {
+        let path = paths::ban(&ClientName::new(DEFAULT_TENANT, &self.name)?);
+        let method = if self.lift { Method::DELETE } else { Method::PUT };
+        self.edge.of_edge();
+        self.edge
+            .ask(false, async |client| Ok(client.good(method, &path, Vec::new()).await?))?;
+        let name = &self.name;
+        match self.lift {
+            false => say(format_args!(
+                "node {name} is banned, and so for every node of the site that hears of it; to let it in again: \
+                 selvedge site invite {name}\n"
+            )),
+            true => say(format_args!(
+                "the ban of node {name} is lifted; its certificate is not renewed: selvedge site invite {name}\n"
+            )),
+        }
+        Ok(())
     }
 }
 
@@ -91,15 +127,17 @@ pub(super) fn nodes(target: &Target) -> anyhow::Result<()> {
 
 fn row(node: &NodeInfo) -> [String; 4] {
     let state = match (node.is_here, node.is_alive, node.silent_s) {
+        _ if node.is_banned => "banned".to_owned(),
         (true, ..) => "this one".to_owned(),
         (_, true, _) => "alive".to_owned(),
         (_, false, Some(silent_s)) => format!("silent for {silent_s} s"),
         (_, false, None) => "silent".to_owned(),
     };
-    let connected = match (node.is_here, node.is_connected) {
-        (true, _) => "",
-        (_, true) => "yes",
-        (_, false) => "no",
+    let connected = match (node.is_here, node.is_connected, &node.through) {
+        (true, ..) => String::new(),
+        (_, true, Some(relay)) => format!("through {relay}"),
+        (_, true, None) => "yes".to_owned(),
+        (_, false, _) => "no".to_owned(),
     };
-    [node.node.clone(), state, connected.to_owned(), node.addresses.join(" ")]
+    [node.node.clone(), state, connected, node.addresses.join(" ")]
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use api::{Member, Nodes, SITE_DIRECTORY};
-use identity::{ClientName, DEFAULT_TENANT, Identity, Membership, NodeKeys};
+use identity::{Bans, ClientName, DEFAULT_TENANT, Identity, Membership, NodeKeys};
 use link::edge::{Proxies, Target};
 use mesh::Mesh;
 use serde::{Deserialize, Serialize};
@@ -24,13 +24,28 @@ use super::listeners::refusal;
 const PLACES_FILE: &str = "places";
 
 /// Where the nodes of the edge's site meet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Site {
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) seeds: Vec<String>,
     pub(crate) name: String,
+    pub(crate) relay: bool,
+    pub(crate) mdns: bool,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Site {
+            listen: Vec::new(),
+            addresses: Vec::new(),
+            seeds: Vec::new(),
+            name: String::new(),
+            relay: true,
+            mdns: false,
+        }
+    }
 }
 
 /// The edge's end of it.
@@ -90,12 +105,16 @@ impl EdgeSite {
             listeners,
             addresses: self.addresses()?,
             seeds: self.seeds(membership.as_ref())?,
+            is_relay: self.config.relay,
+            is_announced: self.config.mdns,
+            bans: Bans::read(&self.data),
             incarnation: incarnation(),
         };
         let (site, requests) = site::Site::start(options)?;
         let site = Arc::new(site);
         tracing::info!(node = name, "the edge is a node of its site");
         tokio::spawn(remember(site.known(), self.data.clone()));
+        tokio::spawn(remember_bans(site.bans(), self.data.clone()));
         mesh.join(&site, requests);
         self.nodes.run(name, site);
         Ok(())
@@ -161,6 +180,18 @@ async fn remember(mut known: watch::Receiver<Arc<Vec<Known>>>, directory: PathBu
         let done = spawn_blocking(move || write_places(&directory, &places)).await;
         if let Ok(Err(error)) = done {
             tracing::warn!(%error, "where the other nodes are could not be written down");
+        }
+    }
+}
+
+/// Writes down who is banned whenever that is somebody else, until the node stops: it holds after a restart, too, whoever is
+/// there then.
+async fn remember_bans(mut bans: watch::Receiver<Arc<Bans>>, directory: PathBuf) {
+    while bans.changed().await.is_ok() {
+        let (bans, directory) = (Arc::clone(&bans.borrow_and_update()), directory.clone());
+        let done = spawn_blocking(move || bans.write(&directory)).await;
+        if let Ok(Err(error)) = done {
+            tracing::error!(%error, "who is banned from the site could not be written down");
         }
     }
 }
