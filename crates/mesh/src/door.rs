@@ -33,7 +33,7 @@ use tokio_util::either::Either;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 pub(crate) use self::connecting::Beginning;
-use self::connecting::{Beginnings, Connected, LONGEST_PAUSE, connect};
+use self::connecting::{Beginnings, Connected, FIRST_PAUSE, LONGEST_PAUSE, connect};
 use self::kept::Kept;
 use crate::choice::{Choice, To};
 use crate::figures::OfService;
@@ -577,6 +577,7 @@ impl Leads {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let until = Instant::now() + READY_PATIENCE;
+        let mut pause = FIRST_PAUSE;
         loop {
             let Connected {
                 stream: mut backend,
@@ -601,6 +602,8 @@ impl Leads {
             if Instant::now() >= until {
                 return Err(format!("it had no room for one more in {} s", READY_PATIENCE.as_secs()));
             }
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(2 * pause);
             connected = connect(self).await?;
         }
     }

@@ -54,7 +54,7 @@ impl FirstBytes {
                 biased;
                 answer = backend.peek(&mut first) => return match answer {
                     Ok(_) => Ok(self.rest(backend, sent).await?),
-                    Err(_) if sent == 0 || known(backend)?.sent_again > 0 => Ok(Begun::Forgotten),
+                    Err(error) if is_forgotten(backend, sent, &error)? => Ok(Begun::Forgotten),
                     Err(error) => Err(error),
                 },
                 writable = backend.writable(), if sent < self.bytes.len() => {
@@ -62,7 +62,7 @@ impl FirstBytes {
                     match backend.try_write(&self.bytes[sent..]) {
                         Ok(more) => sent += more,
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(_) if known(backend)?.sent_again > 0 => return Ok(Begun::Forgotten),
+                        Err(error) if is_forgotten(backend, sent, &error)? => return Ok(Begun::Forgotten),
                         Err(error) => return Err(error),
                     }
                 }
@@ -106,6 +106,12 @@ impl FirstBytes {
     }
 }
 
+/// Of one that is over, and of which so many bytes were sent. Who takes a connection and ends it has not forgotten it.
+fn is_forgotten(backend: &TcpStream, sent: usize, error: &io::Error) -> io::Result<bool> {
+    let is_unheard = error.kind() == io::ErrorKind::ConnectionReset && is_unheard(backend);
+    Ok(sent == 0 || is_unheard || known(backend)?.sent_again > 0)
+}
+
 /// A second hold of the socket of a connection, which says what has become of it when it is over, too.
 pub(crate) struct Witness(OwnedFd);
 
@@ -119,22 +125,26 @@ impl Witness {
 
     /// Whether nothing has come to the other end, not even to its kernel.
     pub(crate) fn is_unheard(&self) -> bool {
-        let mut info = [0_u8; BYTES_ACKED_AT + 8];
-        let mut length = info.len() as libc::socklen_t;
-        // SAFETY: both pointers are to what is there for as long as the call takes, of the length that is said.
-        let done = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                info.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        let acked = info.last_chunk().copied().map(u64::from_ne_bytes);
-        // The first is that of the SYN.
-        done == 0 && length as usize == info.len() && acked.is_some_and(|acked| acked <= 1)
+        is_unheard(&self.0)
     }
+}
+
+fn is_unheard(backend: &impl AsRawFd) -> bool {
+    let mut info = [0_u8; BYTES_ACKED_AT + 8];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: both pointers are to what is there for as long as the call takes, of the length that is said.
+    let done = unsafe {
+        libc::getsockopt(
+            backend.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let acked = info.last_chunk().copied().map(u64::from_ne_bytes);
+    // The first is that of the SYN.
+    done == 0 && length as usize == info.len() && acked.is_some_and(|acked| acked <= 1)
 }
 
 /// What is known of who was sent to. A kernel that has the connection says at once that it has the bytes: of one that

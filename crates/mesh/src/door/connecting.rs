@@ -25,7 +25,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// and 7 s.
 pub(super) const ATTEMPT: Duration = Duration::from_millis(250);
 /// Between two attempts where what is said to be ready does not take connections yet; longer each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(1);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections of a door that nobody has yet.
