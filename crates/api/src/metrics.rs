@@ -372,7 +372,10 @@ fn write_relay(page: &mut MetricsPage, desk: &Desk) {
         "Connections of other nodes to each other that pass this one.",
     );
     page.value(&[], relayed.passing as u64);
-    page.counter("site_relay_led_total", "Those that have passed it.");
+    page.counter(
+        "site_relay_led_total",
+        "Those that it was asked to lead on, and did not refuse.",
+    );
     page.value(&[], relayed.led);
     page.counter("site_relay_refused_total", "Those that it refused, by why.");
     for (why, count) in relayed.refused {

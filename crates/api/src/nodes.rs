@@ -209,7 +209,10 @@ async fn change_bans(
     let known = running.as_ref().map(|site| Arc::clone(&site.bans().borrow()));
     let bans = desk
         .with_identity(move |identity| {
-            let before = known.map_or_else(|| Bans::read(&directory), |known| (*known).clone());
+            // The site may not have taken the last ones yet, and an edge that did not run has none but those of the file.
+            let written = Bans::read(&directory).map_err(BanError::File)?;
+            let known = known.filter(|known| known.number() > written.number());
+            let before = known.map_or(written, |known| (*known).clone());
             let bans = change(identity, &before, &named, unix_now_s())?;
             bans.write(&directory).map_err(BanError::File)?;
             Ok::<_, BanError>(bans)

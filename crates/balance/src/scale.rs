@@ -48,11 +48,13 @@ pub struct Scaling {
 /// What has come to an application at this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
-    /// Requests that wait, or are being answered.
+    /// Requests, and connections of all else, that wait or are being answered.
     pub under_way: f32,
-    /// Those that were answered so far.
+    /// Of them, requests whose answer has not begun.
+    pub waiting: f32,
+    /// Requests whose answer has begun so far.
     pub answered: u64,
-    /// How long that took for all of them together.
+    /// How long that took of all of them together.
     pub took_s: f64,
 }
 
@@ -125,6 +127,14 @@ impl Scaler {
             self.ready = ready;
             self.seen.clear();
         }
+        // A service that is gone takes its answers with it.
+        if self
+            .seen
+            .back()
+            .is_some_and(|(_, last)| demand.answered < last.answered)
+        {
+            self.seen.clear();
+        }
         self.seen.push_back((now, demand));
         while self.seen.front().is_some_and(|(at, _)| *at + WINDOW < now) {
             self.seen.pop_front();
@@ -168,37 +178,44 @@ impl Scaler {
         if self.ready > 0 && seen_for < LEAST_WINDOW {
             return None;
         }
-        let all = self.seen.iter().map(|(_, demand)| demand.under_way);
-        let under_way = all.sum::<f32>() / self.seen.len() as f32;
-        match self.scaling.aim {
-            Aim::Concurrency(each) => Some(under_way / each),
-            Aim::Latency(_) if under_way == 0.0 => Some(0.0),
-            // Of those that are to come it is not known how much they help.
-            Aim::Latency(_) if self.ready < count.max(1) => None,
-            Aim::Latency(aim) => Some(self.needs_for(aim, under_way, seen_for, now)),
+        let mean = |of: fn(&Demand) -> f32| {
+            let all = self.seen.iter().map(|(_, demand)| of(demand));
+            all.sum::<f32>() / self.seen.len() as f32
+        };
+        let aim = match self.scaling.aim {
+            Aim::Concurrency(each) => return Some(mean(|demand| demand.under_way) / each),
+            Aim::Latency(aim) => aim,
+        };
+        let waiting = mean(|demand| demand.waiting);
+        if waiting == 0.0 {
+            return Some(0.0);
         }
-    }
-
-    fn needs_for(&mut self, aim: Duration, under_way: f32, seen_for: Duration, now: Duration) -> f32 {
         let (first, last) = (self.seen[0].1, self.seen[self.seen.len() - 1].1);
-        let answered = last.answered.saturating_sub(first.answered) as f32;
+        let answered = (last.answered - first.answered) as f32;
         let took_s = match answered {
-            // They have taken as long as was looked, and go on.
-            0.0 => seen_for.as_secs_f32(),
+            // The first of them has taken as long as was looked, and goes on.
+            0.0 if first.waiting >= 1.0 && seen_for + LOOK_PAUSE >= WINDOW => WINDOW.as_secs_f32(),
+            0.0 => return None,
             _ => (last.took_s - first.took_s) as f32 / answered,
         };
+        // Of those that are to come it is not known how much they help.
+        let is_complete = self.ready >= count.max(1);
+        is_complete.then(|| self.needs_for(aim, waiting, (took_s, answered / seen_for.as_secs_f32()), now))
+    }
+
+    /// By requests that wait, how long answers take, and how many come a second.
+    fn needs_for(&mut self, aim: Duration, waiting: f32, (took_s, per_s): (f32, f32), now: Duration) -> f32 {
         let (ready, aim_s) = (self.ready as f32, aim.as_secs_f32());
-        let per_s = answered / seen_for.as_secs_f32();
         if took_s <= TOLERANCE * aim_s {
             self.tried = None;
-            let fits = self.fits.unwrap_or_default().max(under_way / ready);
+            let fits = self.fits.unwrap_or_default().max(waiting / ready);
             if took_s > aim_s {
                 return ready;
             }
             self.fits = Some(fits);
             let too_few = self.too_few.filter(|few| now < few.until && per_s >= ALIKE * few.per_s);
             let at_least = too_few.map_or(0, |few| few.count + 1);
-            return (under_way / fits).min(ready - 1.0).max(at_least.min(self.ready) as f32);
+            return (waiting / fits).min(ready - 1.0).max(at_least.min(self.ready) as f32);
         }
         let is_as_before = |(before, before_s): (u32, f32)| {
             self.ready >= before && (before_s / TOLERANCE..=before_s * TOLERANCE).contains(&took_s)
@@ -290,6 +307,7 @@ mod tests {
                     self.answering.push(std::cmp::Reverse((self.now + SERVICE, came)));
                 }
                 self.demand.under_way = (self.waiting.len() + self.answering.len()) as f32;
+                self.demand.waiting = self.demand.under_way;
                 while self.starting.front().is_some_and(|at| *at <= self.now) {
                     self.starting.pop_front();
                     self.ready += 1;
@@ -407,6 +425,38 @@ mod tests {
         );
     }
 
+    #[test]
+    fn what_is_not_answered_at_all_has_one_more_tried_and_a_connection_that_asks_nothing_none() {
+        let scaling = Scaling {
+            least: 1,
+            most: 8,
+            aim: Aim::Latency(50 * MS),
+            settle: 10 * S,
+        };
+        for (waiting, most) in [(0.0, 1), (1.0, 2)] {
+            let mut scaler = Scaler::new(scaling, 1, Duration::ZERO);
+            let demand = Demand {
+                under_way: 1.0,
+                waiting,
+                ..Demand::default()
+            };
+            let mut ready = 1;
+            for look in 1..600 {
+                ready = scaler.look(demand, ready, look * LOOK_PAUSE).count;
+                assert!(ready <= most, "{ready} at look {look}");
+            }
+        }
+    }
+
+    #[test]
+    fn answers_of_a_service_that_is_gone_say_nothing() {
+        let mut node = Node::new(Aim::Latency(20 * MS), 16, 64);
+        node.run(5 * S, 4, 0.0);
+        node.demand.answered = 0;
+        node.demand.took_s = 0.0;
+        assert!(node.run(5 * S, 4, 0.0).iter().all(|count| *count == 1));
+    }
+
     proptest! {
         /// Whatever is seen, whether those that are wanted come or not.
         #[test]
@@ -421,7 +471,7 @@ mod tests {
             let mut scaler = Scaler::new(scaling, 0, Duration::ZERO);
             let (mut demand, mut before) = (Demand::default(), least);
             for (look, (under_way, answered, took_s, ready)) in looks.into_iter().enumerate() {
-                demand = Demand { under_way, answered: demand.answered + answered, took_s: demand.took_s + took_s };
+                demand = Demand { under_way, waiting: under_way / 2.0, answered: demand.answered + answered, took_s: demand.took_s + took_s };
                 let count = scaler.look(demand, ready, (look as u32 + 1) * LOOK_PAUSE).count;
                 prop_assert!((least..=least + more).contains(&count));
                 prop_assert!(count <= before || count <= (2 * ready + 1).max(least));

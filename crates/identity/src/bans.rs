@@ -11,7 +11,7 @@ use crate::authority::Authority;
 use crate::edge_key::EdgeKeyError;
 use crate::enrol::{Credential, Identity, IdentityError};
 use crate::files;
-use crate::name::{ClientKind, ClientName, MAX_NAME_BYTES};
+use crate::name::{ClientKind, ClientName, check_name};
 use crate::node::node_of;
 use crate::registry::RegistryError;
 
@@ -64,11 +64,19 @@ pub enum BanError {
 }
 
 impl Bans {
-    /// What the edge of a data directory has of its site's; none where there is no such file, or none of ours.
-    #[must_use]
-    pub fn read(directory: &Path) -> Self {
-        let text = std::fs::read(directory.join(FILE)).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+    /// What the edge of a data directory has of its site's; none where there is no such file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is none of ours.
+    pub fn read(directory: &Path) -> io::Result<Self> {
+        let path = directory.join(FILE);
+        match std::fs::read(&path) {
+            Ok(text) => {
+                serde_json::from_slice(&text).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Bans::default()),
+            Err(error) => Err(io::Error::other(format!("{}: {error}", path.display()))),
+        }
     }
 
     /// Puts it in place of what was there, at once.
@@ -111,7 +119,10 @@ impl Bans {
     pub(crate) fn is_signed_by(&self, authority: &[u8]) -> bool {
         let is_small = self.banned.len() <= MAX_BANNED
             && self.signature.len() <= 128
-            && self.banned.iter().all(|banned| banned.node.len() <= MAX_NAME_BYTES);
+            && self
+                .banned
+                .iter()
+                .all(|banned| check_name("node", &banned.node).is_ok());
         let Ok((_, authority)) = X509Certificate::from_der(authority) else {
             return false;
         };
@@ -122,13 +133,13 @@ impl Bans {
                 .is_ok()
     }
 
-    /// Names have no newline, so nothing else reads the same.
+    /// Each name after its length, so that nothing else reads the same.
     fn signed(&self) -> Vec<u8> {
         let mut bytes = [PURPOSE, &self.number.to_be_bytes()].concat();
         for banned in &self.banned {
             bytes.extend_from_slice(&banned.first_until_unix_s.to_be_bytes());
+            bytes.extend_from_slice(&(banned.node.len() as u64).to_be_bytes());
             bytes.extend_from_slice(banned.node.as_bytes());
-            bytes.push(b'\n');
         }
         bytes
     }
@@ -292,6 +303,23 @@ mod tests {
     }
 
     #[test]
+    fn two_bans_are_not_believed_as_one_of_whatever_lies_between_their_names() {
+        let site = Site::new();
+        site.joins("hall-2", NOW);
+        site.joins("hall-3", NOW);
+        let first = site.identity.ban(&Bans::default(), &name("hall-2"), NOW).unwrap();
+        let bans = site.identity.ban(&first, &name("hall-3"), NOW).unwrap();
+        let authority = site.identity.authority().certificate();
+        assert!(bans.is_signed_by(authority));
+        for between in ["", "\n", "\0\0\0\0", "\u{8}"] {
+            let mut joined = bans.clone();
+            let second = joined.banned.remove(1);
+            joined.banned[0].node += &format!("{between}{}", second.node);
+            assert!(!joined.is_signed_by(authority), "{joined:?}");
+        }
+    }
+
+    #[test]
     fn who_was_never_invited_is_not_banned_and_neither_are_more_than_can_be() {
         let site = Site::new();
         let unknown = site.identity.ban(&Bans::default(), &name("hall-9"), NOW).unwrap_err();
@@ -317,14 +345,15 @@ mod tests {
     }
 
     #[test]
-    fn bans_are_what_they_were_after_a_restart_and_none_where_the_file_is_no_such() {
+    fn bans_are_what_they_were_after_a_restart_and_a_file_that_is_none_of_them_is_said() {
         let (site, directory) = (Site::new(), tempfile::tempdir().unwrap());
-        assert_eq!(Bans::read(directory.path()), Bans::default());
+        assert_eq!(Bans::read(directory.path()).unwrap(), Bans::default());
         site.joins("hall-2", NOW);
         let bans = site.identity.ban(&Bans::default(), &name("hall-2"), NOW).unwrap();
         bans.write(directory.path()).unwrap();
-        assert_eq!(Bans::read(directory.path()), bans);
+        assert_eq!(Bans::read(directory.path()).unwrap(), bans);
         std::fs::write(directory.path().join(FILE), "{").unwrap();
-        assert_eq!(Bans::read(directory.path()), Bans::default());
+        let wrong = Bans::read(directory.path()).unwrap_err();
+        assert!(wrong.to_string().contains(FILE), "{wrong}");
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::{Borrow, BorrowMut};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::budget::Budget;
 use crate::door::Way;
-use crate::figures::{Histogram, Late, OfNode, OfService, Spilled};
+use crate::figures::{Late, OfNode, OfService, Spilled};
 use crate::health::Health;
 use crate::held;
 use crate::nodes::{Call, Elsewhere, Near};
@@ -55,8 +56,11 @@ pub(crate) struct Choice {
     near: Arc<Near>,
     /// Requests that other nodes have sent here.
     sent_here: BTreeMap<String, u32>,
-    /// How long answers to those took.
-    sent_answers: Histogram,
+    /// Requests, of whoever they came from, whose answer has not begun, and connections that nobody has yet.
+    waiting: u32,
+    /// Requests whose answer has begun, and how long that took of all of them together.
+    answered: u64,
+    took_s: f64,
     /// Until then a node or an endpoint may be out.
     out_until: Duration,
     /// Until then one may be new, where one has been.
@@ -89,6 +93,7 @@ pub(crate) struct InFlight {
     to: To,
     load: f32,
     spilled: Option<Spill>,
+    waits: Waits,
 }
 
 /// One that is at an endpoint of this node, for as long as this is kept.
@@ -101,7 +106,11 @@ pub(crate) struct AtEndpoint {
 pub(crate) struct SentHere {
     choice: Arc<Mutex<Choice>>,
     node: String,
+    waits: Waits,
 }
+
+/// Whether one counts among those that wait.
+struct Waits(AtomicBool);
 
 impl Spill {
     /// As it is in figures and in the log.
@@ -129,7 +138,9 @@ impl Default for Choice {
             way: Way::default(),
             near: Arc::default(),
             sent_here: BTreeMap::new(),
-            sent_answers: Histogram::default(),
+            waiting: 0,
+            answered: 0,
+            took_s: 0.0,
             out_until: Duration::ZERO,
             new_until: None,
             is_followed: false,
@@ -168,11 +179,14 @@ impl Choice {
         let load = known.node.load_with_one_more();
         known.node.in_flight += 1;
         known.figures.led += 1;
+        let to = known.to.clone();
+        held.waiting += 1;
         Some(InFlight {
             choice: Arc::clone(choice),
-            to: known.to.clone(),
+            to,
             load,
             spilled,
+            waits: Waits(AtomicBool::new(true)),
         })
     }
 
@@ -240,7 +254,9 @@ impl Choice {
         let sent = SentHere {
             choice: Arc::clone(choice),
             node: node.to_owned(),
+            waits: Waits(AtomicBool::new(true)),
         };
+        held.waiting += 1;
         (sent, beside)
     }
 
@@ -398,12 +414,11 @@ impl Choice {
         };
         let sent = self.sent_here.iter().filter(|(node, _)| !grows(node));
         let sent: u32 = sent.map(|(_, count)| count).sum();
-        let own_answers = self.nodes.iter().map(|known| &known.figures.answers);
-        let answers = own_answers.chain([&self.sent_answers]);
         Demand {
             under_way: (own + sent) as f32,
-            answered: answers.clone().map(Histogram::count).sum(),
-            took_s: answers.map(|answers| answers.sum_s).sum(),
+            waiting: self.waiting.min(own + sent) as f32,
+            answered: self.answered,
+            took_s: self.took_s,
         }
     }
 
@@ -422,6 +437,15 @@ impl Choice {
             spilled: self.spilled,
             refused: self.refused,
             late: self.late,
+        }
+    }
+
+    /// Its answer begins, which took so long, where it is known to be one; or it is over, or nobody looks for one.
+    fn begins(&mut self, waits: &Waits, took: Option<Duration>) {
+        if waits.0.swap(false, Ordering::Relaxed) {
+            self.waiting -= 1;
+            self.answered += u64::from(took.is_some());
+            self.took_s += took.map_or(0.0, |took| took.as_secs_f64());
         }
     }
 
@@ -504,13 +528,16 @@ impl InFlight {
             known.figures.answers.add(took);
             known.health.answered();
         }
+        choice.begins(&self.waits, Some(took));
     }
 
     /// Somebody there had it.
     pub(crate) fn reached(&self) {
-        if let Some(known) = held(&self.choice).known(&self.to) {
+        let mut choice = held(&self.choice);
+        if let Some(known) = choice.known(&self.to) {
             known.health.answered();
         }
+        choice.begins(&self.waits, None);
     }
 
     /// Nobody there had it, or answered.
@@ -530,9 +557,11 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if let Some(known) = held(&self.choice).known(&self.to) {
+        let mut choice = held(&self.choice);
+        if let Some(known) = choice.known(&self.to) {
             known.node.in_flight = known.node.in_flight.saturating_sub(1);
         }
+        choice.begins(&self.waits, None);
     }
 }
 
@@ -573,7 +602,12 @@ impl Drop for AtEndpoint {
 impl SentHere {
     /// It was answered here, and took so long.
     pub(crate) fn answered(&self, took: Duration) {
-        held(&self.choice).sent_answers.add(took);
+        held(&self.choice).begins(&self.waits, Some(took));
+    }
+
+    /// Somebody here had it.
+    pub(crate) fn reached(&self) {
+        held(&self.choice).begins(&self.waits, None);
     }
 }
 
@@ -581,6 +615,7 @@ impl Drop for SentHere {
     fn drop(&mut self) {
         let mut choice = held(&self.choice);
         choice.nodes[0].node.of_others -= 1;
+        choice.begins(&self.waits, None);
         if let Some(count) = choice.sent_here.get_mut(&self.node) {
             *count -= 1;
             if *count == 0 {

@@ -198,6 +198,7 @@ impl Opened {
         };
         Demand {
             under_way: all.under_way * share.min(1.0),
+            waiting: all.waiting * share.min(1.0),
             ..all
         }
     }
@@ -540,7 +541,9 @@ impl Leads {
             return;
         }
         let (mut first, greeting) = (FirstBytes::default(), nodes::TAKEN_BYTES);
-        if let Err(why) = self.lead_here(&mut stream, &mut first, greeting, || {}).await {
+        let (sent_here, _) = Choice::take(&self.door.choice, &node);
+        let reached = || sent_here.reached();
+        if let Err(why) = self.lead_here(&mut stream, &mut first, greeting, reached).await {
             let _ = nodes::refuse(&mut stream, &why).await;
         }
     }

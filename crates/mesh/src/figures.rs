@@ -23,10 +23,6 @@ impl Histogram {
         self.counts[place] += 1;
         self.sum_s += took_s;
     }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
 }
 
 /// Of one node.

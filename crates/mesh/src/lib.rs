@@ -648,9 +648,12 @@ impl Leading {
 
     /// Has other nodes know of what services have here.
     fn tell(&self, table: &HashMap<Place, Door>) {
-        let doors = held(&self.doors);
+        let (supervisor, doors) = (held(&self.supervisor), held(&self.doors));
         // One that sleeps has all its replicas to come.
-        let grows = |key: &Key| doors.verdicts.get(key).is_none_or(|verdict| verdict.may_grow);
+        let grows = |key: &Key| {
+            let verdict = doors.verdicts.get(key);
+            verdict.map_or_else(|| supervisor.sleeps(key), |verdict| verdict.may_grow)
+        };
         let told = table.iter().filter(|(_, door)| door.is_told);
         let told = told.filter_map(|(place, door)| {
             let At::Tcp(at) = place.at else { return None };

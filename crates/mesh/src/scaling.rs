@@ -187,6 +187,7 @@ impl Scalers {
         let demands = leading.map(|opened: &Opened| opened.demand(ready));
         demands.fold(Demand::default(), |all, one| Demand {
             under_way: all.under_way + one.under_way,
+            waiting: all.waiting + one.waiting,
             answered: all.answered + one.answered,
             took_s: all.took_s + one.took_s,
         })

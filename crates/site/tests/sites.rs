@@ -58,7 +58,7 @@ fn bans(number: u64, nodes: &[usize]) -> Bans {
     );
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("bans.json"), text).unwrap();
-    Bans::read(directory.path())
+    Bans::read(directory.path()).unwrap()
 }
 
 /// Those that no authority has signed.

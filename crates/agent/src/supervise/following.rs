@@ -1,13 +1,12 @@
 //! The loop of one application: its replicas, and what is done when others are wanted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -16,6 +15,7 @@ use super::backoff::Backoff;
 use super::container::{Board, Doing, Orders, Turn, end, keep};
 use super::events::{Events, What, cut};
 use super::kept_logs::KeptLogs;
+use super::leaving::Leaving;
 use super::rollout::{self, Seen, Step, Update};
 use super::tenant_disk::TenantDisks;
 use super::version::{Bad, Histories, History, Plan, Version, of_start};
@@ -30,12 +30,6 @@ const SETTLED: Duration = Duration::from_secs(1);
 const BROKEN: Duration = Duration::from_secs(10);
 /// A new version whose containers have to be started again so often is taken back.
 const RESTARTS_MAX: u32 = 3;
-/// Until nobody is sent to a replica any more that is to end, while others are there; then it is asked to end all the same.
-const LEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// From then until it is asked to end: those that are on their way arrive.
-const DRAIN: Duration = Duration::from_millis(200);
-/// Between two looks at whether all of them are answered.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// The loop of one application.
 pub(super) struct Following {
@@ -56,7 +50,7 @@ pub(super) struct Following {
     /// Replicas that ran when this began, until it is said how many are to.
     pub(super) found: u32,
     /// Replicas that end, by their numbers, while others may be started.
-    pub(super) leaving: Vec<(u32, AbortOnDropHandle<()>)>,
+    pub(super) leaving: Vec<Leaving>,
     /// Nobody is to be sent to what is there, and its time stands still once it is ready.
     pub(super) is_at_rest: bool,
     /// Told to all containers.
@@ -67,8 +61,8 @@ pub(super) struct Following {
 
 /// A replica that is kept.
 pub(super) struct Replica {
-    version: Version,
-    keepers: Vec<Keeper>,
+    pub(super) version: Version,
+    pub(super) keepers: Vec<Keeper>,
     /// Of how often it was evicted.
     backoff: Backoff,
     /// Told to them.
@@ -80,11 +74,11 @@ pub(super) struct Replica {
 }
 
 /// Who keeps one container.
-struct Keeper {
-    plan: Plan,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-    board: Board,
+pub(super) struct Keeper {
+    pub(super) plan: Plan,
+    pub(super) stop: CancellationToken,
+    pub(super) task: JoinHandle<()>,
+    pub(super) board: Board,
     /// Whether it has come to its good end, where it is to.
     is_done: watch::Receiver<bool>,
 }
@@ -291,11 +285,16 @@ impl Following {
                     self.stop(replicas).await;
                     self.clear(target.count).await;
                 }
+                // Those that leave have their place until they have ended.
+                Step::Start(count) if self.room(&target) == 0 && count > 0 => {
+                    self.show(self.taken_back(wanted));
+                    return self.look_at(&target, now);
+                }
                 Step::Start(count) => {
-                    for _ in 0..count {
+                    for _ in 0..count.min(self.room(&target)) {
                         let is_free = |number: &u32| {
                             let mut leaving = self.leaving.iter();
-                            !self.replicas.contains_key(number) && leaving.all(|(left, _)| left != number)
+                            !self.replicas.contains_key(number) && leaving.all(|left| left.number != *number)
                         };
                         let free = (0..).find(is_free);
                         self.keep(
@@ -468,10 +467,10 @@ impl Following {
 
     fn show(&self, rollout: Option<Rollout>) {
         let keepers = self.replicas.values().flat_map(|replica| &replica.keepers);
+        let keepers = keepers.map(|keeper| (keeper.plan.clone(), keeper.board.clone()));
+        let leaving = self.leaving.iter().flat_map(|leaving| leaving.containers.clone());
         *self.window.look() = Shown {
-            containers: keepers
-                .map(|keeper| (keeper.plan.clone(), keeper.board.clone()))
-                .collect(),
+            containers: keepers.chain(leaving).collect(),
             rollout,
             is_over: false,
         };
@@ -493,89 +492,6 @@ impl Following {
         };
         // Its handle is kept while the application sleeps, and what it was is not.
         AbortOnDropHandle::new(tokio::spawn(Box::pin(preparing)))
-    }
-
-    /// Nobody is sent to them any more when this returns, where others are there to be sent to.
-    async fn drain(&self, replicas: &[u32]) {
-        let is_ready = |replica: &Replica| replica.keepers.iter().any(|keeper| keeper.board.look().is_ready);
-        let (leaving, staying): (Vec<_>, Vec<_>) =
-            self.replicas.iter().partition(|(number, _)| replicas.contains(number));
-        if staying.iter().any(|(_, replica)| is_ready(replica)) && leaving.iter().any(|(_, replica)| is_ready(replica))
-        {
-            let keepers = leaving.iter().flat_map(|(_, replica)| &replica.keepers);
-            keepers.for_each(|keeper| keeper.board.withdraw());
-            let drained = leaving
-                .iter()
-                .map(|(_, replica)| replica.drained(&self.key, &self.changes));
-            join_all(drained).await;
-        }
-    }
-
-    /// Has surplus replicas end, each once nobody is sent there any more and all that was sent is answered.
-    fn leave(&mut self, replicas: &[u32]) {
-        let is_any_left = self.replicas.len() > replicas.len();
-        for number in replicas {
-            let Some(replica) = self.replicas.remove(number) else {
-                continue;
-            };
-            let (key, changes, told) = (self.key.clone(), self.changes.clone(), Arc::clone(&self.of_replicas));
-            replica.keepers.iter().for_each(|keeper| keeper.board.withdraw());
-            let leaving = async move {
-                if is_any_left {
-                    replica.drained(&key, &changes).await;
-                }
-                replica.keepers.iter().for_each(|keeper| keeper.stop.cancel());
-                for keeper in replica.keepers {
-                    let ended = AbortOnDropHandle::new(keeper.task).await;
-                    ended.expect("keeping a container does not panic");
-                }
-                told.notify_one();
-            };
-            self.leaving
-                .push((*number, AbortOnDropHandle::new(tokio::spawn(leaving))));
-        }
-    }
-
-    /// What those had that have left goes with them.
-    async fn forget_left(&mut self, wanted: u32) {
-        let before = self.leaving.len();
-        self.leaving.retain(|(_, leaving)| !leaving.is_finished());
-        if self.leaving.len() < before {
-            self.clear(wanted).await;
-        }
-    }
-
-    /// All have ended when this returns.
-    async fn stop_all(&mut self) {
-        self.stop(self.replicas.keys().copied().collect()).await;
-        for (_, leaving) in self.leaving.drain(..) {
-            leaving.await.expect("ending a replica does not panic");
-        }
-    }
-
-    /// They have ended when this returns.
-    async fn stop(&mut self, replicas: Vec<u32>) {
-        let leaving: Vec<Replica> = replicas
-            .iter()
-            .filter_map(|number| self.replicas.remove(number))
-            .collect();
-        for keeper in leaving.iter().flat_map(|replica| &replica.keepers) {
-            keeper.board.withdraw();
-            keeper.stop.cancel();
-        }
-        for keeper in leaving.into_iter().flat_map(|replica| replica.keepers) {
-            keeper.task.await.expect("keeping a container does not panic");
-        }
-    }
-
-    /// What the containers of a replica shared goes with it.
-    async fn clear(&self, wanted: u32) {
-        let Key { tenant, application } = &self.key;
-        let leaving = self.leaving.iter().map(|(number, _)| number);
-        let kept: BTreeSet<u32> = self.replicas.keys().chain(leaving).copied().collect();
-        if let Err(error) = self.runtime.clear(tenant, application, kept, wanted).await {
-            tracing::warn!(%tenant, %application, %error, "what replicas shared that have ended is not removed");
-        }
     }
 
     /// Replicas of which a container had more on disk than it may go as a whole, with all that they had, and begin
@@ -676,20 +592,6 @@ impl Replica {
             false => update.min_ready.max(SETTLED),
         };
         self.ready.map(|(since, _)| since + settled)
-    }
-
-    /// Returns once nobody is sent there any more and all that was sent is answered, or its grace is over.
-    async fn drained(&self, Key { tenant, application }: &Key, changes: &Changes) {
-        if timeout(LEAD_PATIENCE, changes.are_followed()).await.is_err() {
-            tracing::warn!(%tenant, %application, "requests may be sent to replicas that are to end");
-        }
-        sleep(DRAIN).await;
-        let address = self.keepers.iter().find_map(|keeper| keeper.board.look().address);
-        let grace = self.keepers.iter().map(|keeper| keeper.plan.container.grace).max();
-        let until = Instant::now() + grace.unwrap_or_default();
-        while Instant::now() < until && address.is_some_and(|address| changes.is_busy(address)) {
-            sleep(BUSY_PAUSE).await;
-        }
     }
 
     /// Of all its containers but those that run once.

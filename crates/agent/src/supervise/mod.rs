@@ -8,6 +8,7 @@ mod following;
 mod gate;
 mod hold;
 mod kept_logs;
+mod leaving;
 mod revision;
 mod rollout;
 mod tenant_disk;

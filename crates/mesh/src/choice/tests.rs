@@ -237,12 +237,15 @@ fn what_comes_from_a_node_that_can_have_more_endpoints_itself_is_no_demand_here(
     let own = [(); 3].map(|()| Choice::choose(&choice, &way, &near(), &BTreeMap::new()).unwrap());
     let sent = ["one", "two", "three"].map(|node| Choice::take(&choice, node).0);
     let demand = || held(&choice).demand(&way.elsewhere);
-    assert_eq!(demand().under_way, 5.0);
+    assert_eq!((demand().under_way, demand().waiting), (5.0, 5.0));
     own[0].answered(Duration::from_millis(250), None);
     sent[1].answered(Duration::from_millis(500));
+    own[1].reached();
+    assert_eq!((demand().under_way, demand().waiting), (5.0, 3.0));
     drop((own, sent));
     let all_over = Demand {
         under_way: 0.0,
+        waiting: 0.0,
         answered: 2,
         took_s: 0.75,
     };

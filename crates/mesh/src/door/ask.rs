@@ -103,7 +103,8 @@ pub(super) async fn ask(
                 why,
                 is_seen: true,
                 is_late,
-                blames: true,
+                // How little time a caller gives is nobody's fault who is asked.
+                blames: !(is_late && until.is_of_caller()),
                 request: again.filter(|_| !is_late).map(Box::new),
             })
         }

@@ -96,7 +96,11 @@ pub(super) async fn connect(Leads { leading, door }: &mut Leads) -> Result<Conne
             false => Arc::clone(&door.beginnings.places).acquire_owned().await.ok(),
         };
         let (mut failed, mut is_busy) = (Vec::new(), false);
-        while !is_nobody && let Some(endpoint) = Choice::endpoint(&door.choice, &way, &failed) {
+        while !is_nobody {
+            // Who has been ready before this waited may not be any more.
+            let Some(endpoint) = Choice::endpoint(&door.choice, &leading.borrow(), &failed) else {
+                break;
+            };
             let at = endpoint.at;
             match timeout(ATTEMPT, TcpStream::connect(at)).await {
                 Ok(Ok(stream)) => {

@@ -84,6 +84,11 @@ impl Until {
         matches!(self, Until::Deadline(deadline) if deadline.is_over(sent))
     }
 
+    /// Whether who asks has set it.
+    pub(super) fn is_of_caller(&self) -> bool {
+        matches!(self, Until::Deadline(deadline) if deadline.is_of_caller)
+    }
+
     pub(super) fn patience(&self) -> Duration {
         match self {
             Until::Sent(patience) => *patience,

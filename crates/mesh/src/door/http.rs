@@ -118,7 +118,11 @@ impl Leads {
         let is_over = self.leading.has_changed().is_err();
         if is_over || from.is_some() && !is_told {
             let why = "the service is not there any more";
-            return ending(answer_oneself(course, StatusCode::SERVICE_UNAVAILABLE, why, is_grpc));
+            let mut answer = answer_oneself(course, StatusCode::SERVICE_UNAVAILABLE, why, is_grpc);
+            if from.is_some() {
+                answer.headers_mut().insert(FAILED, UNSEEN);
+            }
+            return ending(answer);
         }
         let mut upgrading = None;
         let speaks = request::speaks(request.version());
@@ -548,7 +552,6 @@ impl Leads {
         if let Some(line) = &mut course.line {
             line.status = Some(response.status().as_u16());
         }
-        let line = course.line.take();
         if passing.speaks == Speaks::Http1 {
             *response.version_mut() = Version::HTTP_11;
         }
@@ -563,6 +566,7 @@ impl Leads {
                     request: None,
                 });
             };
+            let line = course.line.take();
             tokio::spawn(pass_bytes(caller, hyper::upgrade::on(&mut response), at, line));
             if let Sender::Http1(driven) = sender {
                 driven.let_go();
@@ -580,7 +584,7 @@ impl Leads {
             sent,
             is_whole: response.body().is_end_stream(),
             failed: None,
-            line,
+            line: course.line.take(),
         });
         Ok(response.map(|body| Answer::Led { body, end }))
     }

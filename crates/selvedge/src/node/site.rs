@@ -107,7 +107,10 @@ impl EdgeSite {
             seeds: self.seeds(membership.as_ref())?,
             is_relay: self.config.relay,
             is_announced: self.config.mdns,
-            bans: Bans::read(&self.data),
+            bans: Bans::read(&self.data).unwrap_or_else(|error| {
+                tracing::error!(%error, "who is banned is not known here until another node says so");
+                Bans::default()
+            }),
             incarnation: incarnation(),
         };
         let (site, requests) = site::Site::start(options)?;
