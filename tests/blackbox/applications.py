@@ -52,7 +52,10 @@ class Host:
         started = []
         for path in self.containers.glob("*/started.json"):
             with contextlib.suppress(FileNotFoundError):
-                started.append(json.loads(path.read_text())["pid"])
+                known = json.loads(path.read_text())
+                # Another process may have its number by now.
+                if began_ticks(known["pid"]) == known["pid_start_ticks"]:
+                    started.append(known["pid"])
         return sorted(pid for pid in started + self.in_engine() if runs_now(pid))
 
     def in_engine(self) -> list[int]:
@@ -89,6 +92,14 @@ class Host:
         for pid in self.shims() + self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def began_ticks(pid: int) -> int | None:
+    """When a process began, in ticks since the host did, if there is one."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def runs_now(pid: int) -> bool:
