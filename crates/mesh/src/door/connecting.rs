@@ -1,5 +1,6 @@
 //! Connections to who is ready on this node, and those of which it is not known yet that anybody has them.
 
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -96,11 +97,12 @@ pub(super) async fn connect(Leads { leading, door }: &mut Leads) -> Result<Conne
             false => Arc::clone(&door.beginnings.places).acquire_owned().await.ok(),
         };
         let (mut failed, mut is_busy) = (Vec::new(), false);
-        while !is_nobody {
-            // Who has been ready before this waited may not be any more.
-            let Some(endpoint) = Choice::endpoint(&door.choice, &leading.borrow(), &failed) else {
-                break;
-            };
+        // Who has been ready before this waited may not be any more.
+        let next = |failed: &[SocketAddrV4]| match is_nobody {
+            true => None,
+            false => Choice::endpoint(&door.choice, &leading.borrow(), failed),
+        };
+        while let Some(endpoint) = next(&failed) {
             let at = endpoint.at;
             match timeout(ATTEMPT, TcpStream::connect(at)).await {
                 Ok(Ok(stream)) => {
