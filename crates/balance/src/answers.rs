@@ -83,15 +83,6 @@ impl Answers {
         Some(from_us(mean_us * more))
     }
 
-    /// Whether one that comes at that load waits for others.
-    #[must_use]
-    pub fn waits(&self, load: f32, now: Duration) -> bool {
-        match (self.alone(now), self.expect(load, now)) {
-            (Some(alone), Some(expected)) => expected.as_secs_f32() > WAITS_FROM * alone.as_secs_f32(),
-            _ => false,
-        }
-    }
-
     fn alone_us(&self, now: Duration) -> Option<f32> {
         let known = self.by_load[self.lowest..].iter().find(|known| known.is_fresh(now));
         known.map(|known| known.mean_us)
@@ -124,6 +115,12 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    /// Whether one that comes at that load waits for others.
+    fn waits(answers: &Answers, load: f32, now: Duration) -> bool {
+        let alone = answers.alone(now).expect("it is known");
+        answers.expect(load, now).expect("it is known") > alone.mul_f32(WAITS_FROM)
+    }
+
     #[test]
     fn a_load_that_nobody_has_seen_is_as_fast_as_the_next_below_it_where_nobody_waited() {
         let mut answers = Answers::default();
@@ -131,7 +128,7 @@ mod tests {
         answers.observe(1.0, 8 * MS, MS);
         assert_eq!(answers.expect(0.25, MS), Some(8 * MS));
         assert_eq!(answers.expect(1_000.0, MS), Some(8 * MS));
-        assert!(!answers.waits(1_000.0, MS));
+        assert!(!waits(&answers, 1_000.0, MS));
     }
 
     #[test]
@@ -141,7 +138,7 @@ mod tests {
         answers.observe(2.0, 16 * MS, MS);
         assert_eq!(answers.expect(1.5, MS), Some(8 * MS));
         assert_eq!(answers.expect(4.0, MS), Some(32 * MS));
-        assert!(answers.waits(2.0, MS) && !answers.waits(1.5, MS));
+        assert!(waits(&answers, 2.0, MS) && !waits(&answers, 1.5, MS));
     }
 
     #[test]
