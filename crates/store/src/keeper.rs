@@ -33,7 +33,7 @@ pub(crate) enum Job {
     Seal { number: u64, end: u64 },
     /// Read values of a segment that is being emptied.
     Offer(Offer),
-    /// Make this file, or try until there is space for it or another is asked for.
+    /// Make this file, or try until there is space for it.
     Spare(SpareFile),
     /// Remove a file.
     Remove(Removal),

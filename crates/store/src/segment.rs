@@ -12,26 +12,23 @@ use crate::record::Seed;
 
 /// Where the records of a segment begin in its file.
 pub(crate) const RECORDS_AT: u64 = 4096;
-/// A file that becomes a segment.
+/// A file that becomes a segment. What it is for depends on how many there are, not on its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpareFile {
-    /// One for what is moved out of the oldest segment of a full log.
-    Reserve,
-    /// Another one.
-    SecondReserve,
-    /// The next segment, whatever is written to it.
-    Next,
+    First,
+    Second,
+    Third,
 }
 
 impl SpareFile {
     /// In the order in which they are made.
-    pub(crate) const ALL: [SpareFile; 3] = [SpareFile::Reserve, SpareFile::SecondReserve, SpareFile::Next];
+    pub(crate) const ALL: [SpareFile; 3] = [SpareFile::First, SpareFile::Second, SpareFile::Third];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            SpareFile::Reserve => "reserve-1",
-            SpareFile::SecondReserve => "reserve-2",
-            SpareFile::Next => "spare",
+            SpareFile::First => "reserve-1",
+            SpareFile::Second => "reserve-2",
+            SpareFile::Third => "spare",
         }
     }
 }

@@ -87,6 +87,11 @@ impl Space {
         }
     }
 
+    /// Whether there are files that nobody needs and that are not removed yet.
+    pub(crate) fn is_about_to_shrink(&self) -> bool {
+        self.leaving_bytes > 0
+    }
+
     /// Bytes that the files take.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.leaving_bytes + self.segments.iter().map(|segment| segment.file_bytes).sum::<u64>()

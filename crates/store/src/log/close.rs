@@ -3,10 +3,9 @@
 use rustix::event::Timespec;
 
 use super::Log;
-use super::spares::State;
 use crate::Stopped;
 use crate::keeper::Job;
-use crate::segment::SpareFile;
+use crate::segment;
 
 /// How often [`Log::close`] looks whether the disk has space.
 const CLOSE_POLL: Timespec = Timespec {
@@ -24,7 +23,7 @@ impl Log {
         self.collection.disable();
         self.flush()?;
         // On a full disk the next run goes on in the rest of the newest segment.
-        let is_closed = self.newest_is_open && self.spares.get(SpareFile::Next) == State::Ready;
+        let is_closed = self.newest_is_open && self.spares.has_next();
         if let Some(newest) = self.space.newest().filter(|_| is_closed) {
             self.jobs.push(Job::Seal {
                 number: newest.number,
@@ -52,7 +51,7 @@ impl Log {
             if self.spares.is_full && self.shared.is_idle() {
                 let reason = format!("no space for {} bytes", self.batch.len());
                 return Err(Stopped {
-                    file: SpareFile::Next.name().to_owned(),
+                    file: segment::name(self.next_number),
                     doing: "flush",
                     reason,
                 });

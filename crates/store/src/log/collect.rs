@@ -7,10 +7,8 @@
 //! value once ([`Live`](crate::live::Live)), may hold what is needed: it is offered whole first, and named.
 
 use super::Log;
-use super::spares::State;
 use crate::emptying::Offer;
 use crate::keeper::{Job, Removal};
-use crate::segment::SpareFile;
 use crate::shared::Note;
 use crate::space::Segment;
 use crate::{Event, Fault, Position, segment};
@@ -187,12 +185,11 @@ impl Log {
 
     /// Whether there is room for all that is live in the oldest segment.
     fn oldest_can_move(&self) -> bool {
-        match self.spares.get(SpareFile::Next) {
-            State::Ready => true,
-            // It is on its way, and nothing need be taken from the reserve.
-            _ if !self.spares.is_full => false,
-            _ => self.spares.has_reserve() || self.moving_bytes() <= self.free_bytes(),
+        if self.spares.has_next() {
+            return true;
         }
+        // Else a file is on its way, and nothing need be taken from the reserve.
+        self.spares.is_full && (self.spares.has_reserve() || self.moving_bytes() <= self.free_bytes())
     }
 
     /// Bytes that the values of the oldest segment take in another one, with their index, about: they may have grown a

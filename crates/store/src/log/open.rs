@@ -100,7 +100,7 @@ impl Log {
     }
 }
 
-/// The files that the last run left to become segments, or new ones; without the reserves no new spare.
+/// The files that the last run left to become segments, or new ones.
 fn find_spares(disk: &dyn Disk, options: &Options, space: &Space) -> io::Result<Spares> {
     let bytes = options.segment_bytes;
     let mut spares = Spares::default();
@@ -111,7 +111,7 @@ fn find_spares(disk: &dyn Disk, options: &Options, space: &Space) -> io::Result<
         }
     }
     while let Some(file) = spares.wanted() {
-        if !options.allow(space.total_bytes(), file) {
+        if !options.allow_another(space.total_bytes(), &spares) {
             break;
         }
         match disk.create(file.name(), bytes) {
@@ -120,7 +120,7 @@ fn find_spares(disk: &dyn Disk, options: &Options, space: &Space) -> io::Result<
             Err(error) => return Err(error),
         }
     }
-    spares.is_full = spares.get(SpareFile::Next) != State::Ready;
+    spares.is_full = !spares.has_next();
     Ok(spares)
 }
 

@@ -1,10 +1,9 @@
 //! Whether a record fits: into memory, into the newest segment, or into one that a file is there for.
 
-use super::spares::State;
 use super::{Kind, Log};
 use crate::Refused;
 use crate::record::HEADER_BYTES;
-use crate::segment::{FOOTER_BYTES, RECORDS_AT, SpareFile};
+use crate::segment::{FOOTER_BYTES, RECORDS_AT};
 use crate::space::Segment;
 
 impl Log {
@@ -15,12 +14,14 @@ impl Log {
         }
         self.room_in_memory(kind, len)?;
         let fits = |kept_back: u64| (len + entry_len) as u64 + kept_back <= self.free_bytes();
-        match self.spares.get(SpareFile::Next) {
-            State::Ready => Ok(()),
-            _ if !self.waits_for_moving(kind) && fits(self.kept_back(kind)) => Ok(()),
-            _ if !self.spares.is_full => Err(Refused::Behind),
-            _ if kind == Kind::Moved && self.may_use_reserve() => Ok(()),
-            _ => Err(Refused::Full),
+        if self.spares.has_next() || !self.waits_for_moving(kind) && fits(self.kept_back(kind)) {
+            Ok(())
+        } else if !self.spares.is_full {
+            Err(Refused::Behind)
+        } else if kind == Kind::Moved && self.may_use_reserve() {
+            Ok(())
+        } else {
+            Err(Refused::Full)
         }
     }
 

@@ -150,7 +150,7 @@ fn a_power_cut_that_keeps_any_of_the_unsynced_sectors_loses_nothing_durable() {
 /// Lets the log find no room for another segment.
 fn fill(disk: &SimulatedDisk) {
     // It may have been used for a segment meanwhile.
-    _ = disk.remove(SpareFile::Next.name());
+    _ = disk.remove(SpareFile::Third.name());
     disk.set_capacity(Some(disk.used_bytes()));
 }
 
