@@ -19,7 +19,7 @@ from brokers import BINARY, ENVIRONMENT
 pytestmark = [pytest.mark.contract, pytest.mark.needs("site")]
 
 # As short as each can be and still show something; none of the figures is a result.
-SHORT = ["--quick", "--blocks", "1", "--seed", "7", "--clients", "4", "--measure-ms", "300", "--warm-up-ms", "200"]
+SHORT = ["--blocks", "1", "--seed", "7", "--clients", "4", "--measure-ms", "300", "--warm-up-ms", "200"]
 POLICIES = {"round-robin", "random", "local", "least-request", "local-first", "local-first-again"}
 PROXIES = {"nginx-round-robin", "nginx-least-connections", "haproxy"}
 
@@ -42,8 +42,9 @@ def place_of_a_run():
 
 
 def command(out: Path, *words: str) -> list[str]:
-    """What measures."""
-    return [BINARY, "evaluate", "balancing", "--out", str(out), *SHORT, *words]
+    """What measures; some cells, where nothing else is said."""
+    quick = [] if "--arms" in words else ["--quick"]
+    return [BINARY, "evaluate", "balancing", "--out", str(out), *quick, *SHORT, *words]
 
 
 def measured(out: Path, place: str, *words: str) -> tuple[dict, str]:
@@ -119,3 +120,15 @@ def test_a_run_that_is_ended_leaves_nothing_and_is_gone_on_with(tmp_path, place)
     before = json.loads(raw.read_text())["done"]
     run, _ = measured(tmp_path, place, *words, "--resume")
     assert run["done"][: len(before)] == before and len(run["done"]) > len(before)
+
+
+def test_what_a_proxy_takes_is_seen_of_those_that_are_asked_for_beside_the_pod_itself(tmp_path, place):
+    run, table = measured(tmp_path, place, "--parts", "proxy", "--arms", "direct,local-first,nginx-round-robin")
+    for clients in (1, 16):
+        cell = [one for one in run["done"] if one["job"]["cell"]["load"] == {"closed": [clients, 0, 0]}]
+        seen = {one["job"]["arm"]: one["seen"][0] for one in cell}
+        assert seen.keys() == {"direct", "local-first", "nginx-round-robin"}, run["skipped"]
+        assert all(one["answered"] > 0 and None not in one["answers_us"] for one in seen.values())
+        used = {arm: one["cpu_s"] for arm, one in seen.items()}
+        assert used.pop("direct") is None and all(0 < cpu_s < 2 for cpu_s in used.values()), used
+    assert "Processor µs of each answer: local-first" in table

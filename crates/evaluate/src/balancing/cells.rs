@@ -30,6 +30,17 @@ const ONE_NODE: [Arm; 5] = [
     Arm::Haproxy,
 ];
 
+/// Who leads to one pod, and the pod itself.
+const ONE_POD: [Arm; 5] = [
+    Arm::Direct,
+    Arm::LocalFirst,
+    Arm::LocalFirstAgain,
+    Arm::NginxRoundRobin,
+    Arm::Haproxy,
+];
+const QUICK_ONE_POD: [Arm; 2] = [Arm::LocalFirst, Arm::NginxRoundRobin];
+const PROXY_CLIENTS: [u32; 2] = [1, 16];
+
 /// Arms that lead past a node in which something happens.
 const MANY_NODES: [Arm; 7] = [
     Arm::RoundRobin,
@@ -52,6 +63,7 @@ pub(super) fn cells(options: &Options) -> Vec<(Cell, &'static [Arm])> {
         Part::Overload => overload(options),
         Part::Faults => faults(options),
         Part::Calculate => calculate(options),
+        Part::Proxy => proxy(options),
     };
     options.parts.iter().flat_map(of_part).collect()
 }
@@ -64,7 +76,10 @@ pub(crate) fn measured(run: &BalancingRun) -> Vec<Job> {
 
 /// Every cell with each of its arms.
 pub(super) fn jobs(options: &Options) -> Vec<Job> {
-    let of_cell = |(cell, arms): (Cell, &'static [Arm])| arms.iter().map(move |arm| Job { cell, arm: *arm });
+    let of_cell = |(cell, arms): (Cell, &'static [Arm])| {
+        let arms = arms.iter().filter(|arm| options.arms.contains(arm));
+        arms.map(move |arm| Job { cell, arm: *arm })
+    };
     cells(options).into_iter().flat_map(of_cell).collect()
 }
 
@@ -181,6 +196,20 @@ fn calculate(options: &Options) -> Vec<(Cell, &'static [Arm])> {
     };
     let arms = if options.quick { &QUICK_ARMS[..] } else { &Arm::ALL };
     options.clients.iter().map(|clients| (cell(*clients), arms)).collect()
+}
+
+/// As the figure has it: one at a time, and sixteen.
+fn proxy(options: &Options) -> Vec<(Cell, &'static [Arm])> {
+    let cell = |clients: u32| Cell {
+        part: Part::Proxy,
+        pods: [1, 0, 0],
+        round_trip_ms: 0,
+        load: Load::Closed([clients, 0, 0]),
+        event: None,
+        work: Work::None,
+    };
+    let arms = if options.quick { &QUICK_ONE_POD[..] } else { &ONE_POD };
+    PROXY_CLIENTS.iter().map(|clients| (cell(*clients), arms)).collect()
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use super::cells::jobs;
 use super::load::{self, Window};
 use super::nodes::{Nodes, forgotten};
-use super::options::Options;
+use super::options::{Options, Part};
 use super::proxies::Proxy;
-use super::record::{BalancingRun, Cell, Done, Event, FORMAT, Job, Load, Seen};
+use super::record::{Arm, BalancingRun, Cell, Done, Event, FORMAT, Job, Load, Seen};
 use super::table::cell_name;
 use super::{EXPERIMENT, NODES};
 use crate::arms::Helper;
@@ -98,7 +98,7 @@ pub fn estimate(options: &Options) -> Duration {
     let disturbed = jobs.iter().filter(disturbs).count();
     let block = each * jobs.len() as u32
         + forgotten(&options) * disturbed as u32
-        + SCALE * changes(|one, next| one.cell.pods != next.cell.pods)
+        + SCALE * changes(|one, next| (one.cell.pods, one.cell.work) != (next.cell.pods, next.cell.work))
         + DELAY * changes(|one, next| one.cell.round_trip_ms != next.cell.round_trip_ms);
     START + block * options.blocks
 }
@@ -181,7 +181,10 @@ impl Bench {
         let mut proxies: Vec<Proxy> = Vec::new();
         let mut ways: Vec<(usize, SocketAddr)> = Vec::new();
         for place in asked {
-            if arm.policy().is_some() {
+            if arm == Arm::Direct {
+                let pods = self.nodes.pods_seen_from(place);
+                ways.push((place, *pods.first().ok_or("there is no pod to be asked")?));
+            } else if arm.policy().is_some() {
                 ways.push((place, self.nodes.all()[place].door()?));
             } else {
                 let proxy = Proxy::start(arm, &self.nodes, place)?;
@@ -190,7 +193,13 @@ impl Bench {
             }
         }
         let seed = self.run.seed.wrapping_add(block.into());
-        let seen = ask(&self.nodes, &self.run.options, (&cell, seed), &ways);
+        // Of the node that is asked, where one alone is.
+        let cpu_s = || match (arm, &proxies[..]) {
+            (Arm::Direct, _) => None,
+            (_, [proxy]) => proxy.cpu_s(),
+            _ => self.nodes.all()[0].edge.cpu_s(),
+        };
+        let seen = ask(&self.nodes, &self.run.options, (&cell, seed), &ways, &cpu_s);
         drop(proxies);
         if let Some(event) = cell.event {
             self.nodes.undo(event)?;
@@ -205,6 +214,7 @@ fn ask(
     options: &Options,
     (cell, seed): (&Cell, u64),
     ways: &[(usize, SocketAddr)],
+    cpu_s: &dyn Fn() -> Option<f64>,
 ) -> Result<[Seen; NODES], String> {
     let began = Instant::now() + HEAD_START;
     let begins = began + options.warm_up();
@@ -239,10 +249,18 @@ fn ask(
                 nodes.returns()?;
             }
         }
+        let mut used_s = None;
+        if cell.part == Part::Proxy {
+            interrupt::pause(window.begins.saturating_duration_since(Instant::now()))?;
+            let before_s = cpu_s();
+            interrupt::pause(window.ends.saturating_duration_since(Instant::now()))?;
+            used_s = cpu_s().zip(before_s).map(|(after_s, before_s)| after_s - before_s);
+        }
         let mut all: [Seen; NODES] = Default::default();
         for (place, thread) in started {
             all[place] = thread.join().expect("asking does not panic")?;
         }
+        all[0].cpu_s = used_s;
         Ok(all)
     })
 }
@@ -294,9 +312,11 @@ mod tests {
         assert_ne!(first, shuffled(&jobs, 7, 1));
         let changes = |of: fn(&Job, &Job) -> bool| first.windows(2).filter(|pair| of(&pair[0], &pair[1])).count() + 1;
         let cells: std::collections::HashSet<_> = jobs.iter().map(|job| job.cell).collect();
-        let pods: std::collections::HashSet<_> = jobs.iter().map(|job| job.cell.pods).collect();
+        let pods = |job: &Job| (job.cell.pods, job.cell.work);
+        let all_pods: std::collections::HashSet<_> = jobs.iter().map(pods).collect();
         assert_eq!(changes(|one, next| one.cell != next.cell), cells.len());
-        assert_eq!(changes(|one, next| one.cell.pods != next.cell.pods), pods.len());
+        let other_pods = |one: &Job, next: &Job| (one.cell.pods, one.cell.work) != (next.cell.pods, next.cell.work);
+        assert_eq!(changes(other_pods), all_pods.len());
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use record::{Arm, BalancingRun, Cell, Done, Event, Job, Load, Seen, Work};
 pub(crate) use summary::tests::run_of;
 pub use summary::{CellSummary, Judged, Row, summarise};
 pub use table::table;
-pub(crate) use table::{by_node_words, cell_name, judged_words, notes};
+pub(crate) use table::{by_node_words, cell_name, cpu_words, judged_words, notes};
 
 /// What [`BalancingRun::experiment`] says.
 pub(crate) const EXPERIMENT: &str = "balancing";

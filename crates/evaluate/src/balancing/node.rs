@@ -93,20 +93,6 @@ impl Node {
             format!("{address}:{HTTPS_PORT}"),
         ];
         let edge = Edge::start_with(&site, "edge", &options)?;
-        let Share {
-            cpu_millis,
-            memory_bytes,
-        } = share();
-        let limits = [cpu_millis.to_string(), memory_bytes.to_string()];
-        edge.run(&[
-            "tenant",
-            "set",
-            "default",
-            "--app-cpu-millis",
-            &limits[0],
-            "--app-memory-bytes",
-            &limits[1],
-        ])?;
         let folder = site.make_directory("pod")?;
         add_file(&folder, &site.helper.program)?;
         let program = site.helper.program.display().to_string();
@@ -141,6 +127,7 @@ impl Node {
 
     /// Has it so many pods, and the kernel lead to each of them by a port of its own.
     pub(super) fn scale(&mut self, count: u32, work: Work, options: &Options) -> Result<(), String> {
+        self.limit(work)?;
         self.edge.apply(&self.deployment(count, work, options))?;
         let application = self.edge.wait(NAME, |one| {
             one.replicas == count && one.is_ready() && one.containers.len() == count as usize
@@ -162,10 +149,24 @@ impl Node {
         self.site.enter(|| nft(&rules))?
     }
 
+    /// A pod that takes no time would take all that it may have.
+    fn limit(&self, work: Work) -> Result<(), String> {
+        let share = share();
+        let cpu_millis = match work {
+            Work::Wait | Work::Calculate => share.cpu_millis.to_string(),
+            Work::None => "none".to_owned(),
+        };
+        let memory_bytes = share.memory_bytes.to_string();
+        let limits = ["--app-cpu-millis", &cpu_millis, "--app-memory-bytes", &memory_bytes];
+        self.edge.run(&[&["tenant", "set", "default"], &limits[..]].concat())?;
+        Ok(())
+    }
+
     fn deployment(&self, count: u32, work: Work, options: &Options) -> String {
         let work = match work {
             Work::Wait => "wait",
             Work::Calculate => "calculate",
+            Work::None => "none",
         };
         let words = self.site.helper.arguments(&[
             "pod",
@@ -223,10 +224,15 @@ impl Node {
     }
 }
 
-/// The service, led by a policy.
-pub(super) fn service(policy: Policy) -> String {
+/// The service, led by a policy. Where it is of one node the kernel would lead past the door, which is to be measured where
+/// nothing else is: to start slowly takes a door.
+pub(super) fn service(policy: Policy, work: Work) -> String {
+    let more = match work {
+        Work::Wait | Work::Calculate => "",
+        Work::None => ", selvedge.dev/slow-start: 100ms",
+    };
     format!(
-        "apiVersion: v1\nkind: Service\nmetadata: {{name: {NAME}, annotations: {{selvedge.dev/balance: {}}}}}\nspec:\n  \
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {NAME}, annotations: {{selvedge.dev/balance: {}{more}}}}}\nspec:\n  \
          selector: {{app: {NAME}}}\n  ports: [{{port: {SERVICE_PORT}, targetPort: {POD_PORT}, appProtocol: http}}]\n",
         policy.name()
     )

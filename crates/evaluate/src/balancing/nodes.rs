@@ -142,7 +142,7 @@ impl Nodes {
             && (has_other_pods || wanted.policy != self.state.policy)
         {
             for node in &self.all {
-                node.edge.apply(&service(policy))?;
+                node.edge.apply(&service(policy, wanted.work))?;
             }
             self.wait_until_known(wanted.pods, policy)?;
         }

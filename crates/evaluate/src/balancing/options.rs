@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+
+use super::record::Arm;
 
 /// Blocks where `--quick` is given: enough for a range, not for an interval.
 const QUICK_BLOCKS: u32 = 2;
@@ -27,6 +30,9 @@ pub struct Options {
     /// Parts to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL, value_name = "PART")]
     pub parts: Vec<Part>,
+    /// Who leads requests, of those that a part has
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Arm::value_variants().to_vec(), value_name = "ARM")]
+    pub arms: Vec<Arm>,
     /// Blocks: every cell once for each arm, in random order; five or more give an interval
     #[arg(long, default_value_t = BLOCKS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub blocks: u32,
@@ -69,17 +75,20 @@ pub enum Part {
     Faults,
     /// Pods that use the processor instead of waiting: one at each of two nodes
     Calculate,
+    /// What the door of a node takes for a request to a pod of its own that answers at once, beside nginx and HAProxy
+    Proxy,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 6] = [
+    pub const ALL: [Part; 7] = [
         Part::Pods,
         Part::Delay,
         Part::Policies,
         Part::Overload,
         Part::Faults,
         Part::Calculate,
+        Part::Proxy,
     ];
 
     /// In the words of a table.
@@ -92,6 +101,7 @@ impl Part {
             Part::Overload => "open loop, twice what the node can do",
             Part::Faults => "what happens in the middle",
             Part::Calculate => "pods that calculate",
+            Part::Proxy => "what a proxy takes",
         }
     }
 }
@@ -100,6 +110,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             parts: Part::ALL.to_vec(),
+            arms: Arm::value_variants().to_vec(),
             blocks: BLOCKS,
             clients: CLIENTS.to_vec(),
             measure_ms: MEASURE_MS,

@@ -82,6 +82,7 @@ impl Line {
                 pause(done_at.saturating_duration_since(Instant::now()));
             }
             Work::Calculate => self.in_turn(calculate),
+            Work::None => {}
         }
     }
 

@@ -25,10 +25,10 @@ pub struct Prediction {
     pub p99_us: f64,
 }
 
-/// None for what is no site's, where something happens, where pods share the processors that their node may have, and where
-/// nobody is answered.
+/// None for what is no site's, where something happens, where pods share the processors that their node may have or do not
+/// wait, and where nobody is answered.
 pub(super) fn predict(job: &Job, options: &Options) -> Option<Prediction> {
-    if job.cell.event.is_some() || job.cell.work == Work::Calculate {
+    if job.cell.event.is_some() || job.cell.work != Work::Wait {
         return None;
     }
     let load = |place: usize| match job.cell.load {

@@ -33,7 +33,7 @@ pub(super) fn about() -> Vec<About> {
 /// One that runs, where it is asked.
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
-    _server: ServerProcess,
+    server: ServerProcess,
 }
 
 impl Proxy {
@@ -55,10 +55,12 @@ impl Proxy {
         let words = words(arm, &file, &directory);
         let mut server = ServerProcess::start(&node.site.edge_helper(), None, &program, &words, &directory)?;
         node.site.enter(|| server.wait_until_ready(address))??;
-        Ok(Proxy {
-            address,
-            _server: server,
-        })
+        Ok(Proxy { address, server })
+    }
+
+    /// Processor seconds that it has taken.
+    pub(super) fn cpu_s(&self) -> Option<f64> {
+        self.server.cpu_s()
     }
 }
 
@@ -82,7 +84,7 @@ fn nginx(arm: Arm, (address, pods): (SocketAddr, &[SocketAddr]), directory: &Pat
     };
     let directory = directory.display();
     format!(
-        "daemon off;\nuser root;\nworker_processes 1;\npid {directory}/nginx.pid;\nerror_log {directory}/error.log;\n\
+        "daemon off;\nuser root;\nmaster_process off;\nworker_processes 1;\npid {directory}/nginx.pid;\nerror_log {directory}/error.log;\n\
          events {{ worker_connections 4096; }}\nhttp {{\n  access_log off;\n  keepalive_requests 1000000000;\n  \
          client_body_temp_path {directory}/body;\n  proxy_temp_path {directory}/temporary;\n  fastcgi_temp_path \
          {directory}/fastcgi;\n  uwsgi_temp_path {directory}/uwsgi;\n  scgi_temp_path {directory}/scgi;\n  upstream pods \

@@ -61,6 +61,9 @@ pub struct Seen {
     /// In an open loop, how much later than they were to be requests were sent for which a client was free, at the 99th
     /// percentile, in microseconds.
     pub send_lag_p99_us: Option<u32>,
+    /// Processor seconds of who led these requests there, the edge or a proxy; none where that is not looked at.
+    #[serde(default)]
+    pub cpu_s: Option<f64>,
 }
 
 /// A cell for one arm.
@@ -98,6 +101,8 @@ pub enum Work {
     Wait,
     /// It uses the processor for so long.
     Calculate,
+    /// It answers at once.
+    None,
 }
 
 /// Something that happens in the middle.
@@ -125,7 +130,7 @@ pub enum Load {
 }
 
 /// Who leads requests to pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arm {
     /// The site: every pod in turn (the paper's).
@@ -146,10 +151,12 @@ pub enum Arm {
     NginxLeastConnections,
     /// HAProxy: fewest connections.
     Haproxy,
+    /// Nobody: the first pod is asked itself.
+    Direct,
 }
 
 impl Arm {
-    /// All of them.
+    /// All that choose.
     pub const ALL: [Arm; 9] = [
         Arm::RoundRobin,
         Arm::Random,
@@ -170,6 +177,7 @@ impl Arm {
             Arm::NginxRoundRobin => "nginx, round robin",
             Arm::NginxLeastConnections => "nginx, least conn.",
             Arm::Haproxy => "HAProxy, least conn.",
+            Arm::Direct => "the pod itself",
             of_site => of_site.policy().map_or("", Policy::name),
         }
     }
@@ -183,7 +191,7 @@ impl Arm {
             Arm::Local => Some(Policy::Local),
             Arm::LeastRequest => Some(Policy::LeastRequest),
             Arm::LocalFirst | Arm::LocalFirstAgain => Some(Policy::LocalFirst),
-            Arm::NginxRoundRobin | Arm::NginxLeastConnections | Arm::Haproxy => None,
+            Arm::NginxRoundRobin | Arm::NginxLeastConnections | Arm::Haproxy | Arm::Direct => None,
         }
     }
 }

@@ -49,6 +49,8 @@ pub struct Row {
     pub here_share: f64,
     /// Requests without an answer.
     pub lost: u64,
+    /// Processor time of who led it, of each answer, in microseconds; none where that was not looked at.
+    pub cpu_us: Option<Estimate>,
     /// Of a closed loop: the block that is furthest from Little's law.
     pub law: Option<Check>,
     /// By service time and delay alone.
@@ -81,6 +83,7 @@ struct Block {
     number: u32,
     per_s: f64,
     mean_us: Option<f64>,
+    cpu_us: Option<f64>,
     /// Lost ones infinite.
     answers_us: Vec<f64>,
 }
@@ -117,9 +120,12 @@ fn block(done: &Done) -> Block {
     let of_all = || done.seen.iter().flat_map(|seen| &seen.answers_us);
     let answers_us: Vec<f64> = of_all().map(|us| us.map_or(f64::INFINITY, f64::from)).collect();
     let wall_s = done.seen.iter().map(|seen| seen.wall_s).fold(0.0, f64::max);
+    let answered = done.seen.iter().map(|seen| seen.answered).sum::<u64>() as f64;
+    let cpu_s = done.seen.iter().find_map(|seen| seen.cpu_s);
     Block {
         number: done.block,
-        per_s: done.seen.iter().map(|seen| seen.answered).sum::<u64>() as f64 / wall_s,
+        per_s: answered / wall_s,
+        cpu_us: cpu_s.map(|cpu_s| cpu_s * 1e6 / answered),
         mean_us: mean(answers_us.iter().copied().filter(|us| us.is_finite())),
         answers_us,
     }
@@ -137,6 +143,7 @@ fn row(run: &BalancingRun, job: &Job) -> Row {
     let pool = Pool::new(&Units::new(&[answers]));
     let per_s: Vec<f64> = blocks.iter().map(|block| block.per_s).collect();
     let means: Vec<f64> = blocks.iter().filter_map(|block| block.mean_us).collect();
+    let cpu_us: Vec<f64> = blocks.iter().filter_map(|block| block.cpu_us).collect();
     let all = || blocks.iter().flat_map(|block| &block.answers_us);
     let lost = all().filter(|us| us.is_infinite()).count() as u64;
     let answered = all().count() as u64 - lost;
@@ -158,6 +165,7 @@ fn row(run: &BalancingRun, job: &Job) -> Row {
         by_node_us,
         here_share: here as f64 / answered.max(1) as f64,
         lost,
+        cpu_us: Estimate::median_of(&cpu_us, bootstrap),
         law: law(run, job),
         predicted: predict(job, &run.options),
         paper_per_s: beside.map(|paper| paper.per_s),
@@ -186,6 +194,7 @@ fn law(run: &BalancingRun, job: &Job) -> Option<Check> {
 
 fn judge(run: &BalancingRun, summary: &CellSummary) -> Vec<Judged> {
     match summary.cell.load {
+        Load::Closed(_) if summary.cell.part == Part::Proxy => beside_nginx(run, summary),
         // Elsewhere there is no choice, or nothing is promised.
         Load::Closed(_) if !matches!(summary.cell.part, Part::Delay | Part::Policies) => Vec::new(),
         Load::Closed(_) => beside_others(run, summary),
@@ -227,15 +236,7 @@ fn overload(run: &BalancingRun, summary: &CellSummary) -> Vec<Judged> {
 /// Throughput and mean beside every other policy, p99 beside those that answer as many within the margin; of each the
 /// policy that is best.
 fn beside_others(run: &BalancingRun, summary: &CellSummary) -> Vec<Judged> {
-    let of = |arm| {
-        blocks(
-            run,
-            &Job {
-                cell: summary.cell,
-                arm,
-            },
-        )
-    };
+    let of = |arm| blocks_of(run, summary, arm);
     let (ours, again) = (of(Arm::LocalFirst), of(Arm::LocalFirstAgain));
     let others = [Arm::RoundRobin, Arm::Random, Arm::Local, Arm::LeastRequest].map(|arm| (arm, of(arm)));
     let per_s = |blocks: &[Block]| median(&blocks.iter().map(|block| block.per_s).collect::<Vec<_>>());
@@ -246,9 +247,35 @@ fn beside_others(run: &BalancingRun, summary: &CellSummary) -> Vec<Judged> {
         let ratios = compared.map(|(arm, other)| (*arm, ratio_of(worse, &ours, other, run.seed)));
         let noise = ratio_of(worse, &again, &ours, run.seed).ok();
         let (arm, ratio) = ratios.max_by(|(_, one), (_, other)| size(one).total_cmp(&size(other)))?;
-        Some(verdict(what, arm, ratio, noise))
+        Some(verdict(what, arm, ratio, noise, 1.0 + MARGIN))
     });
     judged.collect()
+}
+
+/// What the door of a node takes for a request: one at a time no more than nginx, and of many no fewer a second, nor more
+/// processor time of each.
+fn beside_nginx(run: &BalancingRun, summary: &CellSummary) -> Vec<Judged> {
+    let of = |arm| blocks_of(run, summary, arm);
+    let (ours, again, nginx) = (of(Arm::LocalFirst), of(Arm::LocalFirstAgain), of(Arm::NginxRoundRobin));
+    if nginx.is_empty() {
+        return Vec::new();
+    }
+    let is_one_at_a_time = summary.cell.clients() == Some([1, 0, 0]);
+    let aims: [(&str, &Worse); 2] = match is_one_at_a_time {
+        true => [("p50", &WORSE_P50), ("p99", &WORSE[2].1)],
+        false => [("throughput", &WORSE[0].1), ("processor time", &WORSE_CPU)],
+    };
+    let judged = aims.map(|(what, worse)| {
+        let noise = ratio_of(worse, &again, &ours, run.seed).ok();
+        let ratio = ratio_of(worse, &ours, &nginx, run.seed);
+        verdict(what, Arm::NginxRoundRobin, ratio, noise, 1.0)
+    });
+    judged.into()
+}
+
+fn blocks_of(run: &BalancingRun, summary: &CellSummary, arm: Arm) -> Vec<Block> {
+    let cell = summary.cell;
+    blocks(run, &Job { cell, arm })
 }
 
 /// How many times worse one is than another within blocks.
@@ -264,12 +291,22 @@ const WORSE: [(&str, Worse); 3] = [
         let costs = pairs.iter().map(|(ours, other)| (mean(ours), mean(other))).collect();
         ratio_of_costs(&[costs], bootstrap)
     }),
-    ("p99", |pairs, bootstrap| {
-        let pairs = pairs.iter();
-        let answers = pairs.map(|(ours, other)| (ours.answers_us.as_slice(), other.answers_us.as_slice()));
-        ratio(&[answers.collect()], 0.99, bootstrap)
-    }),
+    ("p99", |pairs, bootstrap| worse_quantile(pairs, 0.99, bootstrap)),
 ];
+
+/// Where nobody waits for anybody.
+const WORSE_P50: Worse = |pairs, bootstrap| worse_quantile(pairs, 0.5, bootstrap);
+const WORSE_CPU: Worse = |pairs, bootstrap| {
+    let cost = |block: &Block| block.cpu_us.unwrap_or(f64::INFINITY);
+    let costs = pairs.iter().map(|(ours, other)| (cost(ours), cost(other))).collect();
+    ratio_of_costs(&[costs], bootstrap)
+};
+
+fn worse_quantile(pairs: &[(&Block, &Block)], quantile: f64, bootstrap: &mut Bootstrap) -> Result<Estimate, Undecided> {
+    let pairs = pairs.iter();
+    let answers = pairs.map(|(ours, other)| (ours.answers_us.as_slice(), other.answers_us.as_slice()));
+    ratio(&[answers.collect()], quantile, bootstrap)
+}
 
 fn ratio_of(worse: &Worse, ours: &[Block], others: &[Block], seed: u64) -> Result<Estimate, Undecided> {
     let bootstrap = &mut Bootstrap::new(seed, 0, Bootstrap::RESAMPLES);
@@ -285,14 +322,17 @@ fn size(ratio: &Result<Estimate, Undecided>) -> f64 {
     ratio.as_ref().map_or(f64::NEG_INFINITY, |ratio| ratio.value)
 }
 
-fn verdict(what: &'static str, arm: Arm, ratio: Result<Estimate, Undecided>, noise: Option<Estimate>) -> Judged {
-    let (most, conditions) = (
-        1.0 + MARGIN,
-        Conditions {
-            noise,
-            ..Conditions::default()
-        },
-    );
+fn verdict(
+    what: &'static str,
+    arm: Arm,
+    ratio: Result<Estimate, Undecided>,
+    noise: Option<Estimate>,
+    most: f64,
+) -> Judged {
+    let conditions = Conditions {
+        noise,
+        ..Conditions::default()
+    };
     let kept = ratio.and_then(|ratio| keeps(&ratio, most, (ratio.value, 1.0), &conditions));
     Judged {
         what,

@@ -10,7 +10,7 @@ fn run(cell: Cell, arms: &[(Arm, Vec<Option<u32>>)], blocks: u32) -> BalancingRu
         answered: answers_us.iter().flatten().count() as u64,
         here: 1,
         answers_us: answers_us.clone(),
-        send_lag_p99_us: None,
+        ..Seen::default()
     };
     let of_arm =
         |(arm, answers_us): &(Arm, Vec<Option<u32>>)| (*arm, [seen(answers_us), Seen::default(), Seen::default()]);

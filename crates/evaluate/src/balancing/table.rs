@@ -48,6 +48,9 @@ pub fn table(run: &BalancingRun, cells: &[CellSummary]) -> String {
         if let Some(words) = by_node_words(summary) {
             out.push_str(&words::wrapped(&words));
         }
+        if let Some(words) = cpu_words(summary) {
+            out.push_str(&words::wrapped(&words));
+        }
         for judged in &summary.judged {
             out.push_str(&words::wrapped(&judged_words(judged)));
         }
@@ -103,9 +106,22 @@ pub(crate) fn by_node_words(summary: &CellSummary) -> Option<String> {
     Some(format!("Mean ms of those who ask node 1, 2, 3: {}.", rows.join("; ")))
 }
 
+/// `Processor µs of each answer: local-first 13.1 (12.9…13.4); …`, where that was looked at.
+pub(crate) fn cpu_words(summary: &CellSummary) -> Option<String> {
+    let of_row = |row: &Row| {
+        let Estimate { value, interval } = row.cpu_us?;
+        let name = row.arm.name();
+        Some(format!("{name} {value:.1} ({:.1}…{:.1})", interval.low, interval.high))
+    };
+    let rows: Vec<String> = summary.rows.iter().filter_map(of_row).collect();
+    let words = format!("Processor µs of each answer: {}.", rows.join("; "));
+    (!rows.is_empty()).then_some(words)
+}
+
 /// Milliseconds without the unit.
 fn ms(us: f64) -> String {
     match us.is_finite() {
+        true if us < 1e3 => format!("{:.3}", us / 1e3),
         true => format!("{:.1}", us / 1e3),
         false => "lost".to_owned(),
     }
@@ -189,6 +205,13 @@ pub(crate) fn notes(run: &BalancingRun, cells: &[CellSummary]) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if options.parts.contains(&Part::Proxy) {
+        notes.push(
+            "What a proxy takes is seen of one pod that answers at once and that has all processors: all of them share these, \
+             clients too. Processor time is that of the edge's or the proxy's own process."
+                .to_owned(),
+        );
+    }
     notes.extend(counted(cells));
     notes.extend(words::machine(&run.environment));
     notes.extend(run.skipped.iter().map(|skipped| format!("Not measured: {skipped}")));
@@ -200,6 +223,7 @@ pub(crate) fn notes(run: &BalancingRun, cells: &[CellSummary]) -> Vec<String> {
 fn counted(cells: &[CellSummary]) -> Vec<String> {
     let of = |what: &'static str| {
         let all: Vec<&Judged> = (cells.iter())
+            .filter(|summary| summary.cell.part != Part::Proxy)
             .flat_map(|summary| &summary.judged)
             .filter(|judged| judged.what == what && judged.against.is_some())
             .collect();

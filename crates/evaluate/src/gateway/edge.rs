@@ -106,6 +106,11 @@ impl Edge {
         })
     }
 
+    /// Processor seconds that it has taken, its containers not among them.
+    pub(crate) fn cpu_s(&self) -> Option<f64> {
+        self.server.cpu_s()
+    }
+
     /// Makes the image of the site's files.
     pub(crate) fn build_image(&self, site: &Site) -> Result<(), String> {
         let folder = site.folder.display().to_string();

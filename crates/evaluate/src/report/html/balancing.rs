@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::page::{Cell, Page, class, keyed};
 use super::{papers, record, words};
-use crate::balancing::{Arm, CellSummary, Judged, Row, by_node_words, cell_name, judged_words, notes};
+use crate::balancing::{Arm, CellSummary, Judged, Part, Row, by_node_words, cell_name, cpu_words, judged_words, notes};
 use crate::figures::local_scheduling;
 use crate::report::Balancing;
 use crate::report::plot::{Bar, Kind, Line, Lines, Stroke, Upwards, lines, ratios};
@@ -52,6 +52,9 @@ pub(super) fn section(page: &mut Page, found: &Balancing) {
 fn beside_best(page: &mut Page, cells: &[CellSummary], what: &str) {
     let bar = |summary: &CellSummary| {
         let judged = summary.judged.iter().find(|judged| judged.what == what)?;
+        if summary.cell.part == Part::Proxy {
+            return None;
+        }
         judged.against?;
         let pods = summary.cell.pods_words();
         let clients = summary.cell.clients()?.map(|count| count.to_string()).join(":");
@@ -82,7 +85,7 @@ fn cell(page: &mut Page, summary: &CellSummary) {
         cell_name(&summary.cell)
     );
     page.table(&caption, &COLUMNS, &rows);
-    if let Some(words) = by_node_words(summary) {
+    for words in [by_node_words(summary), cpu_words(summary)].into_iter().flatten() {
         page.paragraph(&words);
     }
     if !summary.judged.is_empty() {
