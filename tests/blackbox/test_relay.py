@@ -139,7 +139,7 @@ def test_nodes_behind_nats_call_each_other_through_one_that_both_reach_and_direc
     wait_until(lambda: left.ask(services(left)["web"]) == "it is right")
     internet.net.hide("left")
     wait_until(lambda: left.through("right") == "left" and right.through("left") == "right", patience_s=30)
-    wait_until(lambda: left.ask(services(left)["web"]) == "it is right")
+    assert left.ask(services(left)["web"]) == "it is right"
     assert counted(one, "selvedge_site_relay_led_total") > 0
 
 

@@ -221,7 +221,8 @@ fn a_node_that_has_just_come_has_fewer_requests_until_its_slow_start_is_over_and
     };
     assert_eq!(of(&before, &to("one")), 600);
     let at_first = of(&after, &to("two"));
-    assert!((40..240).contains(&at_first), "{at_first}");
+    // Of three requests it could have one, of which it takes a tenth: 40, with a standard deviation of 6.
+    assert!((10..70).contains(&at_first), "{at_first}");
     later(&choice, 10);
     assert_eq!(of(&after, &to("two")), 600);
 }
