@@ -160,10 +160,12 @@ def test_a_request_wakes_what_sleeps_on_another_node(site):
 def test_a_node_that_is_killed_gets_no_more_requests_and_those_that_are_left_answer(site):
     here, near, there = site("here", "near", "there")
     caller(here)
+    web = annotated(service("web", "web"), f"{BALANCE}: round-robin")
+    apply(here, web)
     for node in (near, there):
-        apply(node, pod("web", serves(node.called)) + "---\n" + service("web", "web"))
+        apply(node, pod("web", serves(node.called)) + "---\n" + web)
         runs(node, "web")
-    wait_until(lambda: answers(here).keys() == {"near", "there"})
+    wait_until(lambda: answers(here) == {"near": 6, "there": 6})
     near.kill()
     time.sleep(1)
     assert answers(here) == {"there": 12}

@@ -8,25 +8,23 @@ mod deadline;
 mod driven;
 mod http;
 mod kept;
+mod listening;
+mod plain;
+mod refused;
 mod repeatable;
 mod request;
+mod rewound;
 mod serving;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::OwnedFd;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::sockets::{self, At, Sockets};
 use agent::supervise::Key;
 use balance::scale::Demand;
-use rustix::net::{AddressFamily, SocketFlags};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, copy_bidirectional_with_sizes};
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::either::Either;
@@ -35,6 +33,9 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 pub(crate) use self::connecting::Beginning;
 use self::connecting::{Beginnings, Connected, FIRST_PAUSE, LONGEST_PAUSE, connect};
 use self::kept::Kept;
+pub(crate) use self::listening::Listens;
+use self::listening::{Stream, open};
+use self::refused::refuse;
 use crate::choice::{Choice, To};
 use crate::figures::OfService;
 use crate::first_bytes::{Begun, FirstBytes};
@@ -44,8 +45,6 @@ use crate::nodes::{self, Call, Elsewhere, Speaks, Ways};
 use crate::room::{Room, Seat};
 use crate::terms::Terms;
 
-/// Connections that wait in the kernel's queue of a door while there is no place for them; more are refused by it.
-const QUEUE_MAX: u32 = 4_096;
 /// In each direction of a connection.
 const BUFFER_BYTES: usize = 16 << 10;
 /// From a connection until somebody is ready to answer it.
@@ -54,18 +53,8 @@ const READY_PATIENCE: Duration = Duration::from_secs(60);
 const FAILURE_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks at that.
 const FAILURE_POLL: Duration = Duration::from_millis(500);
-/// Between two attempts to open a door that is somebody else's, longer each time: another door there may just be
-/// closing.
-const BIND_FIRST_PAUSE: Duration = Duration::from_millis(1);
-const BIND_LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Once they are that long, what is there stays.
-const BIND_PATIENCE: Duration = Duration::from_millis(100);
 /// For a place of what another node has opened.
 const SEAT_PATIENCE: Duration = Duration::from_secs(4);
-/// For the first bytes of who is told that nobody answers.
-const FIRST_BYTES_PATIENCE: Duration = Duration::from_millis(200);
-/// Of them.
-const FIRST_BYTES: usize = 4 << 10;
 
 /// Whom it leads to.
 #[derive(Clone, Default)]
@@ -107,16 +96,6 @@ pub(crate) struct Shared {
     pub(crate) ways: Ways,
     /// Connections of HTTP that are taken, which end with the requests that are under way once their door closes.
     pub(crate) served: TaskTracker,
-}
-
-/// How a door listens.
-pub(crate) enum Listens {
-    /// At a port; 0: at one that is free.
-    Tcp(SocketAddrV4),
-    /// At a Unix socket of the edge.
-    Unix(At, Sockets),
-    /// At a socket that those it leads to take over: it only sees whether somebody waits there while nobody is ready.
-    Given(At, Sockets),
 }
 
 /// A door that is open, or is being opened.
@@ -251,99 +230,6 @@ impl Opened {
     }
 }
 
-async fn open(listens: Listens, leads: Leads, state: Arc<Mutex<State>>) {
-    let mut pause = BIND_FIRST_PAUSE;
-    loop {
-        let bound = match &listens {
-            Listens::Tcp(at) => listen(*at).map(Listener::Tcp),
-            Listens::Unix(at, sockets) => sockets.get(at).and_then(|socket| own(&socket)),
-            Listens::Given(at, sockets) => sockets.get(at).map(Listener::Given),
-        };
-        match bound {
-            Ok(listener) => {
-                *held(&state) = State::Open(listener.port());
-                leads.door.shared.changes.notify_one();
-                return match listener {
-                    Listener::Given(socket) => wake_for(socket, leads.leading).await,
-                    listener => serve(listener, leads).await,
-                };
-            }
-            Err(error) => {
-                if pause > BIND_PATIENCE {
-                    let before = std::mem::replace(&mut *held(&state), State::Closed(listens.trouble(&error)));
-                    if matches!(before, State::Opening) {
-                        leads.door.shared.changes.notify_one();
-                    }
-                }
-                sleep(pause).await;
-                pause = (pause * 2).min(BIND_LONGEST_PAUSE);
-            }
-        }
-    }
-}
-
-/// A socket that listens.
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-    Given(Arc<OwnedFd>),
-}
-
-type Stream = Either<TcpStream, UnixStream>;
-
-impl Listener {
-    fn port(&self) -> Option<SocketAddrV4> {
-        match self {
-            Listener::Tcp(listener) => match listener.local_addr() {
-                Ok(SocketAddr::V4(at)) => Some(at),
-                Ok(SocketAddr::V6(_)) | Err(_) => None,
-            },
-            Listener::Unix(_) | Listener::Given(_) => None,
-        }
-    }
-
-    async fn accept(&self) -> io::Result<Stream> {
-        match self {
-            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| Either::Left(stream)),
-            Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Either::Right(stream)),
-            Listener::Given(socket) => accept(socket),
-        }
-    }
-}
-
-impl Listens {
-    /// Why it is not open.
-    fn trouble(&self, error: &io::Error) -> String {
-        let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
-        match self {
-            Listens::Tcp(at) | Listens::Given(At::Tcp(at), _) => match is_in_use {
-                true => format!("port {} is in use by another program of this machine", at.port()),
-                false => format!("{at}: {error}"),
-            },
-            Listens::Unix(At::Unix { name, .. }, _) | Listens::Given(At::Unix { name, .. }, _) => match is_in_use {
-                true => format!("the socket {name} is in use by another program of this machine"),
-                false => format!("the socket {name}: {error}"),
-            },
-            Listens::Unix(At::Tcp(at), _) => unreachable!("{at} is no Unix socket"),
-        }
-    }
-}
-
-/// Who waits to be taken has room in the kernel's queue: one that finds none tries again after a second.
-fn listen(at: SocketAddrV4) -> io::Result<TcpListener> {
-    let socket = TcpSocket::new_v4()?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(at.into())?;
-    socket.listen(QUEUE_MAX)
-}
-
-/// Nobody else has it.
-fn own(socket: &OwnedFd) -> io::Result<Listener> {
-    let socket = std::os::unix::net::UnixListener::from(socket.try_clone()?);
-    socket.set_nonblocking(true)?;
-    UnixListener::from_std(socket).map(Listener::Unix)
-}
-
 /// What connections of a door are led by.
 #[derive(Clone)]
 pub(crate) struct Leads {
@@ -363,91 +249,6 @@ struct Common {
     /// Told, or gone, once it takes no further request.
     closes: watch::Receiver<()>,
     shared: Shared,
-}
-
-async fn serve(listener: Listener, leads: Leads) {
-    loop {
-        match listener.accept().await {
-            Ok(stream) => {
-                // Few wait for a place, and each door that only listens would have the room that this takes.
-                let seat = Box::pin(leads.seat()).await;
-                let leads = leads.clone();
-                tokio::spawn(leads.lead(stream, seat));
-            }
-            // No descriptor is left, or who called has gone.
-            Err(error) => {
-                tracing::warn!(%error, "a connection cannot be taken");
-                sleep(LONGEST_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Wakes those that take a socket over while somebody waits there and none of them is ready. Who waits is told where
-/// they do not start.
-async fn wake_for(socket: Arc<OwnedFd>, mut leading: watch::Receiver<Way>) {
-    // SAFETY: it owns its descriptor, which is the same for as long as it lives.
-    let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(&socket), Interest::READABLE) };
-    let watched = match watched.map_err(io::Error::from) {
-        Ok(watched) => watched,
-        Err(error) => {
-            tracing::error!(%error, "nobody sees who waits at a socket");
-            return;
-        }
-    };
-    loop {
-        let sleepers = leading.borrow_and_update().sleepers.clone();
-        if sleepers.is_empty() || sleepers.iter().any(Activity::is_ready) {
-            match leading.changed().await {
-                Ok(()) => continue,
-                Err(_) => return,
-            }
-        }
-        if !sockets::has_waiting(&socket) {
-            tokio::select! {
-                readable = watched.readable() => match readable {
-                    // It is asked again, as others may have taken who waited.
-                    Ok(mut readable) => readable.clear_ready(),
-                    Err(_) => return,
-                },
-                changed = leading.changed() => if changed.is_err() { return },
-            }
-            continue;
-        }
-        let _requests: Vec<Request> = sleepers.iter().map(Activity::begin).collect();
-        if let Err(why) = woken(&mut leading).await {
-            while sockets::has_waiting(&socket) {
-                match accept(&socket) {
-                    Ok(stream) => drop(tokio::spawn(refuse(stream, Vec::new(), why.clone()))),
-                    Err(error) => {
-                        tracing::warn!(%error, "who waits cannot be told that nobody answers");
-                        sleep(LONGEST_PAUSE).await;
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// One that waits; nobody else takes it meanwhile.
-fn accept(socket: &OwnedFd) -> io::Result<Stream> {
-    let stream = rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-    match rustix::net::getsockname(&stream)?.address_family() {
-        AddressFamily::UNIX => UnixStream::from_std(stream.into()).map(Either::Right),
-        _ => TcpStream::from_std(stream.into()).map(Either::Left),
-    }
-}
-
-/// Once one of those that sleep is ready.
-async fn woken(leading: &mut watch::Receiver<Way>) -> Result<(), String> {
-    let began = Instant::now();
-    loop {
-        let sleepers = leading.borrow_and_update().sleepers.clone();
-        if sleepers.iter().any(Activity::is_ready) {
-            return Ok(());
-        }
-        wait(leading, &sleepers, began, FAILURE_POLL).await?;
-    }
 }
 
 /// Wakes those that sleep, and waits for news for so long. No longer than there is hope.
@@ -634,71 +435,5 @@ fn reasons(failed: BTreeMap<To, String>) -> String {
     match failed.is_empty() {
         true => "nobody is ready to answer".to_owned(),
         false => failed.into_values().collect::<Vec<_>>().join("; "),
-    }
-}
-
-/// Says why to who speaks HTTP, as what he `said` first shows; others are cut off.
-async fn refuse(mut stream: Stream, mut said: Vec<u8>, why: String) {
-    if said.is_empty() {
-        said.reserve(FIRST_BYTES);
-        let _ = timeout(FIRST_BYTES_PATIENCE, stream.read_buf(&mut said)).await;
-    }
-    if is_method(&said) {
-        let body = format!("{why}\n");
-        let answer = format!(
-            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
-             Retry-After: 5\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        let _ = stream.write_all(answer.as_bytes()).await;
-        let _ = stream.shutdown().await;
-        // What was sent and not read would take the answer back.
-        let _ = timeout(
-            FIRST_BYTES_PATIENCE,
-            tokio::io::copy(&mut stream, &mut tokio::io::sink()),
-        )
-        .await;
-    }
-}
-
-/// Whether that is how a request of HTTP/1 begins (RFC 9110, 9.1).
-fn is_method(first: &[u8]) -> bool {
-    let methods: [&[u8]; 8] = [
-        b"GET ",
-        b"HEAD ",
-        b"POST ",
-        b"PUT ",
-        b"DELETE ",
-        b"OPTIONS ",
-        b"PATCH ",
-        b"TRACE ",
-    ];
-    methods.iter().any(|method| {
-        let length = method.len().min(first.len());
-        length > 2 && first[..length] == method[..length]
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn who_has_asked_already_is_told_why_nobody_answers_and_so_is_who_asks_then() {
-        let request = b"GET / HTTP/1.1\r\n\r\n";
-        for said in [&request[..], &[]] {
-            let (mut caller, door) = UnixStream::pair().unwrap();
-            if said.is_empty() {
-                caller.write_all(request).await.unwrap();
-            }
-            caller.shutdown().await.unwrap();
-            refuse(Either::Right(door), said.to_vec(), "it sleeps".to_owned()).await;
-            let mut answer = String::new();
-            caller.read_to_string(&mut answer).await.unwrap();
-            assert!(
-                answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\nit sleeps\n"),
-                "{answer}"
-            );
-        }
     }
 }

@@ -23,7 +23,7 @@ use crate::nodes::Speaks;
 /// For a connection that is kept to take the next request.
 const TAKE_PATIENCE: Duration = Duration::from_millis(250);
 /// Between two looks at whether who is asked is there.
-const THERE_PAUSE: Duration = Duration::from_millis(250);
+pub(super) const THERE_PAUSE: Duration = Duration::from_millis(250);
 
 /// Why nobody has answered.
 pub(super) struct Failed {

@@ -34,26 +34,26 @@ use crate::room::Seat;
 use crate::terms::Terms;
 
 /// From the last byte of a request that was sent to the head of an answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// The same of another node, which may have to wake somebody first: it gives up before who asks it does.
-const NODE_PATIENCE: Duration = Duration::from_secs(130);
+pub(super) const NODE_PATIENCE: Duration = Duration::from_secs(130);
 /// For a stream to a node, and for a place there.
-const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// For the rest of a request that is refused.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
 /// Endpoints of this node that are tried for a request, and more of them while that takes no longer than one attempt: many
 /// that have just been started may not listen yet.
 const MAX_TRIES: usize = 3;
 /// Of requests that another node says it has; more are no matter.
-const MAX_BUSY: u32 = 1 << 20;
+pub(super) const MAX_BUSY: u32 = 1 << 20;
 /// How many requests others than the caller have at the node: between nodes alone.
-const BUSY: HeaderName = HeaderName::from_static("selvedge-busy");
+pub(super) const BUSY: HeaderName = HeaderName::from_static("selvedge-busy");
 /// That a node says itself that it has no answer, and whether somebody may have seen the request: between nodes alone.
-const FAILED: HeaderName = HeaderName::from_static("selvedge-failed");
-const SEEN: HeaderValue = HeaderValue::from_static("seen");
-const UNSEEN: HeaderValue = HeaderValue::from_static("unseen");
+pub(super) const FAILED: HeaderName = HeaderName::from_static("selvedge-failed");
+pub(super) const SEEN: HeaderValue = HeaderValue::from_static("seen");
+pub(super) const UNSEEN: HeaderValue = HeaderValue::from_static("unseen");
 /// The same where its time there is over.
-const LATE: HeaderValue = HeaderValue::from_static("late");
+pub(super) const LATE: HeaderValue = HeaderValue::from_static("late");
 
 /// One that is passed on.
 struct Answered {

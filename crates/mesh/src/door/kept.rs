@@ -10,11 +10,12 @@ use hyper::client::conn::http2;
 use tokio::time::{Instant, sleep};
 
 use super::driven::Driven;
+use super::plain::{self, Asking};
 use super::request::Upload;
 use crate::held;
 use crate::nodes::Speaks;
 
-/// Connections to one endpoint or node that are kept while nobody needs them.
+/// Connections to one endpoint or node that are kept while nobody needs them, for plain requests and for others.
 const MAX_FREE: usize = 64;
 const MAX_FREE_STREAMS: usize = 8;
 /// For so long: shorter than servers keep theirs (five seconds, the shortest of those that are common).
@@ -44,13 +45,14 @@ pub(super) enum Sender {
 /// Connections that nobody needs at present, and those that more may use.
 #[derive(Default)]
 pub(super) struct Kept {
-    free: Mutex<BTreeMap<Peer, VecDeque<Free>>>,
+    driven: Free<Driven>,
+    plain: Free<Asking>,
     shared: Mutex<BTreeMap<Peer, Shared>>,
     is_swept: AtomicBool,
 }
 
-/// One, and from when on nobody has needed it.
-type Free = (Instant, Driven);
+/// Connections that take one request after the other, and from when on nobody has needed them.
+struct Free<C>(Mutex<BTreeMap<Peer, VecDeque<(Instant, C)>>>);
 
 struct Shared {
     sender: http2::SendRequest<Upload>,
@@ -70,15 +72,12 @@ impl Kept {
             of_peer.used_at = Instant::now();
             return Some(Sender::Http2(of_peer.sender.clone(), Arc::clone(&of_peer.users)));
         }
-        let mut free = held(&self.free);
-        let of_peer = free.get_mut(peer)?;
-        while let Some((since, mut driven)) = of_peer.pop_back() {
-            if since.elapsed() < KEPT_FOR && driven.is_open() {
-                return Some(Sender::Http1(driven));
-            }
-        }
-        free.remove(peer);
-        None
+        self.driven.take(peer, Driven::is_open).map(Sender::Http1)
+    }
+
+    /// The same for plain requests.
+    pub(super) fn take_plain(&self, peer: &Peer) -> Option<Asking> {
+        self.plain.take(peer, plain::is_open)
     }
 
     /// A new one, which others may use from now on, if many can at once.
@@ -96,21 +95,15 @@ impl Kept {
 
     /// One that nobody needs any more.
     pub(super) fn keep(self: &Arc<Self>, peer: Peer, sender: Sender) {
-        let Sender::Http1(mut driven) = sender else { return };
-        if !driven.is_open() {
-            return;
+        if let Sender::Http1(driven) = sender {
+            self.driven.keep(peer, driven, Driven::is_open);
+            self.sweep_while_any();
         }
-        let most = match peer {
-            Peer::Endpoint(_) => MAX_FREE,
-            Peer::Node(_) => MAX_FREE_STREAMS,
-        };
-        let mut free = held(&self.free);
-        let of_peer = free.entry(peer).or_default();
-        of_peer.push_back((Instant::now(), driven));
-        if of_peer.len() > most {
-            of_peer.pop_front();
-        }
-        drop(free);
+    }
+
+    /// The same of plain requests.
+    pub(super) fn keep_plain(self: &Arc<Self>, peer: Peer, asking: Asking) {
+        self.plain.keep(peer, asking, plain::is_open);
         self.sweep_while_any();
     }
 
@@ -120,13 +113,15 @@ impl Kept {
             Peer::Endpoint(at) => endpoints.contains(at),
             Peer::Node(_) => true,
         };
-        held(&self.free).retain(|peer, _| stays(peer));
+        held(&self.driven.0).retain(|peer, _| stays(peer));
+        held(&self.plain.0).retain(|peer, _| stays(peer));
         held(&self.shared).retain(|peer, _| stays(peer));
     }
 
     /// Ends all that nobody needs at present.
     pub(super) fn clear(&self) {
-        held(&self.free).clear();
+        held(&self.driven.0).clear();
+        held(&self.plain.0).clear();
         held(&self.shared).clear();
     }
 
@@ -148,18 +143,61 @@ impl Kept {
 
     /// Ends those that nobody has needed for long, and says whether there are others.
     fn sweep(&self) -> bool {
-        let (mut free, mut shared) = (held(&self.free), held(&self.shared));
-        free.retain(|_, of_peer| {
-            of_peer.retain_mut(|(since, driven)| since.elapsed() < KEPT_FOR && driven.is_open());
-            !of_peer.is_empty()
-        });
+        let is_any = [self.driven.sweep(Driven::is_open), self.plain.sweep(plain::is_open)];
+        let mut shared = held(&self.shared);
         shared.retain(|_, shared| {
             let is_used = Arc::strong_count(&shared.users) > 1 || shared.used_at.elapsed() < KEPT_FOR;
             is_used && !shared.sender.is_closed()
         });
-        let is_any = !free.is_empty() || !shared.is_empty();
+        let is_any = is_any.contains(&true) || !shared.is_empty();
         // Who adds one from now on finds that nobody sweeps.
         self.is_swept.store(is_any, Ordering::Release);
         is_any
+    }
+}
+
+impl<C> Default for Free<C> {
+    fn default() -> Self {
+        Free(Mutex::default())
+    }
+}
+
+impl<C> Free<C> {
+    /// The one that was needed last.
+    fn take(&self, peer: &Peer, is_open: impl Fn(&mut C) -> bool) -> Option<C> {
+        let mut free = held(&self.0);
+        let of_peer = free.get_mut(peer)?;
+        while let Some((since, mut connection)) = of_peer.pop_back() {
+            if since.elapsed() < KEPT_FOR && is_open(&mut connection) {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn keep(&self, peer: Peer, mut connection: C, is_open: impl Fn(&mut C) -> bool) {
+        if !is_open(&mut connection) {
+            return;
+        }
+        let most = match peer {
+            Peer::Endpoint(_) => MAX_FREE,
+            Peer::Node(_) => MAX_FREE_STREAMS,
+        };
+        let mut free = held(&self.0);
+        let of_peer = free.entry(peer).or_default();
+        of_peer.push_back((Instant::now(), connection));
+        if of_peer.len() > most {
+            of_peer.pop_front();
+        }
+    }
+
+    /// Ends those that nobody has needed for long, and says whether there are others.
+    fn sweep(&self, is_open: impl Fn(&mut C) -> bool) -> bool {
+        let mut free = held(&self.0);
+        free.retain(|_, of_peer| {
+            of_peer.retain_mut(|(since, connection)| since.elapsed() < KEPT_FOR && is_open(connection));
+            !of_peer.is_empty()
+        });
+        !free.is_empty()
     }
 }

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn as server;
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::{Leads, is_method};
+use super::Leads;
+use super::answer::Answer;
+use super::refused::is_method;
+use super::rewound::Rewound;
 use crate::nodes::Speaks;
 use crate::room::Seat;
 
@@ -26,7 +30,7 @@ const SPOKEN_BYTES: usize = 4;
 /// Of the head of a request or an answer; more is refused, and so are more than 100 fields, as hyper has it.
 pub(super) const MAX_HEAD_BYTES: usize = 64 << 10;
 /// From the end of a request to the end of the next one's head.
-const HEAD_PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const HEAD_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two signs of life of a connection of HTTP/2 on which requests are under way.
 pub(super) const PING_PAUSE: Duration = Duration::from_secs(30);
 /// Requests of one connection of HTTP/2 at once, and bytes of each that wait for a slow reader.
@@ -59,26 +63,20 @@ impl Leads {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let _served = self.door.shared.served.token();
-        let closes = self.door.closes.clone();
         let from = from.map(Arc::<str>::from);
-        let answering = service_fn(move |request| {
-            let (mut leads, from, seat) = (self.clone(), from.clone(), Arc::clone(&seat));
-            async move { Ok::<_, Infallible>(leads.answer(request, from.as_ref(), seat).await) }
-        });
-        let stream = TokioIo::new(stream);
-        // Either side may end it as it likes; nobody else need know.
         if speaks == Speaks::Http2 {
-            let mut serving = server::http2::Builder::new(TokioExecutor::new());
-            serving
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(MAX_STREAMS)
-                .max_header_list_size(MAX_HEAD_BYTES as u32)
-                .max_send_buf_size(MAX_WAITING_BYTES)
-                .keep_alive_interval(PING_PAUSE)
-                .auto_date_header(false);
-            let serving = serving.serve_connection(stream, answering);
-            return until_closed(serving, closes, |serving| serving.graceful_shutdown()).await;
+            return Box::pin(self.serve_http2(stream, from, seat)).await;
         }
+        if let Some((stream, said)) = self.serve_plain(stream, from.as_ref()).await {
+            Box::pin(self.serve_http1(Rewound::new(stream, said), from, seat)).await;
+        }
+    }
+
+    async fn serve_http1<S>(self, stream: S, from: Option<Arc<str>>, seat: Arc<Seat>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let closing = Closing::new(self.door.closes.clone());
         let mut serving = server::http1::Builder::new();
         serving
             .timer(TokioTimer::new())
@@ -86,25 +84,82 @@ impl Leads {
             .max_header_size(MAX_HEAD_BYTES)
             .max_buf_size(2 * MAX_HEAD_BYTES)
             .auto_date_header(false);
-        let serving = serving.serve_connection(stream, answering).with_upgrades();
-        until_closed(serving, closes, |serving| serving.graceful_shutdown()).await;
+        let serving = serving.serve_connection(TokioIo::new(stream), self.answering(from, seat));
+        until_closed(serving.with_upgrades(), closing, |serving| serving.graceful_shutdown()).await;
+    }
+
+    async fn serve_http2<S>(self, stream: S, from: Option<Arc<str>>, seat: Arc<Seat>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let closing = Closing::new(self.door.closes.clone());
+        let mut serving = server::http2::Builder::new(TokioExecutor::new());
+        serving
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .max_send_buf_size(MAX_WAITING_BYTES)
+            .keep_alive_interval(PING_PAUSE)
+            .auto_date_header(false);
+        let serving = serving.serve_connection(TokioIo::new(stream), self.answering(from, seat));
+        until_closed(serving, closing, |serving| serving.graceful_shutdown()).await;
+    }
+
+    fn answering(
+        self,
+        from: Option<Arc<str>>,
+        seat: Arc<Seat>,
+    ) -> impl HttpService<Incoming, ResBody = Answer, Error = Infallible, Future: Send + 'static> + Send {
+        service_fn(move |request| {
+            let (mut leads, from, seat) = (self.clone(), from.clone(), Arc::clone(&seat));
+            async move { Ok::<_, Infallible>(leads.answer(request, from.as_ref(), seat).await) }
+        })
+    }
+}
+
+/// Whether a door has closed, as one of its connections asks.
+pub(super) struct Closing {
+    closes: watch::Receiver<()>,
+    closed: Pin<Box<dyn Future<Output = ()> + Send>>,
+    waker: Waker,
+    is_told: bool,
+}
+
+impl Closing {
+    pub(super) fn new(closes: watch::Receiver<()>) -> Self {
+        let mut closing = closes.clone();
+        let closed = async move { drop(closing.changed().await) };
+        Closing {
+            closes,
+            closed: Box::pin(closed),
+            waker: Waker::noop().clone(),
+            is_told: false,
+        }
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        self.is_told || !matches!(self.closes.has_changed(), Ok(false))
+    }
+
+    /// The same; who asks is woken once it has.
+    pub(super) fn poll_told(&mut self, context: &mut Context<'_>) -> bool {
+        // Asking each time that something comes would lock what all connections of the door share.
+        if !self.is_told && (!self.waker.will_wake(context.waker()) || self.is_told()) {
+            self.waker.clone_from(context.waker());
+            self.is_told = self.closed.as_mut().poll(context).is_ready();
+        }
+        self.is_told
     }
 }
 
 /// Serves a connection until it is over; once its door closes it is told so, and ends with what is under way.
-async fn until_closed<C: Future>(serving: C, mut closes: watch::Receiver<()>, tell: impl Fn(Pin<&mut C>)) {
-    let mut serving = pin!(serving);
-    let seen = closes.clone();
-    let mut closed = pin!(closes.changed());
-    // Asking again each time that something comes would lock what all connections of the door share.
-    let (mut waker, mut is_told) = (Waker::noop().clone(), false);
+async fn until_closed<C: Future>(serving: C, mut closing: Closing, tell: impl Fn(Pin<&mut C>)) {
+    let (mut serving, mut is_told) = (pin!(serving), false);
+    // Either side may end it as it likes; nobody else need know.
     let both = |context: &mut Context<'_>| {
-        if !is_told && (!waker.will_wake(context.waker()) || !matches!(seen.has_changed(), Ok(false))) {
-            waker.clone_from(context.waker());
-            is_told = closed.as_mut().poll(context).is_ready();
-            if is_told {
-                tell(serving.as_mut());
-            }
+        if !is_told && closing.poll_told(context) {
+            is_told = true;
+            tell(serving.as_mut());
         }
         serving.as_mut().poll(context).map(drop)
     };
