@@ -70,6 +70,8 @@ struct Failed {
     status: StatusCode,
     why: String,
     is_seen: bool,
+    /// As a connection may that is over.
+    is_broken: bool,
     /// Nobody else is asked.
     is_final: bool,
 }
@@ -233,14 +235,25 @@ impl Leads {
                 Some(said) => Failed::of_node(answer.head.status, said),
             },
             Err(Silent::Gone) => return Err(Untold::Next(Next::Nothing)),
-            Err(Silent::Late(why)) => Failed::new(StatusCode::GATEWAY_TIMEOUT, why, true),
+            Err(Silent::Late(why)) => Failed {
+                status: StatusCode::GATEWAY_TIMEOUT,
+                why,
+                is_seen: true,
+                is_broken: false,
+                is_final: false,
+            },
             Err(Silent::Failed { why, is_seen }) => {
                 let is_unheard = matches!(&made, Some(Some(witness)) if witness.is_unheard());
-                let why = format!("it did not answer as HTTP has it: {why}");
-                Failed::new(StatusCode::BAD_GATEWAY, why, is_seen && !is_unheard)
+                Failed {
+                    status: StatusCode::BAD_GATEWAY,
+                    why: format!("it did not answer as HTTP has it: {why}"),
+                    is_seen: is_seen && !is_unheard,
+                    is_broken: true,
+                    is_final: false,
+                }
             }
         };
-        let may_be_over = made.is_none() && failed.status == StatusCode::BAD_GATEWAY;
+        let may_be_over = made.is_none() && failed.is_broken;
         if !may_be_over {
             course.failed();
         }
@@ -313,15 +326,6 @@ impl Course {
 }
 
 impl Failed {
-    fn new(status: StatusCode, why: String, is_seen: bool) -> Self {
-        Failed {
-            status,
-            why,
-            is_seen,
-            is_final: false,
-        }
-    }
-
     /// As another node says it.
     fn of_node(status: u16, said: &[u8]) -> Self {
         let is_late = said == LATE.as_bytes();
@@ -333,6 +337,7 @@ impl Failed {
             status: StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
             why: why.to_owned(),
             is_seen: said != UNSEEN.as_bytes(),
+            is_broken: false,
             is_final: is_late,
         }
     }

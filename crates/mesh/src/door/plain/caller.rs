@@ -225,7 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Caller<S> {
             loop {
                 match head.body.pass(&said, &mut self.back) {
                     Ok(bytes) => said.advance(bytes),
-                    Err(_) => is_ended = true,
+                    Err(_) => (is_ended, _) = (true, said.clear()),
                 }
                 match ready!(poll_write(&mut self.stream, &self.back, &mut sent, context)) {
                     Ok(()) => (sent, _) = (0, self.back.clear()),
@@ -243,6 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Caller<S> {
             }
         })
         .await;
+        self.back.shrink_to(SAID_BYTES);
         Passed {
             is_whole,
             stays: is_whole && head.stays && said.is_empty(),
@@ -326,4 +327,40 @@ where
         }
     }
     Pin::new(stream).poll_flush(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_came_before_a_chunk_that_is_none_is_passed_on_once_to_who_reads_slowly() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut asking = Either::Left(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+        let (mut endpoint, _) = listener.accept().await.unwrap();
+        let said = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
+        endpoint.write_all(format!("{said}-1\r\n").as_bytes()).await.unwrap();
+        let (near, mut far) = duplex(8);
+        let mut caller = Caller::new(near);
+        let wait = Wait {
+            patience: HEAD_PATIENCE,
+            look_pause: HEAD_PATIENCE,
+        };
+        let answer = caller.ask(&mut asking, false, Instant::now(), wait, || true).await;
+        let Ok(answer) = answer else { panic!("no answer") };
+        let passing = async {
+            let passed = caller.pass(answer, "", &mut asking).await;
+            drop(caller);
+            passed.is_whole || passed.stays
+        };
+        let mut read = String::new();
+        let both = async { tokio::join!(passing, far.read_to_string(&mut read)) };
+        let (is_passed, done) = timeout(Duration::from_secs(10), both).await.expect("it ends");
+        done.unwrap();
+        assert_eq!((read.as_str(), is_passed), (said, false));
+    }
 }

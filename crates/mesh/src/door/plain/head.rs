@@ -149,6 +149,9 @@ fn passed_on(head: &httparse::Response<'_, '_>, is_for_head: bool, out: &mut Vec
         words.map(<[u8]>::trim_ascii)
     };
     let names = |word: &str| connection().any(|other| other.eq_ignore_ascii_case(word.as_bytes()));
+    // Where the body ends is said to whoever reads it, whatever that names.
+    let is_named = |field: &Header<'_>| names(field.name) && !is(field, "content-length");
+    let is_of_connection = |field: &Header<'_>| OF_CONNECTION.iter().any(|name| is(field, name)) || is_named(field);
     let is_1_0 = head.version == Some(0);
     let mut answered = Answered {
         bytes: 0,
@@ -171,7 +174,7 @@ fn passed_on(head: &httparse::Response<'_, '_>, is_for_head: bool, out: &mut Vec
             answered.busy = text.ok().and_then(|text| text.parse().ok());
         } else if is(field, FAILED.as_str()) {
             answered.failed = Some(field.value.to_vec());
-        } else if !OF_CONNECTION.iter().any(|name| is(field, name)) && !names(field.name) {
+        } else if !is_of_connection(field) {
             put(out, field);
         }
     }
@@ -274,7 +277,7 @@ mod tests {
     #[test]
     fn an_answer_is_passed_on_without_what_is_of_its_connection_and_what_that_names() {
         let said = "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 404 Not Found\r\nServer: one\r\n\
-                    Connection: x-own, close\r\nX-Own: 1\r\nKeep-Alive: timeout=5\r\nContent-Length: 4\r\n\
+                    Connection: x-own, close, content-length\r\nX-Own: 1\r\nKeep-Alive: timeout=5\r\nContent-Length: 4\r\n\
                     selvedge-busy: 7\r\nselvedge-failed: seen\r\n\r\n";
         let (answered, out) = answered_of(&format!("{said}body"), false).unwrap().unwrap();
         assert_eq!(out, "HTTP/1.1 404 Not Found\r\nServer: one\r\nContent-Length: 4\r\n");
