@@ -132,3 +132,15 @@ def test_what_a_proxy_takes_is_seen_of_those_that_are_asked_for_beside_the_pod_i
         used = {arm: one["cpu_s"] for arm, one in seen.items()}
         assert used.pop("direct") is None and all(0 < cpu_s < 2 for cpu_s in used.values()), used
     assert "Processor µs of each answer: local-first" in table
+
+
+def test_pods_are_programs_of_their_nodes_where_that_is_asked_for(tmp_path, place):
+    words = ["--parts", "policies", "--arms", "local-first,nginx-round-robin", "--runtime", "process"]
+    run, table = measured(tmp_path, place, *words)
+    cells = {tuple(one["job"]["cell"]["pods"]) for one in run["done"]}
+    assert cells == {(6, 6, 6), (12, 5, 1), (16, 1, 1)}, run["skipped"]
+    for one in run["done"]:
+        for seen in one["seen"]:
+            assert None not in seen["answers_us"] and min(seen["answers_us"]) >= 8_000, one["job"]
+    assert "pods of each node: processes, together" in table
+    assert naming(place) == []

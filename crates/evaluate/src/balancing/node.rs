@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::NODES;
 use super::load;
-use super::options::Options;
+use super::options::{Options, Runtime};
 use super::pod::CHANGE;
 use super::record::Work;
 use crate::gateway::{About, Edge, Site, add_file, found};
@@ -34,8 +34,9 @@ pub(super) struct Node {
     pub(super) site: Site,
     name: String,
     address: Ipv4Addr,
+    runtime: Runtime,
     /// Where its pods are reached by itself alone.
-    pods: Vec<Ipv4Addr>,
+    pods: Vec<SocketAddr>,
     /// Where it reaches the service.
     pub(super) service: Option<Ipv4Addr>,
 }
@@ -57,13 +58,17 @@ pub(super) fn share() -> Share {
 }
 
 impl Share {
-    pub(super) fn about(&self) -> About {
+    pub(super) fn about(&self, runtime: Runtime) -> About {
         let (cores, megabytes) = (self.cpu_millis as f64 / 1e3, self.memory_bytes / 1_000_000);
         About {
             name: "pods".to_owned(),
             version: "pods of each node".to_owned(),
             settings: format!(
-                "together {cores:.2} cores and {megabytes} MB, the paper's 4 and 4 GB by what this machine has"
+                "{}, together {cores:.2} cores and {megabytes} MB, the paper's 4 and 4 GB by what this machine has",
+                match runtime {
+                    Runtime::Oci => "containers",
+                    Runtime::Process => "processes",
+                }
             ),
         }
     }
@@ -80,7 +85,7 @@ impl Node {
     ///
     /// # Errors
     /// It does not start, in words.
-    pub(super) fn start(site: Site, name: String, address: Ipv4Addr) -> Result<Node, String> {
+    pub(super) fn start(site: Site, name: String, address: Ipv4Addr, runtime: Runtime) -> Result<Node, String> {
         let file = site.make_directory("settings")?.join("edge.toml");
         std::fs::write(&file, format!("[site]\nname = \"{name}\"\n"))
             .map_err(|error| format!("{}: {error}", file.display()))?;
@@ -93,15 +98,18 @@ impl Node {
             format!("{address}:{HTTPS_PORT}"),
         ];
         let edge = Edge::start_with(&site, "edge", &options)?;
-        let folder = site.make_directory("pod")?;
-        add_file(&folder, &site.helper.program)?;
-        let program = site.helper.program.display().to_string();
-        edge.run(&["image", "build", IMAGE, &folder.display().to_string(), "--", &program])?;
+        if runtime == Runtime::Oci {
+            let folder = site.make_directory("pod")?;
+            add_file(&folder, &site.helper.program)?;
+            let program = site.helper.program.display().to_string();
+            edge.run(&["image", "build", IMAGE, &folder.display().to_string(), "--", &program])?;
+        }
         Ok(Node {
             edge,
             site,
             name,
             address,
+            runtime,
             pods: Vec::new(),
             service: None,
         })
@@ -125,21 +133,56 @@ impl Node {
         serde_json::from_str(&printed).map_err(|error| format!("`get {what} --output json`: {error}"))
     }
 
-    /// Has it so many pods, and the kernel lead to each of them by a port of its own.
+    /// Has it so many pods, each of which others reach by a port of its own.
     pub(super) fn scale(&mut self, count: u32, work: Work, options: &Options) -> Result<(), String> {
         self.limit(work)?;
-        self.edge.apply(&self.deployment(count, work, options))?;
+        match self.runtime {
+            Runtime::Oci => self.scale_containers(count, work, options),
+            Runtime::Process => self.scale_programs(count, work, options),
+        }
+    }
+
+    /// Those of a node share its network, and so each is an application of its own.
+    fn scale_programs(&mut self, count: u32, work: Work, options: &Options) -> Result<(), String> {
+        let name = |number: usize| format!("{NAME}-{number}");
+        for number in count as usize..self.pods.len() {
+            self.edge.delete(&name(number))?;
+        }
+        self.pods = Vec::new();
+        for number in 0..count as usize {
+            let port = FIRST_PORT + number as u16;
+            let (words, program) = (self.words(port, work, options), self.site.helper.program.display());
+            self.edge.apply(&deployment(&name(number), 1, port, &format!(
+                "runtimeClassName: process\n      terminationGracePeriodSeconds: 0\n      containers:\n        - {{name: main, \
+                 image: '{program}', args: {words}, "
+            )))?;
+            self.pods.push((Ipv4Addr::LOCALHOST, port).into());
+        }
+        for number in 0..count as usize {
+            self.edge
+                .wait(&name(number), |one| one.is_ready() && one.containers.len() == 1)?;
+        }
+        Ok(())
+    }
+
+    fn scale_containers(&mut self, count: u32, work: Work, options: &Options) -> Result<(), String> {
+        let (words, program) = (self.words(POD_PORT, work, options), self.site.helper.program.display());
+        self.edge.apply(&deployment(NAME, count, POD_PORT, &format!(
+            "terminationGracePeriodSeconds: 0\n      containers:\n        - {{name: main, image: '{IMAGE}', command: ['{program}'], \
+             args: {words}, "
+        )))?;
         let application = self.edge.wait(NAME, |one| {
             one.replicas == count && one.is_ready() && one.containers.len() == count as usize
         })?;
         let addresses = application.containers.iter().map(|container| {
             let address = container.address.as_deref().unwrap_or_default();
-            address.parse().map_err(|_| format!("a pod's address is {address:?}"))
+            let ip: Ipv4Addr = address.parse().map_err(|_| format!("a pod's address is {address:?}"))?;
+            Ok((ip, POD_PORT).into())
         });
         self.pods = addresses.collect::<Result<_, String>>()?;
         let led = self.pods.iter().enumerate().map(|(number, pod)| {
             let port = usize::from(FIRST_PORT) + number;
-            format!("ip daddr {} tcp dport {port} dnat to {pod}:{POD_PORT}\n", self.address)
+            format!("ip daddr {} tcp dport {port} dnat to {pod}\n", self.address)
         });
         let rules = format!(
             "add table ip evaluate\ndelete table ip evaluate\ntable ip evaluate {{\nchain prerouting {{\ntype nat hook \
@@ -162,7 +205,8 @@ impl Node {
         Ok(())
     }
 
-    fn deployment(&self, count: u32, work: Work, options: &Options) -> String {
+    /// What a pod is started with, as a list of YAML.
+    fn words(&self, port: u16, work: Work, options: &Options) -> String {
         let work = match work {
             Work::Wait => "wait",
             Work::Calculate => "calculate",
@@ -171,7 +215,7 @@ impl Node {
         let words = self.site.helper.arguments(&[
             "pod",
             "--listen",
-            &format!("0.0.0.0:{POD_PORT}"),
+            &format!("0.0.0.0:{port}"),
             "--service-ms",
             &options.service_ms.to_string(),
             "--work",
@@ -179,20 +223,13 @@ impl Node {
             "--name",
             &self.name,
         ]);
-        let arguments = serde_json::to_string(&words).unwrap_or_default();
-        let program = self.site.helper.program.display();
-        format!(
-            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {NAME}}}\nspec:\n  replicas: {count}\n  selector: \
-             {{matchLabels: {{app: {NAME}}}}}\n  template:\n    metadata: {{labels: {{app: {NAME}}}}}\n    spec:\n      \
-             terminationGracePeriodSeconds: 0\n      containers:\n        - {{name: main, image: '{IMAGE}', command: \
-             ['{program}'], args: {arguments}}}\n"
-        )
+        serde_json::to_string(&words).unwrap_or_default()
     }
 
     /// Has its pods take another time for each request.
     pub(super) fn change(&self, service_ms: u32) -> Result<(), String> {
-        let tell = |pod: &Ipv4Addr| {
-            let told = load::tell((*pod, POD_PORT).into(), &format!("{CHANGE}{service_ms}"));
+        let tell = |pod: &SocketAddr| {
+            let told = load::tell(*pod, &format!("{CHANGE}{service_ms}"));
             told.map_err(|error| format!("a pod of {}, told to take {service_ms} ms: {error}", self.name))
         };
         self.site.enter(|| self.pods.iter().try_for_each(tell))?
@@ -200,8 +237,8 @@ impl Node {
 
     /// Where its pods are reached, in their order: by itself, or by others by a port of it.
     pub(super) fn pods_seen(&self, by_itself: bool) -> Vec<SocketAddr> {
-        let reached = |(number, pod): (usize, &Ipv4Addr)| match by_itself {
-            true => SocketAddr::from((*pod, POD_PORT)),
+        let reached = |(number, pod): (usize, &SocketAddr)| match by_itself {
+            true => *pod,
             false => SocketAddr::from((self.address, FIRST_PORT + number as u16)),
         };
         self.pods.iter().enumerate().map(reached).collect()
@@ -224,6 +261,15 @@ impl Node {
     }
 }
 
+/// So many replicas of a pod, whose container begins so.
+fn deployment(name: &str, replicas: u32, port: u16, container: &str) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  replicas: {replicas}\n  selector: \
+         {{matchLabels: {{pod: {name}}}}}\n  template:\n    metadata: {{labels: {{pod: {name}, app: {NAME}}}}}\n    spec:\n      \
+         {container}ports: [{{name: web, containerPort: {port}}}]}}\n"
+    )
+}
+
 /// The service, led by a policy. Where it is of one node the kernel would lead past the door, which is to be measured where
 /// nothing else is: to start slowly takes a door.
 pub(super) fn service(policy: Policy, work: Work) -> String {
@@ -233,7 +279,7 @@ pub(super) fn service(policy: Policy, work: Work) -> String {
     };
     format!(
         "apiVersion: v1\nkind: Service\nmetadata: {{name: {NAME}, annotations: {{selvedge.dev/balance: {}{more}}}}}\nspec:\n  \
-         selector: {{app: {NAME}}}\n  ports: [{{port: {SERVICE_PORT}, targetPort: {POD_PORT}, appProtocol: http}}]\n",
+         selector: {{app: {NAME}}}\n  ports: [{{port: {SERVICE_PORT}, targetPort: web, appProtocol: http}}]\n",
         policy.name()
     )
 }

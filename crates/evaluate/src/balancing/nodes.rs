@@ -8,11 +8,11 @@ use balance::Policy;
 use serde::Deserialize;
 
 use super::node::{NAME, Node, service, share};
-use super::options::Options;
+use super::options::{Options, Runtime};
 use super::record::{Cell, Event, Work};
 use super::{NODES, proxies};
 use crate::arms::Helper;
-use crate::gateway::{self, About, Runtime, Site};
+use crate::gateway::{self, About, Site};
 use crate::interrupt::pause;
 use crate::network::Joined;
 
@@ -88,16 +88,19 @@ impl Nodes {
             std::fs::create_dir_all(&of_node).map_err(|error| format!("{}: {error}", of_node.display()))?;
             let wanted = gateway::Options {
                 parts: Vec::new(),
-                runtimes: vec![Runtime::Oci],
+                runtimes: vec![gateway::Runtime::Oci],
                 selvedge_program: options.selvedge_program.clone(),
                 ..gateway::Options::default()
             };
             let (site, programs, missing) = Site::on(host.clone(), (&wanted, helper), &of_node)?;
-            if let Some(reason) = missing.first() {
-                return Err(reason.clone());
-            }
+            let runtime = match (options.runtime, missing.first()) {
+                (Some(Runtime::Oci), Some(reason)) => return Err(reason.clone()),
+                (None | Some(Runtime::Oci), None) => Runtime::Oci,
+                _ => Runtime::Process,
+            };
             about = programs;
-            let node = Node::start(site, name, host.address())?;
+            about.push(share().about(runtime));
+            let node = Node::start(site, name, host.address(), runtime)?;
             if let Some(first) = all.first() {
                 node.joins(first)?;
             }
@@ -111,7 +114,6 @@ impl Nodes {
         };
         nodes.wait_until_joined()?;
         about.extend(proxies::about());
-        about.push(share().about());
         Ok((nodes, about))
     }
 

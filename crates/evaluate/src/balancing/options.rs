@@ -48,6 +48,9 @@ pub struct Options {
     /// Milliseconds that a pod takes for a request, one at a time
     #[arg(long, default_value_t = SERVICE_MS, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub service_ms: u32,
+    /// What pods are; containers where runc is there, else processes
+    #[arg(long, value_enum, value_name = "RUNTIME")]
+    pub runtime: Option<Runtime>,
     /// Two blocks of some cells and short measurements: to see that everything works, within ten minutes
     #[arg(long)]
     pub quick: bool,
@@ -57,6 +60,16 @@ pub struct Options {
     /// Selvedge's program, if not the one beside this
     #[arg(long = "selvedge", value_name = "FILE")]
     pub selvedge_program: Option<PathBuf>,
+}
+
+/// What runs pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runtime {
+    /// Containers, by runc, each with a network of its own
+    Oci,
+    /// Programs of their node, each at a port of its own
+    Process,
 }
 
 /// A part of the experiment.
@@ -116,6 +129,7 @@ impl Default for Options {
             measure_ms: MEASURE_MS,
             warm_up_ms: WARM_UP_MS,
             service_ms: SERVICE_MS,
+            runtime: None,
             quick: false,
             seed: None,
             selvedge_program: None,
