@@ -83,6 +83,14 @@ def test_two_edges_become_a_site_with_one_command_on_each_side(node):
     assert "hall-1   alive" in shown and "hall-2   this one" in shown
 
 
+def test_a_node_may_have_as_long_a_name_as_any_client(node):
+    one, two = node("hall-1"), node("somewhere")
+    name = "h" * 128
+    two.joins(one.invite(name))
+    wait_until(lambda: one.sees(name) and two.sees("hall-1"))
+    assert "128" in one.run("site", "invite", "h" * 129, check=False).stderr
+
+
 def test_an_edge_that_does_not_run_joins_and_is_there_once_it_does(node):
     """And after each further start."""
     one, two = node("hall-1"), node("somewhere", begin=False)

@@ -1,12 +1,11 @@
 //! What a node says of itself.
 
-use identity::Bans;
+use identity::{Bans, MAX_NAME_BYTES};
 use serde::{Deserialize, Serialize};
 
 /// Most bytes that a node can say.
 pub const MAX_CONTENT_BYTES: usize = 64 * 1024;
-/// Most bytes of its name; of its certificate in DER; of a signature.
-const MAX_NAME_BYTES: usize = 64;
+/// Most bytes of its certificate in DER; of a signature.
 const MAX_CERTIFICATE_BYTES: usize = 2_048;
 const MAX_SIGNATURE_BYTES: usize = 128;
 
