@@ -23,6 +23,8 @@ pub struct Answers {
     by_load: [Known; PLACES],
     /// At no load below this place has anybody been seen lately.
     lowest: usize,
+    /// The lowest place at which anybody was ever seen, and the mean there as it was then.
+    calmest: Option<(usize, f32)>,
 }
 
 impl Default for Answers {
@@ -30,6 +32,7 @@ impl Default for Answers {
         Answers {
             by_load: [Known::default(); PLACES],
             lowest: PLACES,
+            calmest: None,
         }
     }
 }
@@ -57,12 +60,27 @@ impl Answers {
             false => took_us,
         };
         known.seen_at = now.max(Duration::from_nanos(1));
+        if self.calmest.is_none_or(|(calmest, _)| place <= calmest) {
+            self.calmest = Some((place, known.mean_us));
+        }
     }
 
     /// How long one takes that waits for nobody; `None` where nothing is known.
     #[must_use]
     pub fn alone(&self, now: Duration) -> Option<Duration> {
         self.alone_us(now).map(from_us)
+    }
+
+    /// How long one takes that waits for nobody, where the way is none: as it was seen when there were the fewest, however
+    /// long ago, if nothing is known that is faster. Where many have been there all the time, one alone is taken to be as
+    /// much faster as they were more: who believes that too much sends some of them away, and sees.
+    #[must_use]
+    pub fn calm(&self, now: Duration) -> Option<Duration> {
+        let (place, mean_us) = self.calmest?;
+        let calm_us = mean_us / load_at(place);
+        Some(from_us(
+            self.alone_us(now).map_or(calm_us, |alone_us| alone_us.min(calm_us)),
+        ))
     }
 
     /// How long one takes at that load; `None` where nothing is known.
@@ -148,6 +166,26 @@ mod tests {
         answers.observe(1.0, 8 * MS, 1_000 * MS);
         assert_eq!(answers.expect(2.0, 1_900 * MS), Some(500 * MS));
         assert_eq!(answers.expect(2.0, 2_100 * MS), Some(8 * MS));
+    }
+
+    #[test]
+    fn how_long_one_alone_takes_is_not_forgotten_where_many_have_been_there_since() {
+        let mut answers = Answers::default();
+        answers.observe(4.0, 32 * MS, MS);
+        // As if they took turns: nobody has seen one alone.
+        assert_eq!(answers.calm(MS), Some(8 * MS));
+        answers.observe(1.0, 10 * MS, MS);
+        assert_eq!(answers.calm(MS), Some(10 * MS));
+        for now_s in 1..100 {
+            answers.observe(4.0, 40 * MS, now_s * 1_000 * MS);
+        }
+        let now = 100_000 * MS;
+        assert_eq!((answers.alone(now), answers.calm(now)), (Some(40 * MS), Some(10 * MS)));
+        // It has become slower, or faster, as is seen then.
+        answers.observe(1.0, 100 * MS, now);
+        assert_eq!(answers.calm(now), Some(100 * MS));
+        answers.observe(4.0, 3 * MS, now + 3_000 * MS);
+        assert_eq!(answers.calm(now + 3_000 * MS), Some(3 * MS));
     }
 
     #[test]

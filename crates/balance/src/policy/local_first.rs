@@ -51,7 +51,7 @@ pub(super) fn node<N: Borrow<Node>>(nodes: &[N], now: Duration, random: &mut imp
 /// How long an endpoint takes, the way left out: as is known of one's own, else of whom it is least.
 fn service<N: Borrow<Node>>(nodes: &[N], here: Option<usize>, now: Duration) -> Duration {
     let without_way = |node: &Node| Some(node.answers.alone(now)?.saturating_sub(node.distance));
-    let own = here.and_then(|here| without_way(nodes[here].borrow()));
+    let own = here.and_then(|here| nodes[here].borrow().answers.calm(now));
     let of_all = || nodes.iter().filter_map(|node| without_way(node.borrow()));
     own.or_else(|| of_all().min()).unwrap_or_default()
 }
@@ -75,8 +75,16 @@ fn drawn(mut weights: Vec<f32>, random: &mut impl Rng) -> impl Iterator<Item = u
 
 /// Of its endpoints, where none waits.
 fn answers_per_s(node: &Node, service: Duration, now: Duration) -> f32 {
-    let alone = node.answers.alone(now).unwrap_or(node.distance + service);
+    let alone = alone(node, now).unwrap_or(node.distance + service);
     node.open() as f32 * node.share / alone.as_secs_f32().max(SHORTEST_S)
+}
+
+/// How long one takes that waits for nobody.
+fn alone(node: &Node, now: Duration) -> Option<Duration> {
+    match node.is_here {
+        true => node.answers.calm(now),
+        false => node.answers.alone(now),
+    }
 }
 
 /// How long one takes at that load. Of another node of which nothing has come back for long, or one that has become slower,
@@ -103,7 +111,7 @@ fn is_full(node: &Node, own: Option<&Node>, now: Duration) -> bool {
     let endpoints = node.endpoints.max(1) as f32;
     let there = (node.in_flight + node.of_others) as f32;
     let (Some(alone), Some(before), Some(with)) = (
-        node.answers.alone(now),
+        alone(node, now),
         expect(node, own, there / endpoints, now),
         expect(node, own, load, now),
     ) else {
@@ -163,5 +171,33 @@ mod tests {
             is_full(&node, None, MS)
         });
         assert_eq!(full, [false, true, false, true]);
+    }
+
+    #[test]
+    fn requests_leave_though_there_have_long_been_so_many_that_nobody_knows_how_fast_one_alone_is() {
+        const MS: Duration = Duration::from_millis(1);
+        let mut nodes = [
+            Node::new(true, Duration::ZERO, 4),
+            Node::new(false, 60 * MS, 4),
+            Node::new(false, 60 * MS, 4),
+        ];
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let mut chosen = |nodes: &[Node; 3], now| node(nodes, now, &mut random);
+        // Sixteen at once here: 500 answers a second, where all twelve endpoints can give 618.
+        nodes[0].in_flight = 15;
+        for now_ms in 1..=10 {
+            nodes[0].answers.observe(4.0, 32 * MS, now_ms * MS);
+        }
+        assert_ne!(chosen(&nodes, 10 * MS), Some(0), "nobody has ever seen one alone");
+        nodes[0].answers.observe(1.0, 8 * MS, 20 * MS);
+        for now_ms in 2..=100 {
+            nodes[0].answers.observe(4.0, 32 * MS, now_ms * 100 * MS);
+        }
+        let now = 10_000 * MS;
+        assert_ne!(chosen(&nodes, now), Some(0), "somebody has, long ago");
+        // Eight at once are as fast here as they were with one at every endpoint.
+        nodes[0].in_flight = 7;
+        nodes[0].answers.observe(2.0, 16 * MS, now);
+        assert_eq!(chosen(&nodes, now), Some(0));
     }
 }
