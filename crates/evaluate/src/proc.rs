@@ -8,38 +8,16 @@ use crate::environment::Load;
 /// Ticks a second of `/proc/stat`; the same on every Linux that user programs see.
 const TICKS_PER_S: f64 = 100.0;
 
-/// CPU seconds that the threads of a process have run, to the nanosecond; of ended threads nothing is known.
+/// CPU seconds that a process has run, to the nanosecond, those of its threads that have ended among them.
 pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let times: Vec<u64> = threads.filter_map(|thread| run_time_ns(&thread.ok()?.path())).collect();
-    if times.is_empty() {
-        ticks_s(pid)
-    } else {
-        Some(times.iter().sum::<u64>() as f64 / 1e9)
-    }
-}
-
-fn run_time_ns(thread: &Path) -> Option<u64> {
-    fs::read_to_string(thread.join("schedstat"))
-        .ok()?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
-}
-
-/// User and system time in steps of 10 ms, for kernels without `schedstat`.
-fn ticks_s(pid: u32) -> Option<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold spaces; utime and stime are the 12th and 13th field behind it.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let ticks: Vec<f64> = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .filter_map(|field| field.parse().ok())
-        .collect();
-    Some(ticks.iter().sum::<f64>() / TICKS_PER_S)
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both write to what is there for as long as they take.
+    let is_known = unsafe {
+        libc::clock_getcpuclockid(pid.cast_signed(), &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    is_known.then(|| time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
 }
 
 /// Processes whose arguments have a text in them, each with its arguments.
@@ -118,8 +96,23 @@ mod tests {
     fn this_process_has_memory_and_its_machine_a_load() {
         assert!(rss_bytes(std::process::id()).is_some_and(|bytes| bytes > 100_000));
         assert!(cpu_s(std::process::id()).is_some());
+        // Linux has no process of that number.
+        assert_eq!(cpu_s(1 << 22), None);
         assert_eq!(parent(std::process::id()), Some(std::os::unix::process::parent_id()));
         assert!(memory_bytes().is_some_and(|bytes| bytes > 1_000_000));
         assert!(load().idle_s > 0.0);
+    }
+
+    #[test]
+    fn what_threads_have_run_that_have_ended_counts() {
+        let run = || {
+            let until = std::time::Instant::now() + std::time::Duration::from_millis(50);
+            while std::time::Instant::now() < until {}
+        };
+        let before_s = cpu_s(std::process::id()).unwrap();
+        std::thread::spawn(run).join().unwrap();
+        let used_s = cpu_s(std::process::id()).unwrap() - before_s;
+        // However busy the machine is, it ran for some of them.
+        assert!(used_s > 0.001, "{used_s} s");
     }
 }
