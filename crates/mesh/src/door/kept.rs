@@ -141,8 +141,10 @@ impl Kept {
         });
     }
 
-    /// Ends those that nobody has needed for long, and says whether there are others.
+    /// Ends those that nobody has needed for long, and says whether there are others that nobody else sweeps.
     fn sweep(&self) -> bool {
+        // Who adds one from now on finds that nobody sweeps, and begins.
+        self.is_swept.store(false, Ordering::Release);
         let is_any = [self.driven.sweep(Driven::is_open), self.plain.sweep(plain::is_open)];
         let mut shared = held(&self.shared);
         shared.retain(|_, shared| {
@@ -150,9 +152,7 @@ impl Kept {
             is_used && !shared.sender.is_closed()
         });
         let is_any = is_any.contains(&true) || !shared.is_empty();
-        // Who adds one from now on finds that nobody sweeps.
-        self.is_swept.store(is_any, Ordering::Release);
-        is_any
+        is_any && !self.is_swept.swap(true, Ordering::AcqRel)
     }
 }
 

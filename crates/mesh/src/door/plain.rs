@@ -1,5 +1,5 @@
 //! Plain requests of HTTP/1.1, as most are: a head and no more, that asks nothing of who passes it on. What is said is read
-//! strictly and passed on as it stands, for a third of the processor time that `hyper` takes between two connections.
+//! strictly and passed on as it stands, for a third of what `hyper` takes beside the kernel between two connections.
 //! From the first other request on a connection is `hyper`'s, and so is a request that nobody has at the first attempt.
 
 mod body;
