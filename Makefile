@@ -1,6 +1,6 @@
 # What a person does with Selvedge. Every target installs what it needs (tools/install.sh) and says so.
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-rust test-blackbox test-vm bench lint fmt fuzz dist clean
+.PHONY: help demo build test test-rust test-ml test-blackbox test-vm bench lint fmt fuzz dist clean
 
 SHELL := /bin/bash
 # Wherever a person has cargo build: programs are looked for here.
@@ -28,11 +28,15 @@ build: ## build the program fast: target/fast/selvedge
 	@tools/install.sh rust
 	cargo build --profile fast -p selvedge
 
-test: test-rust test-blackbox ## all tests: of the crates, then of the program with clients that others wrote
+test: test-rust test-ml test-blackbox ## all tests: of the crates and of the models, then of the program with clients that others wrote
 
 test-rust: ## tests of the crates
 	@tools/install.sh rust system
 	@python3 tests/crates.py
+
+test-ml: ## types and tests of what models learn from
+	@tools/install.sh ml
+	cd ml && $(CURDIR)/target/ml/bin/mypy && $(CURDIR)/target/ml/bin/pytest
 
 test-blackbox: build ## tests of the running program; BROKER=mosquitto checks the tests themselves
 	@tools/install.sh system python node
@@ -55,7 +59,7 @@ lint: ## formatting, lints, licences and advisories, as CI has them
 fmt: ## put all sources into their form
 	@tools/install.sh python
 	cargo fmt --all
-	target/venv/bin/ruff format tests
+	target/venv/bin/ruff format tests ml
 
 fuzz: ## throw random and mutated bytes at every decoder for FUZZ_SECONDS (60) each
 	@tools/install.sh fuzz

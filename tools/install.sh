@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target of the Makefile needs, and only what is missing. Says what it does.
-#   tools/install.sh rust | lints | system | python | node | deny | shellcheck | fuzz | vm ...
+#   tools/install.sh rust | lints | system | python | node | ml | deny | shellcheck | fuzz | vm ...
 # System packages come from apt (as root, or with sudo); everything else stays under target/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -105,6 +105,19 @@ install_python() {
     cp "$wanted" target/venv/requirements.txt
 }
 
+# uv, as it keeps to a lock file with hashes, and installs in seconds.
+install_ml() {
+    apt_for python3 python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+    local version=0.13.9
+    target/tools/uv/bin/uv --version 2>/dev/null | grep -q "^uv $version " || {
+        echo "install: uv $version into target/tools/uv"
+        python3 -m venv --clear target/tools/uv
+        target/tools/uv/bin/pip install --quiet --disable-pip-version-check "uv==$version"
+    }
+    UV_PROJECT_ENVIRONMENT="$PWD/target/ml" target/tools/uv/bin/uv sync --quiet --locked --project ml
+}
+
 install_node() {
     apt_for node nodejs npm npm
     cmp -s tests/blackbox/node/package.json target/node/package.json && [ -d target/node/node_modules/mqtt ] && return
@@ -140,9 +153,9 @@ install_fuzz() {
 
 for part in "$@"; do
     case $part in
-        rust | lints | system | python | node | shellcheck | deny | fuzz | vm) "install_$part" ;;
+        rust | lints | system | python | node | ml | shellcheck | deny | fuzz | vm) "install_$part" ;;
         *)
-            echo "install: what is \"$part\"? One of: rust lints system python node shellcheck deny fuzz vm" >&2
+            echo "install: what is \"$part\"? One of: rust lints system python node ml shellcheck deny fuzz vm" >&2
             exit 2
             ;;
     esac

@@ -7,13 +7,13 @@ say() { echo "lint: $1"; }
 
 say 'formatting of Rust and Python'
 cargo fmt --all --check
-target/venv/bin/ruff format --check --quiet tests
+target/venv/bin/ruff format --check --quiet tests ml
 say 'clippy, warnings are errors; the banned calls are in clippy.toml'
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 say 'documentation builds without a warning'
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 say 'ruff, shellcheck'
-target/venv/bin/ruff check --quiet tests
+target/venv/bin/ruff check --quiet tests ml
 shellcheck tools/*.sh .ci/run
 say 'licences, duplicate and foreign sources (deny.toml)'
 export PATH="$PWD/target/tools/bin:$PATH"

@@ -1,0 +1,1 @@
+"""Models of what sensors say next: trained, judged by what is simplest, and exported."""
