@@ -1,1 +1,1 @@
-"""Models of what sensors say next: trained, judged by what is simplest, and exported."""
+"""What models of sensors learn from: readings as published, and faults put into them."""

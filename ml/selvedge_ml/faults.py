@@ -18,14 +18,15 @@ LENGTH_READINGS = (10, 60)
 
 
 def inject(series: Series, kind: Kind, faults: int, seed: int) -> Series:
-    """`series` with `faults` faults of one kind, each at one sensor and apart from the others, labelled.
+    """`series` with `faults` faults of one kind, each at one sensor and apart from the others.
+
+    Labelled is what says something else than it would have: a light that is off at night cannot drop out.
 
     Stuck: the reading before it, again and again. Drift: rises or falls to SIZE_DEVIATIONS by its end.
     Spike: one reading, off by that much. Offset: all off by that much. Dropout: zero, as a sensor without power says.
     """
     rng = np.random.default_rng(seed)
     values = series.values.copy()
-    labels = np.zeros(len(values), dtype=np.bool_)
     deviations = series.values.std(axis=0)
     share = len(values) // faults
     shortest, longest = LENGTH_READINGS
@@ -46,5 +47,4 @@ def inject(series: Series, kind: Kind, faults: int, seed: int) -> Series:
                 values[at, column] += size
             case "dropout":
                 values[at, column] = 0.0
-        labels[at] = True
-    return replace(series, values=values, anomalous=labels)
+    return replace(series, values=values, anomalous=(values != series.values).any(axis=1))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -26,11 +26,6 @@ SKAB_FEATURES = (
 )
 
 
-def sha256(path: Path) -> str:
-    """Of the file's bytes, in hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def occupancy(path: Path) -> Series:
     """An office, a reading a minute (Candanedo and Feldheim 2016). The header names no column for the row's number."""
     header, rows = _rows(path, ",")
@@ -48,7 +43,7 @@ def skab(path: Path) -> Series:
         return series
     at = header.index("anomaly")
     labels = np.array([_number(path, line, "anomaly", row[at]) != 0 for line, row in rows])
-    return Series(series.name, series.features, series.interval_s, series.times, series.values, labels)
+    return replace(series, anomalous=labels)
 
 
 def nab(path: Path, windows_path: Path, interval_s: float) -> Series:
@@ -67,7 +62,7 @@ def nab(path: Path, windows_path: Path, interval_s: float) -> Series:
     labels = np.zeros(len(times), dtype=np.bool_)
     for start, end in found[0]:
         labels |= (times >= np.datetime64(start)) & (times <= np.datetime64(end))
-    series = Series(series.name, series.features, series.interval_s, times, series.values[kept], labels)
+    series = replace(series, times=times, values=series.values[kept], anomalous=labels)
     series.check()
     return series
 

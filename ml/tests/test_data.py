@@ -22,8 +22,8 @@ def rows(count: int) -> list[str]:
     return [ROW.format(n=n) for n in range(count)]
 
 
-def series(values: np.ndarray, step_s: int = 60) -> Series:
-    times = np.datetime64("2026-01-01T00:00:00", "ms") + np.arange(len(values)) * np.timedelta64(step_s * 1000, "ms")
+def series(values: np.ndarray) -> Series:
+    times = np.datetime64("2026-01-01T00:00:00", "ms") + np.arange(len(values)) * np.timedelta64(60_000, "ms")
     return Series("made", tuple(f"f{n}" for n in range(values.shape[1])), 60.0, times, values)
 
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_learnt_from_is_refused_by_its_place(tmp_path, change, wo
         occupancy(tmp_path, change(rows(5)))
 
 
-def test_swapped_names_are_a_missing_column(tmp_path: Path) -> None:
+def test_a_column_that_is_missing_is_named(tmp_path: Path) -> None:
     path = tmp_path / "office.txt"
     path.write_text(HEADER.replace("CO2", "Carbon") + "".join(rows(5)))
     with pytest.raises(DataError, match="no column CO2; there are row, date, Temperature"):
@@ -69,6 +69,20 @@ def test_no_window_spans_a_gap() -> None:
     cut, ends = windows(Series(whole.name, whole.features, 60.0, times, whole.values), 3)
     assert ends.tolist() == [2, 3, 4, 5, 8, 9]
     assert cut[4].tolist() == whole.values[6:9].tolist()
+
+
+def test_labels_of_the_water_loop_are_read_where_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "loop.csv"
+    names = ";".join(("datetime", *sources.SKAB_FEATURES))
+    lines = [f"2020-03-01 15:44:{n:02};" + ";".join(f"{n}.{m}" for m in range(8)) for n in range(4)]
+    path.write_text("\n".join((names, *lines)))
+    assert sources.skab(path).anomalous is None
+    labelled = [f"{line};{label};0.0" for line, label in zip(lines, ("0.0", "1.0", "1.0", "0.0"), strict=True)]
+    path.write_text("\n".join((f"{names};anomaly;changepoint", *labelled)))
+    read = sources.skab(path)
+    assert read.values[2].tolist() == [2.0, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7]
+    assert read.anomalous is not None
+    assert read.anomalous.tolist() == [False, True, True, False]
 
 
 def test_of_a_time_that_comes_twice_the_first_reading_is_kept(tmp_path: Path) -> None:
@@ -90,6 +104,7 @@ def test_a_fault_changes_what_is_labelled_and_nothing_else(kind: faults.Kind) ->
     assert faulty.anomalous is not None
     changed = (faulty.values != whole.values).any(axis=1)
     assert (changed == faulty.anomalous).all()
+    assert np.count_nonzero(np.diff(changed.astype(int)) == 1) == 8
     assert (faulty.values == faults.inject(whole, kind, 8, seed=2).values).all()
 
 
