@@ -327,7 +327,8 @@ impl<K: Keys> Gossip<K> {
         Ok(())
     }
 
-    /// What somebody with this digest lacks, or who has what is lacking here; `None`: both have the same.
+    /// What somebody with this digest lacks, or who has what is lacking here; `None`: both have the same. A round is answered
+    /// even so: who is connected with one node alone, which tells three of many, hears of all by that.
     fn answer(&self, step: u8, digest: &[Heard], bans_number: u64, now: Instant) -> Option<Message> {
         let theirs: BTreeMap<&str, Number> = digest.iter().map(|heard| (&*heard.node, heard.number)).collect();
         let all = std::iter::once(&self.own).chain(self.others.values().map(|other| &other.record));
@@ -345,7 +346,8 @@ impl<K: Keys> Gossip<K> {
             .any(|(node, number)| self.number(node).is_none_or(|known| known < *number));
         let bans = (bans_number < self.bans.number()).then(|| self.bans.clone());
         let lacks = lacks || self.bans.number() < bans_number;
-        (lacks && step < LAST_STEP || !records.is_empty() || bans.is_some()).then(|| Message {
+        let is_to_a_round = step == 1;
+        (is_to_a_round || lacks && step < LAST_STEP || !records.is_empty() || bans.is_some()).then(|| Message {
             bans,
             ..self.message(step, records, now)
         })

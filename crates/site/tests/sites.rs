@@ -202,6 +202,23 @@ fn those_who_are_connected_have_what_a_node_says_at_once() {
 }
 
 #[test]
+fn a_node_that_is_connected_with_one_alone_which_has_many_others_takes_nobody_for_silent() {
+    const LEAVES: usize = 40;
+    let mut site = Site::in_a_row(1);
+    for leaf in 1..=LEAVES {
+        site.start(leaf, 1);
+        site.lines.insert((0, leaf));
+    }
+    site.rounds(20);
+    for _ in 0..60 {
+        site.rounds(1);
+        for leaf in 1..=LEAVES {
+            assert_eq!(site.alive_at(leaf).len(), LEAVES, "for {leaf}");
+        }
+    }
+}
+
+#[test]
 fn both_sides_of_a_cut_go_on_with_what_they_have_and_agree_once_it_is_mended() {
     let mut site = Site::in_a_row(6);
     site.rounds(8);
