@@ -304,6 +304,22 @@ def test_another_application_wakes_it_by_its_name(own):
     assert ask(services(own)["web"], 80) == "it is site-0"
 
 
+def test_one_that_is_applied_anew_while_it_ends_is_asleep(own):
+    port = PORTS.take()
+    takes_its_time = "trap 'sleep 2; exit 0' TERM; " + SERVES.replace("exec httpd", "httpd") + " & wait"
+    manifest = sleeper("site", takes_its_time, port, idle="60s")
+    manifest = manifest.replace("terminationGracePeriodSeconds: 0", "terminationGracePeriodSeconds: 10")
+    apply(own, manifest)
+    wait_until(lambda: sleeps(own, "site"))
+    assert ask("127.0.0.1", port) == "it is site-0"
+    own.run("delete", "deployment", "site")
+    assert Host(own).pids()
+    apply(own, manifest)
+    wait_until(lambda: sleeps(own, "site"))
+    assert ask("127.0.0.1", port) == "it is site-0"
+    assert starts(own) == 2
+
+
 def test_requests_while_it_falls_asleep_are_all_answered(own):
     port = PORTS.take()
     apply(own, sleeper("site", SERVES, port, idle="50ms"))

@@ -157,6 +157,8 @@ impl Application {
         let target = replicas.map_or(Target::Nothing, |replicas| Target::Replicas(Arc::new(replicas)));
         self.wanted.send_if_modified(|wanted| {
             let is_new = wanted.target != target || wanted.when_idle != when_idle;
+            // One that was removed and comes anew while it still ends is asleep, as any that nobody has called yet.
+            wanted.is_awake &= target != Target::Nothing;
             (wanted.target, wanted.when_idle) = (target, when_idle);
             is_new
         });
