@@ -11,10 +11,13 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
-# What one has started while others were ended is found by the next look.
-LOOKS = 5
+# What one has started while others were ended is found by the next look; a process that becomes another program has no
+# arguments for a moment, so that one look that finds none says little.
+LOOKS = 20
+LOOKS_WITHOUT = 3
 
 
 def parents() -> dict[int, int]:
@@ -44,13 +47,16 @@ def main() -> None:
     """Waits, and ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdin.buffer.read()
+    without = 0
     for _ in range(LOOKS):
         left = of_run(sys.argv[1])
-        if not left:
+        without = 0 if left else without + 1
+        if without == LOOKS_WITHOUT:
             return
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -73,8 +73,8 @@ def test_a_network_goes_with_its_application_and_stays_while_that_sleeps(own, en
     wait_until(lambda: sleeps(own, "site"))
     assert engine.networks() == [before]
     own.run("delete", "deployment", "site")
-    wait_until(lambda: engine.networks() == [])
-    wait_until(lambda: bridges(own) == [])
+    wait_until(lambda: engine.networks() == [], patience_s=30)
+    wait_until(lambda: bridges(own) == [], patience_s=30)
 
 
 class TakesItsTime(socketserver.BaseRequestHandler):
@@ -120,8 +120,8 @@ def test_one_that_is_called_or_deleted_while_its_network_is_made_starts_at_once_
             assert not is_called or ask("127.0.0.1", port) == "it is site-0"
             assert "failed" not in slow.run("events").stdout
             assert api.ask("DELETE", "/v1/tenants/default/manifests/Deployment/site")[0] < 300
-    wait_until(lambda: engine.networks() == [])
-    wait_until(lambda: bridges(slow) == [])
+    wait_until(lambda: engine.networks() == [], patience_s=30)
+    wait_until(lambda: bridges(slow) == [], patience_s=30)
 
 
 def test_a_network_that_was_removed_by_hand_is_made_again(own, engine):

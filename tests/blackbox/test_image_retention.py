@@ -137,10 +137,10 @@ def test_nothing_goes_while_it_is_not_known_what_is_needed(own):
 
 
 def test_a_removal_that_is_killed_leaves_every_image_whole(own):
-    many = {f"files/{number}": f"{number}\n" for number in range(3_000)}
-    more = {f"more/{number}": f"{number}\n" for number in range(3_000)}
+    many = {f"files/{number}": f"{number}\n" for number in range(1_000)}
+    more = {f"more/{number}": f"{number}\n" for number in range(1_000)}
     layers = own.data / "images/layers"
-    script = "for f in /files/*; do cat $f; done | cat > /all; test -e /files/2999 && echo whole; " + SLEEPS
+    script = "for f in /files/*; do cat $f; done | cat > /all; test -e /files/999 && echo whole; " + SLEEPS
     apply(own, of_image("stays", SLEEPS))
     runs(own, "stays")
     for attempt in range(4):
