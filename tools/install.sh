@@ -69,7 +69,7 @@ install_system() {
     apt_for ip iproute2 unshare util-linux setpriv util-linux pgrep procps
     apt_for docker docker-cli runc runc busybox busybox-static nft nftables
     install_without_service redis-server redis-server redis-server
-    apt_for sysbench sysbench mbw mbw fio fio iperf3 iperf3
+    apt_for sysbench sysbench mbw mbw fio fio iperf3 iperf3 bonnie++ bonnie++
     install_postgresql
 }
 

@@ -13,6 +13,7 @@ pub mod environment;
 pub mod figures;
 pub mod gateway;
 mod generator;
+pub mod interference;
 mod interrupt;
 pub mod network;
 mod priority;

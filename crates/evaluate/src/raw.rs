@@ -8,9 +8,10 @@ use serde::Deserialize;
 use crate::balancing::BalancingRun;
 use crate::capacity::CapacityRun;
 use crate::gateway::GatewayRun;
+use crate::interference::InterferenceRun;
 use crate::network::NetworkRun;
 use crate::simulation::SimulationRun;
-use crate::{balancing, capacity, gateway, network, run, simulation};
+use crate::{balancing, capacity, gateway, interference, network, run, simulation};
 
 /// One raw file, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,8 @@ pub enum Raw {
     Gateway(Box<GatewayRun>),
     /// Of which node answers.
     Balancing(Box<BalancingRun>),
+    /// Of which services may share a board.
+    Interference(Box<InterferenceRun>),
     /// Of what does not fit on one machine.
     Simulation(Box<SimulationRun>),
     /// Of the emulated network.
@@ -63,6 +66,7 @@ impl Raw {
             network::EXPERIMENT => network::FORMAT,
             gateway::EXPERIMENT => gateway::FORMAT,
             balancing::EXPERIMENT => balancing::FORMAT,
+            interference::EXPERIMENT => interference::FORMAT,
             simulation::EXPERIMENT => simulation::FORMAT,
             _ => run::FORMAT,
         };
@@ -78,6 +82,7 @@ impl Raw {
         Ok(match experiment.as_str() {
             network::EXPERIMENT => Raw::Network(Box::new(serde_json::from_slice(bytes)?)),
             balancing::EXPERIMENT => Raw::Balancing(Box::new(serde_json::from_slice(bytes)?)),
+            interference::EXPERIMENT => Raw::Interference(Box::new(serde_json::from_slice(bytes)?)),
             simulation::EXPERIMENT => Raw::Simulation(Box::new(serde_json::from_slice(bytes)?)),
             gateway::EXPERIMENT => Raw::Gateway(Box::new(serde_json::from_slice(bytes)?)),
             _ => Raw::RoundTrip(Box::new(serde_json::from_slice(bytes)?)),
@@ -107,6 +112,7 @@ mod tests {
         assert!(error(r#"{"experiment": "network", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "gateway", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "balancing", "format": 99}"#).contains("raw format 99"));
+        assert!(error(r#"{"experiment": "interference", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "simulation", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"run": {"experiment": "capacity", "format": 99}}"#).contains("raw format 99"));
     }

@@ -31,7 +31,7 @@ use mqtt::Version;
 pub(crate) use postgres::Postgres;
 pub(crate) use process::ServerProcess;
 pub(crate) use responder::Responder;
-pub(crate) use selvedge::{add, find as find_selvedge, output_of};
+pub(crate) use selvedge::{RESPONDER_FILTER, ROUTE, add, find as find_selvedge, output_of};
 
 /// Of servers: below those that clients are given by default (`ip_local_port_range`).
 const PORTS: Range<u16> = 20_000..32_768;

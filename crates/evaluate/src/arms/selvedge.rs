@@ -18,8 +18,9 @@ use crate::rtt::ArmKind;
 const DEVICES_AT_ONCE: usize = 1_000;
 
 /// Where the route brings telemetry to.
-pub(super) const RESPONDER_FILTER: &str = "apps/responder/in/+";
-const ROUTE: &str = "\
+pub(crate) const RESPONDER_FILTER: &str = "apps/responder/in/+";
+/// Brings telemetry there.
+pub(crate) const ROUTE: &str = "\
 apiVersion: selvedge.dev/v1
 kind: Route
 metadata: {name: to-responder}

@@ -5,8 +5,10 @@ use std::path::Path;
 use super::Failure;
 use super::gateway::write;
 use super::outcome::Outcome;
+use super::resume::{Resumable, kept};
 use super::rtt::{about, progress};
 use crate::balancing::{self, BalancingRun, Options};
+use crate::environment::Environment;
 use crate::raw::Raw;
 use crate::rtt::{Helper, Progress};
 
@@ -28,7 +30,11 @@ pub struct Balancing {
 impl Balancing {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
         let path = self.outcome.out.join(FILE);
-        let before = if self.resume { kept(&path, &self.options)? } else { None };
+        let before = if self.resume {
+            kept(&path, &of_any_seed(&self.options))?
+        } else {
+            None
+        };
         let raw = measure(&self.options, before, (&path, prefix), progress().as_mut())?;
         self.outcome.report(vec![raw])
     }
@@ -56,19 +62,28 @@ pub(super) fn measure(
     Ok(Raw::Balancing(Box::new(run)))
 }
 
-/// The run that the file holds, if it is one of the same options, whatever their seed, and of this very program.
-fn kept(path: &Path, options: &Options) -> Result<Option<BalancingRun>, Failure> {
-    if !path.exists() {
-        return Ok(None);
+impl Resumable for BalancingRun {
+    type Options = Options;
+
+    fn of(raw: Raw) -> Option<BalancingRun> {
+        match raw {
+            Raw::Balancing(run) => Some(*run),
+            _ => None,
+        }
     }
-    let Raw::Balancing(run) = Raw::read(path)? else {
-        return Ok(None);
-    };
-    let without_seed = |options: &Options| Options {
+
+    fn options(&self) -> Options {
+        of_any_seed(&self.options)
+    }
+
+    fn environment(&self) -> &Environment {
+        &self.environment
+    }
+}
+
+fn of_any_seed(options: &Options) -> Options {
+    Options {
         seed: None,
-        ..options.clone()
-    };
-    let is_of_now = without_seed(&run.options) == without_seed(&options.clone().effective())
-        && run.environment.is_of_this_program();
-    Ok(is_of_now.then_some(*run))
+        ..options.clone().effective()
+    }
 }

@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use super::Failure;
 use super::outcome::Outcome;
+use super::resume::{Resumable, kept};
 use super::rtt::{about, progress};
+use crate::environment::Environment;
 use crate::gateway::{self, GatewayRun, Options};
 use crate::raw::Raw;
 use crate::rtt::{Helper, Progress};
@@ -29,7 +31,11 @@ pub struct Gateway {
 impl Gateway {
     pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
         let path = self.outcome.out.join(FILE);
-        let before = if self.resume { kept(&path, &self.options)? } else { None };
+        let before = if self.resume {
+            kept(&path, &of_any_seed(&self.options))?
+        } else {
+            None
+        };
         let raw = measure(&self.options, before, (&path, prefix), progress().as_mut())?;
         self.outcome.report(vec![raw])
     }
@@ -65,21 +71,30 @@ pub(super) fn write(run: &impl Serialize, path: &Path) -> std::io::Result<()> {
     std::fs::rename(unfinished, path)
 }
 
-/// The run that the file holds, if it is one of the same options, whatever their seed, and of this very program.
-fn kept(path: &Path, options: &Options) -> Result<Option<GatewayRun>, Failure> {
-    if !path.exists() {
-        return Ok(None);
+impl Resumable for GatewayRun {
+    type Options = Options;
+
+    fn of(raw: Raw) -> Option<GatewayRun> {
+        match raw {
+            Raw::Gateway(run) => Some(*run),
+            _ => None,
+        }
     }
-    let Raw::Gateway(run) = Raw::read(path)? else {
-        return Ok(None);
-    };
-    let without_seed = |options: &Options| Options {
+
+    fn options(&self) -> Options {
+        of_any_seed(&self.options)
+    }
+
+    fn environment(&self) -> &Environment {
+        &self.environment
+    }
+}
+
+fn of_any_seed(options: &Options) -> Options {
+    Options {
         seed: None,
-        ..options.clone()
-    };
-    let is_of_now = without_seed(&run.options) == without_seed(&options.clone().effective())
-        && run.environment.is_of_this_program();
-    Ok(is_of_now.then_some(*run))
+        ..options.clone().effective()
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +110,8 @@ mod tests {
             quick: true,
             ..Options::default()
         };
-        assert!(kept(&path, &options).unwrap().is_none());
+        let kept = |options: &Options| kept::<GatewayRun>(&path, &of_any_seed(options));
+        assert!(kept(&options).unwrap().is_none());
         let run = GatewayRun {
             format: gateway::FORMAT,
             experiment: gateway::EXPERIMENT.to_owned(),
@@ -108,13 +124,13 @@ mod tests {
             environment: environment::program(),
         };
         write(&run, &path).unwrap();
-        assert_eq!(kept(&path, &options).unwrap().map(|run| run.seed), Some(7));
-        assert!(kept(&path, &Options::default()).unwrap().is_none(), "others");
+        assert_eq!(kept(&options).unwrap().map(|run| run.seed), Some(7));
+        assert!(kept(&Options::default()).unwrap().is_none(), "others");
         let other = GatewayRun {
             environment: environment::Environment::default(),
             ..run
         };
         write(&other, &path).unwrap();
-        assert!(kept(&path, &options).unwrap().is_none(), "of another program");
+        assert!(kept(&options).unwrap().is_none(), "of another program");
     }
 }

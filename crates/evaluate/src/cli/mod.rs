@@ -3,11 +3,13 @@
 mod balancing;
 mod capacity;
 mod gateway;
+mod interference;
 mod kept;
 mod network;
 mod outcome;
 mod promises;
 mod replay;
+mod resume;
 mod rtt;
 mod say;
 mod simulate;
@@ -19,6 +21,7 @@ use std::process::ExitCode;
 
 pub use self::say::{complain, say};
 use crate::balancing::Pod;
+use crate::interference::Service;
 use crate::{arms, interrupt, servers};
 
 /// The experiments.
@@ -37,6 +40,9 @@ pub enum Command {
     /// Which node of a site answers: every policy over pod distributions, delays and traffic, beside nginx and HAProxy in
     /// front of the same pods; a node that is asked for more than it can do; as root
     Balancing(Box<balancing::Balancing>),
+    /// Which services may share a board, and which need limits: Linpack, STREAM and Bonnie++ beside each other in the
+    /// interference paper's four cases, and the hub beside each of them; as root
+    Interference(Box<interference::Interference>),
     /// What does not fit on one machine, under simulated time: every policy on 10 to 10,000 nodes, by load, distance and
     /// traffic; from where on each wins, and what local-first costs at worst
     Simulate(Box<simulate::Simulate>),
@@ -75,6 +81,9 @@ pub enum Command {
     /// Answer HTTP, one request at a time, each after the same time
     #[command(hide = true)]
     Pod(Pod),
+    /// Do the work of a benchmark again and again
+    #[command(hide = true)]
+    Service(Service),
     /// Send back what comes
     #[command(hide = true)]
     TcpEcho {
@@ -105,6 +114,7 @@ impl Command {
             Command::Capacity(capacity) => capacity.run(prefix),
             Command::Gateway(gateway) => gateway.run(prefix),
             Command::Balancing(balancing) => balancing.run(prefix),
+            Command::Interference(interference) => interference.run(prefix),
             Command::Simulate(simulate) => simulate.run(),
             Command::Network(network) => network.run(),
             Command::Promises(promises) => promises.run(prefix),
@@ -123,6 +133,7 @@ impl Command {
             Command::Relay { listen } => Ok(servers::serve_relay(TcpListener::bind(listen)?)?),
             Command::Responder(responder) => Err(responder.serve()?.into()),
             Command::Pod(pod) => Ok(pod.serve()?),
+            Command::Service(service) => Ok(service.serve()?),
             Command::TcpEcho { listen } => Ok(servers::serve_echo(TcpListener::bind(listen)?)?),
         }
     }

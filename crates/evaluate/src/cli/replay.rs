@@ -6,6 +6,7 @@ use super::Failure;
 use super::balancing::measure as measure_balancing;
 use super::capacity::measure as measure_capacity;
 use super::gateway::measure as measure_gateway;
+use super::interference::measure as measure_interference;
 use super::network::measure as measure_network;
 use super::outcome::Outcome;
 use super::rtt::{data_set, measure, progress};
@@ -13,6 +14,7 @@ use super::simulate::simulate;
 use crate::balancing::{self, BalancingRun};
 use crate::capacity::{self, CapacityRun};
 use crate::gateway::{self, GatewayRun};
+use crate::interference::{self, InterferenceRun};
 use crate::network::{self, NetworkRun};
 use crate::raw::Raw;
 use crate::rtt::Plan;
@@ -35,6 +37,7 @@ impl Replay {
             Raw::Capacity(before) => self.capacity(*before, prefix)?,
             Raw::Gateway(before) => self.gateway(*before, prefix)?,
             Raw::Balancing(before) => self.balancing(*before, prefix)?,
+            Raw::Interference(before) => self.interference(*before, prefix)?,
             Raw::Simulation(before) => self.simulation(*before)?,
             Raw::Network(before) => self.network(*before)?,
         };
@@ -83,6 +86,15 @@ impl Replay {
         };
         let path = self.outcome.out.join("balancing-again.json");
         measure_balancing(&options, None, (&path, prefix), progress().as_mut())
+    }
+
+    fn interference(&self, before: InterferenceRun, prefix: &[&str]) -> Result<Raw, Failure> {
+        let options = interference::Options {
+            seed: Some(before.seed),
+            ..before.options
+        };
+        let path = self.outcome.out.join("interference-again.json");
+        measure_interference(&options, None, (&path, prefix), progress().as_mut())
     }
 
     /// The same to the last figure; says so where a day is another than it was.

@@ -8,15 +8,19 @@ mod beside;
 mod claims;
 mod gateway;
 mod gateway_claims;
+mod interference;
 mod model_claims;
 
 use serde::{Deserialize, Serialize};
+
+use crate::interference::{Case, Group, Kind, Profile};
 
 pub use balancing_claims::claims_of_balancing;
 pub use beside::{Beside, beside};
 pub use claims::{ClaimVerdict, Finding, Shape, claims};
 pub use gateway::beside_gateway;
 pub use gateway_claims::claims_of_gateway;
+pub use interference::{beside_interference, claims_of_interference};
 
 /// What one paper contributes.
 #[derive(Clone, Debug, Deserialize)]
@@ -40,6 +44,9 @@ pub struct Paper {
     /// And of which node answers.
     #[serde(default)]
     pub balancing_claims: Vec<Claim<BalancingCheck>>,
+    /// And of services that share a board.
+    #[serde(default)]
+    pub interference_claims: Vec<Claim<InterferenceCheck>>,
 }
 
 /// A class of applications and the latency that it asks for.
@@ -83,6 +90,8 @@ pub struct Figure {
     pub ours: Option<Counterpart>,
     /// What of a gateway of ours does.
     pub gateway: Option<RowOfGateway>,
+    /// What a service of ours loses beside another one does.
+    pub interference: Option<LossOf>,
 }
 
 /// The value of a figure.
@@ -351,6 +360,56 @@ pub enum BalancingCheck {
     LeastTrafficWaitsLongest,
 }
 
+/// What a service loses beside another one.
+#[derive(Clone, Debug, Deserialize)]
+pub struct LossOf {
+    /// On which board.
+    pub profile: Profile,
+    /// Which service.
+    pub kind: Kind,
+    /// How they are deployed.
+    pub case: Case,
+    /// In which pair.
+    pub pair: (Kind, Kind),
+    /// Whether it is so however they are deployed.
+    #[serde(default)]
+    pub any_case: bool,
+}
+
+impl LossOf {
+    fn group(&self) -> Group {
+        Group::Pair(self.pair.0, self.pair.1)
+    }
+}
+
+/// Tests of shape on services that share a board.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum InterferenceCheck {
+    /// The service loses more there than in any other pair and case.
+    LosesMost(LossOf),
+    /// It loses less there.
+    LosesLeast(LossOf),
+    /// In every pair it loses less in one case than in others.
+    BetterCase {
+        /// On which board.
+        profile: Profile,
+        /// Which service.
+        kind: Kind,
+        /// The case.
+        better: Case,
+        /// The others.
+        than: Vec<Case>,
+    },
+    /// It loses more than a little there alone.
+    OnlyLoser(LossOf),
+    /// Bonnie++ reads faster than it writes, alone.
+    FasterInput {
+        /// On which board.
+        profile: Profile,
+    },
+}
+
 #[derive(Deserialize)]
 struct Papers {
     papers: Vec<Paper>,
@@ -388,6 +447,14 @@ pub fn gateway_as_a_service() -> Paper {
 /// Never: the data are part of the program, and tested.
 pub fn local_scheduling() -> Paper {
     paper("kubeedge-local-scheduling")
+}
+
+/// The interference paper, whose cases `evaluate interference` repeats.
+///
+/// # Panics
+/// Never: the data are part of the program, and tested.
+pub fn microservice_interference() -> Paper {
+    paper("microservice-interference")
 }
 
 fn paper(key: &str) -> Paper {
@@ -452,6 +519,9 @@ mod tests {
         keys.extend(gateway.gateway_claims.iter().map(|claim| claim.id.as_str()));
         let balancing = local_scheduling();
         keys.extend(balancing.balancing_claims.iter().map(|claim| claim.id.as_str()));
+        let interference = microservice_interference();
+        keys.extend(interference.figures.iter().map(|figure| figure.id.as_str()));
+        keys.extend(interference.interference_claims.iter().map(|claim| claim.id.as_str()));
         let count = keys.len();
         keys.sort_unstable();
         keys.dedup();

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cost;
 use super::edge::Edge;
-use super::manifests;
 use super::options::{Options, Runtime};
 use super::site::Site;
 use crate::arms::Helper;
@@ -86,11 +84,8 @@ impl Carrier {
         let image = format!("{name}:1");
         if load.runtime != Runtime::Process {
             let folder = self.site.make_directory(&name)?;
-            self.fill(&folder, load.program)?;
-            match (load.runtime, &self.site.engine) {
-                (Runtime::Docker, Some(engine)) => engine.import(&folder, &image, &["/bin/busybox"])?,
-                _ => self.edge.build(&image, &folder)?,
-            }
+            self.site.fill(&folder, load.program)?;
+            self.site.give_image(&self.edge, load.runtime, (&image, &folder))?;
         }
         self.edge.apply(&self.manifest(load, &name, &image))?;
         let began = Instant::now();
@@ -117,16 +112,6 @@ impl Carrier {
             name,
             _carrier: self.clone(),
         })
-    }
-
-    /// The program with its libraries, a shell that pins it, and root's name.
-    fn fill(&self, folder: &Path, program: &Path) -> Result<(), String> {
-        manifests::fill(folder, &self.site.busybox)?;
-        cost::add_file(folder, program)?;
-        let passwd = folder.join("etc/passwd");
-        let written =
-            fs::create_dir_all(folder.join("etc")).and_then(|()| fs::write(&passwd, "root:x:0:0:root:/:/bin/sh\n"));
-        written.map_err(|error| format!("{}: {error}", passwd.display()))
     }
 
     fn manifest(&self, load: &Load<'_>, name: &str, image: &str) -> String {

@@ -1,5 +1,6 @@
 //! An edge that runs applications, as its operator sees it: by its commands.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ pub(crate) struct Edge {
     selvedge: PathBuf,
     server: ServerProcess,
     directory: PathBuf,
+    address: SocketAddr,
 }
 
 /// An application, as `get deployments` has it.
@@ -103,7 +105,13 @@ impl Edge {
             selvedge: site.selvedge.clone(),
             server,
             directory,
+            address,
         })
+    }
+
+    /// Where devices connect.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Processor seconds that it has taken, its containers not among them.

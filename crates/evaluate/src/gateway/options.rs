@@ -140,6 +140,16 @@ pub enum Runtime {
 impl Runtime {
     /// All of them.
     pub const ALL: [Runtime; 3] = [Runtime::Process, Runtime::Oci, Runtime::Docker];
+
+    /// In the words of a table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Runtime::Process => "process",
+            Runtime::Oci => "oci",
+            Runtime::Docker => "docker",
+        }
+    }
 }
 
 impl Default for Options {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::cost;
+use super::edge::Edge;
 use super::engine::Engine;
 use super::manifests::{self, IMAGE, ROOT, SERVES};
 use super::options::{Options, Part, Runtime};
@@ -141,7 +142,7 @@ impl Site {
     }
 
     /// Whether a runtime can be used here.
-    pub(super) fn has(&self, runtime: Runtime) -> bool {
+    pub(crate) fn has(&self, runtime: Runtime) -> bool {
         match runtime {
             Runtime::Process => true,
             Runtime::Oci => self.runc.is_some(),
@@ -154,6 +155,32 @@ impl Site {
         self.engine
             .as_ref()
             .map(|engine| format!("DOCKER_HOST={}", engine.url()))
+    }
+
+    /// Has whoever runs a runtime's containers have an image of a folder in which a shell is.
+    ///
+    /// # Errors
+    /// It is refused, in words.
+    pub(crate) fn give_image(
+        &self,
+        edge: &Edge,
+        runtime: Runtime,
+        (image, folder): (&str, &Path),
+    ) -> Result<(), String> {
+        match (runtime, &self.engine) {
+            (Runtime::Docker, Some(engine)) => engine.import(folder, image, &["/bin/busybox"]),
+            _ => edge.build(image, folder),
+        }
+    }
+
+    /// Files of a program of the machine with its libraries, a shell, and root's name.
+    pub(crate) fn fill(&self, folder: &Path, program: &Path) -> Result<(), String> {
+        manifests::fill(folder, &self.busybox)?;
+        cost::add_file(folder, program)?;
+        let passwd = folder.join("etc/passwd");
+        let written = std::fs::create_dir_all(folder.join("etc"))
+            .and_then(|()| std::fs::write(&passwd, "root:x:0:0:root:/:/bin/sh\n"));
+        written.map_err(|error| format!("{}: {error}", passwd.display()))
     }
 
     /// A directory of the run's.

@@ -7,10 +7,11 @@ use super::summary::{Summary, summarise};
 use crate::balancing::{self, BalancingRun};
 use crate::capacity::{self, CapacityRun};
 use crate::figures::{
-    Beside, ClaimVerdict, beside_gateway, claims_of_balancing, claims_of_gateway, gateway_as_a_service,
-    local_scheduling,
+    Beside, ClaimVerdict, beside_gateway, beside_interference, claims_of_balancing, claims_of_gateway,
+    claims_of_interference, gateway_as_a_service, local_scheduling, microservice_interference,
 };
 use crate::gateway::{self, GatewayRun};
+use crate::interference::{self, InterferenceRun};
 use crate::network::NetworkRun;
 use crate::raw::Raw;
 use crate::rtt::Options;
@@ -30,6 +31,8 @@ pub struct Findings {
     pub gateways: Vec<Gateway>,
     /// Experiments on which node answers.
     pub balancing: Vec<Balancing>,
+    /// Experiments on which services may share a board.
+    pub interference: Vec<Interference>,
     /// Simulations of which node answers.
     pub simulations: Vec<Simulation>,
     /// Measurements of the emulated network.
@@ -70,6 +73,20 @@ pub struct Balancing {
     pub claims: Vec<ClaimVerdict>,
 }
 
+/// One experiment on which services may share a board.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Interference {
+    /// What was seen.
+    #[serde(skip)]
+    pub run: InterferenceRun,
+    /// What follows from it.
+    pub found: interference::Summary,
+    /// The interference paper's figures beside it.
+    pub figures: Vec<Beside>,
+    /// Its claims, tested for shape.
+    pub claims: Vec<ClaimVerdict>,
+}
+
 /// One simulation of which node answers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Simulation {
@@ -87,7 +104,7 @@ impl Findings {
     pub fn of(raw: Vec<Raw>) -> Findings {
         let mut experiments: Vec<Vec<Run>> = Vec::new();
         let (mut capacity, mut gateways, mut networks) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut balancing, mut simulations) = (Vec::new(), Vec::new());
+        let (mut balancing, mut interference, mut simulations) = (Vec::new(), Vec::new(), Vec::new());
         for file in raw {
             match file {
                 Raw::RoundTrip(run) => match experiments.iter_mut().find(|runs| is_of_one(&runs[0], &run)) {
@@ -115,6 +132,15 @@ impl Findings {
                         run: *run,
                     });
                 }
+                Raw::Interference(run) => {
+                    let (paper, found) = (microservice_interference(), interference::summarise(&run));
+                    interference.push(Interference {
+                        figures: beside_interference(&paper, &found),
+                        claims: claims_of_interference(&paper, &found),
+                        found,
+                        run: *run,
+                    });
+                }
                 Raw::Simulation(run) => {
                     let cells = simulation::summarise(&run);
                     simulations.push(Simulation {
@@ -133,6 +159,7 @@ impl Findings {
             capacity,
             gateways,
             balancing,
+            interference,
             simulations,
             networks,
         }

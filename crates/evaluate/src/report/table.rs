@@ -8,6 +8,7 @@ use super::{Against, ArmFacts, ArmResult, CellSummary, Findings, Summary, knees,
 use crate::balancing;
 use crate::capacity;
 use crate::gateway;
+use crate::interference;
 use crate::network;
 use crate::simulation;
 use crate::stats::Comparison;
@@ -48,6 +49,10 @@ pub fn table(findings: &Findings) -> String {
     }
     for found in &findings.balancing {
         out.push_str(&balancing::table(&found.run, &found.cells));
+        out.push('\n');
+    }
+    for found in &findings.interference {
+        out.push_str(&interference::table(&found.run, &found.found));
         out.push('\n');
     }
     for found in &findings.simulations {

@@ -24,9 +24,12 @@ mod uplink;
 
 pub use arm_kind::ArmKind;
 pub use options::{Options, Preset, Protocol};
+pub(crate) use pacer::Pacer;
 pub use plan::{KneeBounds, Plan, PlanError};
 pub use progress::{Bar, Lines, Progress, Step};
+pub(crate) use recorder::Recorder;
 pub use runner::{RunError, as_possible_here, run};
+pub(crate) use schedule::Due;
 pub use target::Target;
 pub use trace::{Reading, Trace};
 

@@ -5,6 +5,7 @@ mod boxes;
 mod capacity;
 mod distributions;
 mod gateway;
+mod interference;
 mod models;
 mod network;
 mod page;
@@ -45,6 +46,10 @@ pub fn html(findings: &Findings) -> String {
         page.number_ids(number);
         balancing::section(&mut page, found);
     }
+    for (number, found) in findings.interference.iter().enumerate() {
+        page.number_ids(number);
+        interference::section(&mut page, found);
+    }
     for (number, found) in findings.simulations.iter().enumerate() {
         page.number_ids(number);
         simulation::section(&mut page, found);
@@ -61,6 +66,7 @@ fn title(findings: &Findings) -> String {
         ([only], []) => words::experiment(only),
         ([], []) if !findings.gateways.is_empty() => "What containers cost a gateway".to_owned(),
         ([], []) if !findings.balancing.is_empty() => "Which node answers".to_owned(),
+        ([], []) if !findings.interference.is_empty() => "Which services may share a board".to_owned(),
         ([], []) if !findings.simulations.is_empty() => "Which node would answer, simulated".to_owned(),
         ([], []) => "The emulated network".to_owned(),
         ([], _) => "What a broker takes and holds".to_owned(),
@@ -75,6 +81,12 @@ fn head(page: &mut Page, findings: &Findings, title: &str) {
         .chain(findings.capacity.iter().map(|capacity| &capacity.run.environment))
         .chain(findings.gateways.iter().map(|gateway| &gateway.run.environment))
         .chain(findings.balancing.iter().map(|balancing| &balancing.run.environment))
+        .chain(
+            findings
+                .interference
+                .iter()
+                .map(|interference| &interference.run.environment),
+        )
         .chain(
             findings
                 .simulations
@@ -127,6 +139,9 @@ fn contents(page: &mut Page, findings: &Findings) {
     }
     if !findings.balancing.is_empty() {
         link("balancing", "Balancing");
+    }
+    if !findings.interference.is_empty() {
+        link("interference", "Interference");
     }
     if !findings.simulations.is_empty() {
         link("simulation", "Simulation");

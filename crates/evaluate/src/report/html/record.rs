@@ -6,6 +6,7 @@ use crate::balancing::BalancingRun;
 use crate::capacity::CapacityRun;
 use crate::environment::Environment;
 use crate::gateway::GatewayRun;
+use crate::interference::InterferenceRun;
 use crate::network::{Counters, NetworkRun, set_against_got};
 use crate::report::{RunFacts, Summary};
 use crate::simulation::SimulationRun;
@@ -97,6 +98,16 @@ pub(super) fn balancing(page: &mut Page, run: &BalancingRun) {
     let rows = vec![
         ("seed of the order", run.seed.to_string()),
         ("options", serde_json::to_string(&run.options).unwrap_or_default()),
+    ];
+    environment_table(page, rows, &run.environment);
+}
+
+/// The record of a run on which services may share a board.
+pub(super) fn interference(page: &mut Page, run: &InterferenceRun) {
+    let rows = vec![
+        ("seed of the order", run.seed.to_string()),
+        ("options", serde_json::to_string(&run.options).unwrap_or_default()),
+        ("boards", serde_json::to_string(&run.boards).unwrap_or_default()),
     ];
     environment_table(page, rows, &run.environment);
 }
