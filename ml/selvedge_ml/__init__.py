@@ -1,1 +1,1 @@
-"""What models of sensors learn from: readings as published, and faults put into them."""
+"""Models of sensors: what they learn from, their training, how good they are, and how an edge gets them."""

@@ -14,6 +14,7 @@ import numpy as np
 from .series import DataError, Series
 
 OCCUPANCY_FEATURES = ("Temperature", "Humidity", "Light", "CO2")
+LONGEST_HEADER = 10_000
 SKAB_FEATURES = (
     "Accelerometer1RMS",
     "Accelerometer2RMS",
@@ -24,6 +25,13 @@ SKAB_FEATURES = (
     "Voltage",
     "Volume Flow RateRMS",
 )
+
+
+def read(path: Path) -> Series:
+    """A file of the office or of the water loop, told apart by what its first line has between its columns."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = file.readline(LONGEST_HEADER)
+    return skab(path) if ";" in first else occupancy(path)
 
 
 def occupancy(path: Path) -> Series:
@@ -70,10 +78,13 @@ def nab(path: Path, windows_path: Path, interval_s: float) -> Series:
 def _rows(path: Path, delimiter: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.reader(file, delimiter=delimiter)
-        header = next(reader, None)
-        if header is None:
-            raise DataError(f"{path}: the file is empty, and its first line is to name the columns")
-        return header, [(reader.line_num, row) for row in reader]
+        try:
+            header = next(reader, None)
+            if header is None:
+                raise DataError(f"{path}: the file is empty, and its first line is to name the columns")
+            return header, [(reader.line_num, row) for row in reader]
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"{path}, line {reader.line_num + 1}: {error}; it is to be text in columns") from None
 
 
 def _series(

@@ -1,0 +1,92 @@
+"""Command line: `python -m selvedge_ml train|export`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from . import sources
+from .model import Data, ModelError, load
+from .predictors import EPOCHS, KINDS
+from .series import DataError
+from .training import Order, train
+
+EXIT_BAD_INPUT = 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; 2 where what it was given is wrong."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (DataError, ModelError, OSError) as error:
+        print(f"selvedge_ml: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m selvedge_ml", description=__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("train", help="train a model, or go on with one")
+    command.set_defaults(run=_train)
+    command.add_argument("--kind", required=True, choices=KINDS)
+    command.add_argument(
+        "--data", required=True, type=Path, help="readings as Occupancy Detection or SKAB publish them"
+    )
+    command.add_argument("--out", required=True, type=Path, help="folder for the model")
+    command.add_argument("--seed", type=_whole_number, default=1)
+    command.add_argument(
+        "--epochs", type=_whole_number, help=f"default: {', '.join(f'{k} {n}' for k, n in EPOCHS.items())}"
+    )
+    command.add_argument("--name", help="default: office-climate, or that of the model of --from")
+    command.add_argument("--version", default="1")
+    command.add_argument("--from", dest="start", type=Path, help="folder of a model to go on with")
+
+    command = commands.add_parser("export", help="write model.onnx and model.json")
+    command.set_defaults(run=_export)
+    command.add_argument("model", type=Path, help="folder of `train`")
+    command.add_argument("--out", required=True, type=Path)
+    return parser
+
+
+def _train(options: argparse.Namespace) -> None:
+    from .plots import course_plot
+
+    series = sources.read(options.data)
+    start = load(options.start) if options.start else None
+    name = options.name or (start.description.name if start else "office-climate")
+    order = Order(options.kind, name, options.version, options.seed, options.epochs or EPOCHS[options.kind])
+
+    def told(epoch: int, epochs: int, loss: float, held_out_loss: float) -> None:
+        # A terminal has one line that changes, a log a line an epoch.
+        start, end = ("\r", "\n" if epoch == epochs else "") if sys.stderr.isatty() else ("", "\n")
+        words = f"{order.kind}: epoch {epoch} of {epochs}, loss {loss:.4f}, held out {held_out_loss:.4f}"
+        print(start + words, end=end, file=sys.stderr, flush=True)
+
+    model, course = train(order, series, (Data.of(options.data, series),), start, told)
+    model.save(options.out)
+    course_plot(model.description, course, options.out / "loss.png")
+    print(
+        f"{options.out}: {name}:{options.version}, anomalous above {model.description.threshold:.3f}", file=sys.stderr
+    )
+
+
+def _export(options: argparse.Namespace) -> None:
+    from .export import export
+
+    export(load(options.model), options.out)
+    print(f"{options.out}: model.onnx and model.json", file=sys.stderr)
+
+
+def _whole_number(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: is to be 1 or more")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())
