@@ -108,6 +108,7 @@ install_python() {
 # uv, as it keeps to a lock file with hashes, and installs in seconds. Models are pushed to a registry; Keras that is not compiled
 # takes 13 s to start instead of 4.
 install_ml() {
+    install_without_service docker-registry docker-registry docker-registry
     apt_for python3 python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
     local version=0.13.9

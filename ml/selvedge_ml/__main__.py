@@ -1,4 +1,4 @@
-"""Command line: `python -m selvedge_ml train|export`."""
+"""Command line: `python -m selvedge_ml train|export|push|serve`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,16 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_export)
     command.add_argument("model", type=Path, help="folder of `train`")
     command.add_argument("--out", required=True, type=Path)
+
+    command = commands.add_parser("push", help="put an exported model into an OCI registry")
+    command.set_defaults(run=_push)
+    command.add_argument("model", type=Path, help="folder of `export`")
+    command.add_argument("url", help="http://HOST:PORT/models/NAME:VERSION")
+
+    command = commands.add_parser("serve", help="windows as JSON lines in, scores out: the baseline of measurements")
+    command.set_defaults(run=_serve)
+    command.add_argument("--runtime", required=True, choices=("keras", "onnxruntime"))
+    command.add_argument("model", type=Path, help="folder of `train` for keras, of `export` for onnxruntime")
     return parser
 
 
@@ -79,6 +89,18 @@ def _export(options: argparse.Namespace) -> None:
 
     export(load(options.model), options.out)
     print(f"{options.out}: model.onnx and model.json", file=sys.stderr)
+
+
+def _push(options: argparse.Namespace) -> None:
+    from .oci import push
+
+    print(push(options.model, options.url))
+
+
+def _serve(options: argparse.Namespace) -> None:
+    from .serve import serve
+
+    serve(options.runtime, options.model, sys.stdin, sys.stdout)
 
 
 def _whole_number(text: str) -> int:
