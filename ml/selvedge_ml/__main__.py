@@ -1,4 +1,4 @@
-"""Command line: `python -m selvedge_ml train|export|push|serve`."""
+"""Command line: `python -m selvedge_ml train|evaluate|export|push|serve`."""
 
 from __future__ import annotations
 
@@ -45,6 +45,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--version", default="1")
     command.add_argument("--from", dest="start", type=Path, help="folder of a model to go on with")
 
+    command = commands.add_parser("evaluate", help="how good the models are, beside naive ones")
+    command.set_defaults(run=_evaluate)
+    command.add_argument("--data", required=True, type=Path, help="folder with occupancy/, skab/ and nab/")
+    command.add_argument("--out", required=True, type=Path, help="folder for results.json and the plots")
+    command.add_argument("--seeds", type=_whole_number, default=5)
+    command.add_argument("--quick", action="store_true", help="two seeds, a quarter of the epochs, fewer files")
+
     command = commands.add_parser("export", help="write model.onnx and model.json")
     command.set_defaults(run=_export)
     command.add_argument("model", type=Path, help="folder of `train`")
@@ -82,6 +89,12 @@ def _train(options: argparse.Namespace) -> None:
     print(
         f"{options.out}: {name}:{options.version}, anomalous above {model.description.threshold:.3f}", file=sys.stderr
     )
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from .evaluate import evaluate
+
+    evaluate(options.data, options.out, seeds=options.seeds, quick=options.quick)
 
 
 def _export(options: argparse.Namespace) -> None:

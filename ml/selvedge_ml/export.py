@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .model import Model, sha256
 from .predictors import WINDOW_READINGS
-from .score import VARIATION_FLOOR, VARIATION_STEPS
+from .score import RECENT_READINGS, VARIATION_FLOOR
 
 OPSET = 18
 # The oldest that has this opset, so that older runtimes read it too.
@@ -159,13 +159,16 @@ def _score(graph: _Graph, model: Model, scaled: str, last_predicted: str) -> Non
     score = model.score
     axis = graph.constant(np.array([1], dtype=np.int64))
     error = graph.add("Abs", graph.add("Sub", last_predicted, graph.reading(scaled, -1)))
-    error = graph.add("ReduceMax", error, axis, keepdims=0)
-    error = graph.add("Div", error, graph.constant(score.error_scale))
-    start = WINDOW_READINGS - VARIATION_STEPS
-    after = graph.readings(scaled, start, WINDOW_READINGS)
-    steps = graph.add("Abs", graph.add("Sub", after, graph.readings(scaled, start - 1, WINDOW_READINGS - 1)))
-    mean = graph.add("ReduceMean", steps, axis, keepdims=0)
-    log = graph.add("Log", graph.add("Add", mean, graph.constant(VARIATION_FLOOR)))
+    error = graph.add("Div", graph.add("ReduceMax", error, axis, keepdims=0), graph.constant(score.error_scale))
+    start = WINDOW_READINGS - RECENT_READINGS
+    recent = graph.readings(scaled, start, WINDOW_READINGS)
+    level = graph.add("Abs", graph.add("ReduceMean", recent, axis, keepdims=0))
+    level = graph.add("ReduceMax", graph.add("Div", level, graph.constant(score.level_scale)), axis, keepdims=0)
+    after, before = (graph.readings(scaled, start + 1 - n, WINDOW_READINGS - n) for n in (0, 1))
+    steps = graph.add("ReduceMean", graph.add("Abs", graph.add("Sub", after, before)), axis, keepdims=0)
+    log = graph.add("Log", graph.add("Add", steps, graph.constant(VARIATION_FLOOR)))
     variation = graph.add("Abs", graph.add("Sub", log, graph.constant(score.variation_median)))
     variation = graph.add("Div", variation, graph.constant(score.variation_scale))
-    graph.add("Add", error, graph.add("ReduceMax", variation, axis, keepdims=0), output="score")
+    variation = graph.add("ReduceMax", variation, axis, keepdims=0)
+    squares = [graph.add("Mul", term, term) for term in (error, level, variation)]
+    graph.add("Sqrt", graph.add("Add", graph.add("Add", squares[0], squares[1]), squares[2]), output="score")

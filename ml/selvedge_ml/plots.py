@@ -10,11 +10,12 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
+from .intervals import Figure  # noqa: E402
 from .model import Description  # noqa: E402
 from .training import THRESHOLD_QUANTILE, Course  # noqa: E402
 
 # Okabe and Ito's, which those who see no red or no green tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#999999", "#CCCCCC")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#F0E442", "#888888", "#BBBBBB")
 STYLE = {
     "figure.dpi": 140,
     "font.size": 9,
@@ -45,5 +46,27 @@ def course_plot(description: Description, course: Course, path: Path) -> None:
         scores.set(yscale="log", xlabel="score", ylabel="windows", title="Held-out windows")
         scores.legend()
         figure.suptitle(f"{description.name}:{description.version}, {description.kind}, seed {description.seed}")
+        figure.savefig(path)
+        plt.close(figure)
+
+
+def auc_plot(title: str, table: dict[str, dict[str, Figure]], path: Path) -> None:
+    """Bars of each detector by row, from 0.5, which is guessing; whiskers are intervals or ranges."""
+    detectors = list(next(iter(table.values())))
+    width = 0.8 / len(detectors)
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(max(7.0, 1.5 + 1.25 * len(table)), 3.4), layout="constrained")
+        for at, detector in enumerate(detectors):
+            found = [line[detector] for line in table.values()]
+            x = np.arange(len(found)) + (at - (len(detectors) - 1) / 2) * width
+            means = np.array([f.mean for f in found])
+            whiskers = [means - [f.low for f in found], [f.high for f in found] - means]
+            axes.bar(x, means - 0.5, width * 0.92, bottom=0.5, color=COLOURS[at], label=detector)
+            axes.errorbar(x, means, np.maximum(whiskers, 0), fmt="none", ecolor="#333333", elinewidth=0.8)
+        axes.axhline(0.5, color="#333333", linewidth=0.8)
+        axes.grid(visible=False, axis="x")
+        axes.set_xticks(np.arange(len(table)), [row.replace("_", "\n") for row in table])
+        axes.set(ylabel="AUC (0.5 is guessing)", title=f"{title}, with {found[0].of}s", ylim=(None, 1.02))
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(detectors))
         figure.savefig(path)
         plt.close(figure)

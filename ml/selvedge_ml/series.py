@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,11 @@ class Series:
                 raise DataError(
                     f"{self.name}: readings are {usual_s:g} s apart, and were to be {self.interval_s:g} s apart"
                 )
+
+    def part(self, readings: slice) -> Series:
+        """Only these readings."""
+        labels = None if self.anomalous is None else self.anomalous[readings]
+        return replace(self, times=self.times[readings], values=self.values[readings], anomalous=labels)
 
     def runs(self) -> list[slice]:
         """Where readings follow each other without a gap, longest possible, in order."""
