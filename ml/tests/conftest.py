@@ -1,5 +1,6 @@
 """An office that was never there, and models of it: small, trained once, used by all tests."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,11 +51,19 @@ class Trained:
 
 @pytest.fixture(scope="session")
 def office_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_office(tmp_path_factory.mktemp("data") / "office.txt", office(2_000, seed=1))
+    return write_office(tmp_path_factory.mktemp("data") / "office.txt", office(1_500, seed=1))
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory, office_file: Path) -> dict[str, Trained]:
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """JAX, which reads this when it is imported, compiles a network for the session and not for each model."""
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(tmp_path_factory.mktemp("jax"))
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+
+@pytest.fixture(scope="session")
+def trained(compiled_once: None, tmp_path_factory: pytest.TempPathFactory, office_file: Path) -> dict[str, Trained]:
     """A model of each kind, by the command line."""
     made = {}
     for kind in KINDS:

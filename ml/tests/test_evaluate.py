@@ -61,7 +61,7 @@ def test_naive_scores_are_distances_in_deviations_of_training() -> None:
 def scored(trained: dict[str, Trained]) -> list:
     """Spikes in five seeds' series of the office, by the models of the session."""
     models = {kind: trained[kind].model for kind in KINDS}
-    training, test = office(2_000, seed=1), office(1_000, seed=7)
+    training, test = office(1_500, seed=1), office(1_000, seed=7)
     return [
         _scored(f"seed {seed}", "spike", models, training, faults.inject(test, "spike", 8, seed), 0)
         for seed in range(5)
