@@ -238,12 +238,12 @@ def _forecast_words(forecast: dict[str, Figure]) -> str:
 
 
 def _table(group: str, table: dict[str, dict[str, Figure]], better: dict[str, Any]) -> str:
-    lines = [f"\n{group}: AUC, {table['all'][KINDS[0]].of} below", f"{'':15}" + "".join(f"{d:>14}" for d in DETECTORS)]
+    lines = [f"\n{group}: AUC", f"{'':15}" + "".join(f"{d:>14}" for d in DETECTORS)]
     for row, found in table.items():
         short = row if len(row) < 15 else row[:13] + "…"
         lines.append(f"{short:15}" + "".join(f"{found[d].mean:>14.3f}" for d in DETECTORS))
         spread = "".join(f"{f'{found[d].low:.2f} to {found[d].high:.2f}':>14}" for d in DETECTORS)
-        lines.append(f"{'':15}{spread}")
+        lines.append(f"  {found[KINDS[0]].of:13}{spread}")
     for kind, found in better.items():
         difference = f"{found['mean']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f})"
         lines.append(f"  {kind} better than {found['than']}: {found['verdict']}, by {difference}")
