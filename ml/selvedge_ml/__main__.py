@@ -1,4 +1,4 @@
-"""Command line: `python -m selvedge_ml train|evaluate|export|push|serve`."""
+"""Command line: `python -m selvedge_ml train|evaluate|export|push|serve|work`."""
 
 from __future__ import annotations
 
@@ -66,6 +66,16 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_serve)
     command.add_argument("--runtime", required=True, choices=("keras", "onnxruntime"))
     command.add_argument("model", type=Path, help="folder of `train` for keras, of `export` for onnxruntime")
+
+    command = commands.add_parser("work", help="train or predict again and again: what `selvedge evaluate` measures")
+    command.set_defaults(run=_work)
+    command.add_argument("--kind", required=True, choices=KINDS)
+    command.add_argument("--task", required=True, choices=("training", "prediction"))
+    command.add_argument("--data", required=True, type=Path, help="readings as Occupancy Detection publishes them")
+    command.add_argument("--directory", required=True, type=Path, help="where it is told to go, and leaves its turns")
+    command.add_argument("--number", required=True, type=_whole_number, help="by which its files are known")
+    command.add_argument("--epochs", type=_whole_number, default=1, help="of a training")
+    command.add_argument("--predictions", type=_whole_number, default=100, help="of a turn")
     return parser
 
 
@@ -114,6 +124,13 @@ def _serve(options: argparse.Namespace) -> None:
     from .serve import serve
 
     serve(options.runtime, options.model, sys.stdin, sys.stdout)
+
+
+def _work(options: argparse.Namespace) -> None:
+    from .work import Work, serve
+
+    work = Work(options.kind, options.task, options.epochs, options.predictions)
+    serve(work, sources.read(options.data), options.directory, options.number)
 
 
 def _whole_number(text: str) -> int:
