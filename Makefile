@@ -41,6 +41,7 @@ test-ml: ## types and tests of what models learn from
 test-blackbox: build ## tests of the running program; BROKER=mosquitto checks the tests themselves
 	@tools/install.sh system python node
 	cargo build --quiet --profile fast -p rumqttc-echo
+	@tools/apps.sh test
 	$(PYTHON) -m pytest tests/blackbox -q -n $$((2 * $$(nproc) + 1)) --dist loadfile
 
 test-vm: build ## tests on a machine of its own, emulated: cgroups of version 2, systemd, restarts, power cuts (long, as root)

@@ -1,0 +1,166 @@
+//! The last readings of each device.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::description::Description;
+use crate::reading::{Mismatch, Reading, Reason};
+
+/// Readings further apart than this do not follow each other, as where models are trained.
+const GAP_INTERVALS: f64 = 2.5;
+/// The mean step of a window is the model's interval but for this part of it.
+const INTERVAL_TOLERANCE: f64 = 0.25;
+
+/// What came of a reading.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Taken {
+    /// The window that it ends, [readings, features].
+    Window(Vec<f32>),
+    /// Its device has fewer readings than a window.
+    Filling,
+}
+
+/// Windows of all devices, of which there are only so many.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    devices: HashMap<String, Window>,
+    devices_max: usize,
+    /// Features and interval of the readings in them.
+    of: Option<(Vec<String>, u64)>,
+    /// Readings that were taken, by which the device that was silent for longest is known.
+    clock: u64,
+    /// Devices that had to go for others.
+    pub forgotten: u64,
+    /// Windows that began anew after a gap.
+    pub gaps: u64,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    readings: VecDeque<Past>,
+    touched: u64,
+}
+
+#[derive(Debug)]
+struct Past {
+    at_s: Option<f64>,
+    values: Vec<f32>,
+}
+
+impl Windows {
+    /// For so many devices.
+    #[must_use]
+    pub(crate) fn new(devices_max: usize) -> Self {
+        Windows {
+            devices: HashMap::new(),
+            devices_max,
+            of: None,
+            clock: 0,
+            forgotten: 0,
+            gaps: 0,
+        }
+    }
+
+    /// Devices that there are windows of.
+    #[must_use]
+    pub(crate) fn devices(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Has them be of readings as this model takes them; those of others are forgotten.
+    pub(crate) fn fit(&mut self, description: &Description) {
+        let of = (description.features.clone(), description.interval_s.to_bits());
+        if self.of.as_ref() != Some(&of) {
+            self.devices.clear();
+            self.of = Some(of);
+        }
+    }
+
+    /// What a reading makes of the window of its device, which stays as it is.
+    ///
+    /// # Errors
+    /// It does not follow those before it as the model has it.
+    pub(crate) fn with(&self, device: &str, reading: &Reading, description: &Description) -> Result<Taken, Mismatch> {
+        let nothing = Window::default();
+        let window = self.devices.get(device).unwrap_or(&nothing);
+        if let Some(step_s) = window.step_s(reading).filter(|step_s| *step_s <= 0.0) {
+            let found = format!("{step_s} s after the reading before");
+            return Err(Mismatch::new(
+                Reason::OutOfOrder,
+                Some("time"),
+                &found,
+                "a time after it",
+            ));
+        }
+        let before = description.window_readings - 1;
+        if window.is_gap(reading, description) || window.readings.len() < before {
+            return match before {
+                0 => Ok(Taken::Window(reading.values.clone())),
+                _ => Ok(Taken::Filling),
+            };
+        }
+        let past = window.readings.range(window.readings.len() - before..);
+        check_interval(past.clone().next(), reading, before, description.interval_s)?;
+        let values = past.flat_map(|past| &past.values).chain(&reading.values);
+        Ok(Taken::Window(values.copied().collect()))
+    }
+
+    /// Puts a reading behind those of its device.
+    pub(crate) fn keep(&mut self, device: &str, reading: Reading, description: &Description) {
+        self.clock += 1;
+        let window = self.window(device);
+        let is_gap = window.is_gap(&reading, description);
+        if is_gap {
+            window.readings.clear();
+        }
+        window.readings.push_back(Past {
+            at_s: reading.at_s,
+            values: reading.values,
+        });
+        let too_many = window.readings.len().saturating_sub(description.window_readings);
+        window.readings.drain(..too_many);
+        self.gaps += u64::from(is_gap);
+    }
+
+    fn window(&mut self, device: &str) -> &mut Window {
+        if !self.devices.contains_key(device) && self.devices.len() >= self.devices_max {
+            let silent = self.devices.iter().min_by_key(|(_, window)| window.touched);
+            if let Some(silent) = silent.map(|(device, _)| device.clone()) {
+                self.devices.remove(&silent);
+                self.forgotten += 1;
+            }
+        }
+        let window = self.devices.entry(device.to_owned()).or_default();
+        window.touched = self.clock;
+        window
+    }
+}
+
+impl Window {
+    /// Seconds from the reading before to this one, where both say their times.
+    fn step_s(&self, reading: &Reading) -> Option<f64> {
+        Some(reading.at_s? - self.readings.back()?.at_s?)
+    }
+
+    /// Whether a reading is too far from those before to follow them.
+    fn is_gap(&self, reading: &Reading, description: &Description) -> bool {
+        self.step_s(reading)
+            .is_some_and(|step_s| step_s > GAP_INTERVALS * description.interval_s)
+    }
+}
+
+fn check_interval(first: Option<&Past>, last: &Reading, steps: usize, interval_s: f64) -> Result<(), Mismatch> {
+    let Some((first_s, last_s)) = first.and_then(|first| first.at_s.zip(last.at_s)) else {
+        return Ok(());
+    };
+    let step_s = (last_s - first_s) / steps as f64;
+    if (step_s - interval_s).abs() > INTERVAL_TOLERANCE * interval_s {
+        let found = format!("{step_s:.3} s from one to the next");
+        return Err(Mismatch::new(
+            Reason::Interval,
+            Some("time"),
+            &found,
+            format!("{interval_s} s"),
+        ));
+    }
+    Ok(())
+}
