@@ -18,7 +18,7 @@ Graph = tuple[list[bytes], list[bytes]]
 
 
 def distance(factor: float = 1.0, name: str = "score") -> Graph:
-    """Nodes and constants of a model whose score is `factor` times the mean of a window, as all of it is non-negative."""
+    """Nodes and constants of a model whose score is `factor` times the mean of a window."""
     nodes = [
         onnx.node("ReduceMean", ["window", "axes"], ["mean"], onnx.integer("keepdims", 0)),
         onnx.node("Mul", ["mean", "factor"], [name]),
@@ -104,26 +104,26 @@ def digest(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
-def artifact(config: bytes, content: bytes, size: int | None = None) -> bytes:
-    """The manifest of a model."""
+def artifact(version: str, content: bytes, size: int | None = None, **other: object) -> tuple[bytes, bytes]:
+    """The description and the manifest of a model; `size` is what it says of the file, `other` what is described."""
+    config = json.dumps(description(content, version, **other)).encode()
     layer = {"mediaType": LAYER, "digest": digest(content), "size": len(content) if size is None else size}
     layer["annotations"] = {"org.opencontainers.image.title": "model.onnx"}
-    return json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "artifactType": ARTIFACT,
-            "config": {"mediaType": CONFIG, "digest": digest(config), "size": len(config)},
-            "layers": [layer],
-        }
-    ).encode()
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": ARTIFACT,
+        "config": {"mediaType": CONFIG, "digest": digest(config), "size": len(config)},
+        "layers": [layer],
+    }
+    return config, json.dumps(manifest).encode()
 
 
 def push(registry: Registry, version: str, content: bytes | None = None, **other: object) -> str:
-    """A model into a registry; its name there."""
+    """A model into a registry; its name there. What is `other` is as in `artifact`."""
     content = written(distance()) if content is None else content
-    config = json.dumps(description(content, version, **other)).encode()
+    config, manifest = artifact(version, content, **other)
     for blob in (config, content):
         registry.put_blob("models/pumps", blob)
-    registry.put_manifest("models/pumps", version, artifact(config, content))
+    registry.put_manifest("models/pumps", version, manifest)
     return f"{registry.name}/models/pumps:{version}"
