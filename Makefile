@@ -60,6 +60,7 @@ lint: ## formatting, lints, licences and advisories, as CI has them
 fmt: ## put all sources into their form
 	@tools/install.sh python
 	cargo fmt --all
+	cargo fmt --manifest-path apps/anomaly/Cargo.toml
 	target/venv/bin/ruff format tests ml
 
 fuzz: ## throw random and mutated bytes at every decoder for FUZZ_SECONDS (60) each

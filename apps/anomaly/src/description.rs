@@ -153,3 +153,48 @@ impl Description {
         Ok(())
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const JSON: &str = r#"{"name": "pumps", "version": "1", "kind": "lstm-ed", "features": ["level"],
+        "window_readings": 3, "interval_s": 60.0, "threshold": 1.0, "opset": 18, "onnx_sha256": "",
+        "ranges": [[0, 10]], "trained": {"seed": 1, "data": [], "continued_from": null}}"#;
+
+    /// One of a feature and three readings, a minute apart.
+    pub(crate) fn described() -> Description {
+        Description::parse(JSON.as_bytes()).expect("it is right")
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_description_is_said() {
+        for (right, wrong, said) in [
+            ("\"level\"", "\"level\", \"level\"", "feature 2 is \"level\""),
+            ("[[0, 10]]", "[[10, 0]]", "the range of level is 10 to 0"),
+            ("[[0, 10]]", "[]", "0 ranges for 1 features"),
+            ("\"interval_s\": 60.0", "\"interval_s\": 0", "interval_s is 0"),
+            (
+                "\"window_readings\": 3",
+                "\"window_readings\": 0",
+                "a window of 0 readings",
+            ),
+            (
+                "\"window_readings\": 3",
+                "\"window_readings\": 70000",
+                "a window of 70000 readings",
+            ),
+            ("lstm-ed", "forest", "unknown variant `forest`"),
+            ("\"seed\": 1", "\"seed\": 1, \"luck\": 7", "unknown field `luck`"),
+            (
+                "\"name\": \"pumps\"",
+                "\"name\": \"\"",
+                "name of the description is \"\"",
+            ),
+        ] {
+            let json = JSON.replacen(right, wrong, 1);
+            let message = Description::parse(json.as_bytes()).expect_err(wrong);
+            assert!(message.contains(said), "{message}");
+        }
+    }
+}

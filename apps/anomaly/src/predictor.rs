@@ -20,8 +20,8 @@ pub(crate) const ANSWER: u8 = 0;
 pub(crate) const COMPLAINT: u8 = 1;
 /// Of an answer.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
-/// A model is read, checked, made ready and tried in that time.
-const LOAD_DEADLINE: Duration = Duration::from_secs(10);
+/// A model is read, checked and made ready in as many times what it has for a prediction, and then tried in as many.
+const LOADING: u32 = 10;
 /// Of what a process says as it dies.
 const LAST_WORDS_BYTES: u64 = 1 << 10;
 
@@ -116,10 +116,11 @@ impl Predictor {
             process,
             socket,
         };
-        predictor.answer("loading it", LOAD_DEADLINE)?;
+        let deadline = limits.deadline * LOADING;
+        predictor.answer("loading it", deadline)?;
         let middle = predictor.middle();
-        let deadline = limits.deadline.max(LOAD_DEADLINE);
         predictor.ask(&middle, "a first prediction", deadline)?;
+        predictor.score(&middle)?;
         Ok(predictor)
     }
 

@@ -84,3 +84,41 @@ pub(crate) fn is_hex(text: &str) -> bool {
             .bytes()
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_said_as_it_was_read() {
+        let digest = format!("[::1]:5000/models/a@sha256:{}", "0a".repeat(32));
+        for (name, is_local) in [
+            ("127.0.0.1:5000/models/a:1", true),
+            ("registry.example/a:v1.2", false),
+            (&*digest, true),
+        ] {
+            let reference = Reference::parse(name).expect(name);
+            assert_eq!(reference.to_string(), name);
+            assert_eq!(reference.is_local(), is_local);
+        }
+    }
+
+    #[test]
+    fn what_could_lead_elsewhere_is_no_name() {
+        for name in [
+            "",
+            "a",
+            "r/a",
+            "r/:1",
+            "r/a:",
+            "r/../a:1",
+            "r/a//b:1",
+            "user@r/a:1",
+            "r?/a:1",
+            "r/a?b:1",
+            "r/a@sha256:00",
+        ] {
+            assert!(Reference::parse(name).is_err(), "{name}");
+        }
+    }
+}

@@ -136,20 +136,16 @@ impl Serve {
     fn wait(&self, bell: &UnixStream, signals: &UnixStream) -> std::io::Result<(bool, bool, bool)> {
         let mut fds = vec![PollFd::new(bell, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
         let now = Instant::now();
-        let due;
-        match &self.connection {
+        let due = match &self.connection {
+            None => Some(self.retry.0),
             Some(connection) => {
-                let writes = if connection.wants_to_write() {
-                    PollFlags::OUT
-                } else {
-                    PollFlags::empty()
-                };
-                fds.push(PollFd::from_borrowed_fd(connection.fd(), PollFlags::IN | writes));
+                let mut flags = PollFlags::IN;
+                flags.set(PollFlags::OUT, connection.wants_to_write());
+                fds.push(PollFd::from_borrowed_fd(connection.fd(), flags));
                 let told = self.status.due(now).filter(|_| self.unsettled.has_room());
-                due = told.into_iter().chain([connection.due()]).min();
+                told.into_iter().chain([connection.due()]).min()
             }
-            None => due = Some(self.retry.0),
-        }
+        };
         let patience = due.map(|due| due.saturating_duration_since(now));
         let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
         match poll(&mut fds, patience.as_ref()) {
@@ -263,10 +259,13 @@ impl Serve {
     fn want_first(&mut self) {
         match self.settings.model.clone() {
             Some(model) => self.want(model),
-            None => log(&format!(
-                "there is no model: name one by ANOMALY_MODEL, or by a retained message on {}",
-                self.settings.topics.model
-            )),
+            None => {
+                self.status.stands();
+                log(&format!(
+                    "there is no model: name one by ANOMALY_MODEL, or by a retained message on {}",
+                    self.settings.topics.model
+                ));
+            }
         }
     }
 
@@ -323,7 +322,7 @@ impl Serve {
     fn reading(&mut self, message: Message) {
         if message.given.is_none() && !self.unsettled.has_room() {
             self.status.counts.dropped += 1;
-            return self.status.changed();
+            return self.status.counted();
         }
         let outcome = match self.waiting.is_empty() {
             true => self.judge(&message),
@@ -341,7 +340,7 @@ impl Serve {
     fn hold(&mut self, message: Message) {
         if message.given.is_none() && self.waiting.len() >= usize::from(READINGS_AT_ONCE) {
             self.status.counts.dropped += 1;
-            return self.status.changed();
+            return self.status.counted();
         }
         self.waiting.push_back(message);
     }
@@ -370,7 +369,7 @@ impl Serve {
         counts.devices = self.windows.devices();
         counts.devices_forgotten = self.windows.forgotten;
         counts.gaps = self.windows.gaps;
-        self.status.changed();
+        self.status.counted();
     }
 
     /// What a reading comes to with what runs; where that fails, with what runs then.

@@ -8,8 +8,9 @@ use serde::Serialize;
 use crate::model::Model;
 use crate::reading::{Mismatch, Reason};
 
-/// Between two messages of it.
+/// Between two messages of it, where counts alone have changed, and where something else has.
 const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_OF_NEWS: Duration = Duration::from_millis(100);
 
 /// What is so, and how often what has happened.
 #[derive(Debug, Default, Serialize)]
@@ -29,9 +30,10 @@ pub(crate) struct Status {
     /// The last of them.
     last_mismatch: Option<LastMismatch>,
     #[serde(skip)]
-    is_told: bool,
-    #[serde(skip)]
     told: Option<Instant>,
+    /// How long after that it is told again, if there is something to tell.
+    #[serde(skip)]
+    pause: Option<Duration>,
 }
 
 /// What it does.
@@ -102,20 +104,20 @@ impl Status {
             label: model.description.label(),
             digest: model.digest.clone(),
         });
-        self.is_told = false;
+        self.pause = Some(PAUSE_OF_NEWS);
     }
 
     /// None does.
     pub(crate) fn stands(&mut self) {
         self.state = State::NoModel;
         self.model = None;
-        self.is_told = false;
+        self.pause = Some(PAUSE_OF_NEWS);
     }
 
     /// A model is being loaded, or no longer.
     pub(crate) fn loads(&mut self, reference: Option<&str>) {
         self.loading = reference.map(str::to_owned);
-        self.is_told = false;
+        self.pause = Some(PAUSE_OF_NEWS);
     }
 
     /// A model does not run, and why.
@@ -128,7 +130,7 @@ impl Status {
             log(&format!("model {reference} does not run: {reason}"));
         }
         self.refused_model = Some(refused);
-        self.is_told = false;
+        self.pause = Some(PAUSE_OF_NEWS);
     }
 
     /// A reading does not fit, and why.
@@ -138,8 +140,8 @@ impl Status {
             (&*last.device, last.mismatch.reason, &last.mismatch.feature)
                 != (device, mismatch.reason, &mismatch.feature)
         });
-        // Once a second at most, as the status is told.
-        if is_new && self.is_told {
+        // As often as the status is told.
+        if is_new && self.pause != Some(PAUSE_OF_NEWS) {
             let feature = mismatch.feature.as_deref().unwrap_or("the reading");
             log(&format!(
                 "{device}: {feature} is {}; it is to be {}",
@@ -152,30 +154,33 @@ impl Status {
             device: device.to_owned(),
             mismatch,
         });
-        self.is_told = false;
+        if is_new {
+            self.pause = Some(PAUSE_OF_NEWS);
+        }
     }
 
     /// Something has been counted.
-    pub(crate) fn changed(&mut self) {
-        self.is_told = false;
+    pub(crate) fn counted(&mut self) {
+        self.pause.get_or_insert(PAUSE);
     }
 
     /// When it is to be told, if it is.
     #[must_use]
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
-        (!self.is_told).then(|| self.told.map_or(now, |told| told + PAUSE))
+        let pause = self.pause?;
+        Some(self.told.map_or(now, |told| told + pause))
     }
 
     /// As JSON, if it is to be told now.
     pub(crate) fn tell(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.due(now).filter(|due| *due <= now)?;
-        self.is_told = true;
+        self.pause = None;
         self.told = Some(now);
         serde_json::to_vec(self).ok()
     }
 }
 
-/// A line of the log.
+/// A line of the log, whatever is in it.
 pub(crate) fn log(line: &str) {
-    eprintln!("anomaly: {line}");
+    eprintln!("anomaly: {}", line.replace(char::is_control, " "));
 }

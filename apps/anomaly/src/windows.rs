@@ -164,3 +164,76 @@ fn check_interval(first: Option<&Past>, last: &Reading, steps: usize, interval_s
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::tests::described;
+
+    fn at(at_s: Option<f64>, value: f32) -> Reading {
+        Reading {
+            time: None,
+            at_s,
+            values: vec![value],
+        }
+    }
+
+    /// What becomes of readings of one device, each with its time.
+    fn come(windows: &mut Windows, readings: &[(Option<f64>, f32)]) -> Vec<Result<Taken, Reason>> {
+        let description = described();
+        let take = |&(at_s, value)| {
+            let taken = windows.with("pump", &at(at_s, value), &description);
+            windows.keep("pump", at(at_s, value), &description);
+            taken.map_err(|mismatch| mismatch.reason)
+        };
+        readings.iter().map(take).collect()
+    }
+
+    #[test]
+    fn a_window_is_the_last_readings_in_their_order() {
+        let taken = come(
+            &mut Windows::new(1),
+            &[(None, 1.0), (None, 2.0), (None, 3.0), (None, 4.0)],
+        );
+        let windows = [vec![1.0, 2.0, 3.0], vec![2.0, 3.0, 4.0]].map(|window| Ok(Taken::Window(window)));
+        assert_eq!(taken[..2], [Ok(Taken::Filling), Ok(Taken::Filling)]);
+        assert_eq!(taken[2..], windows);
+    }
+
+    #[test]
+    fn a_gap_begins_a_window_anew_and_a_reading_left_out_does_not() {
+        let mut windows = Windows::new(1);
+        let times = [0.0, 60.0, 120.0, 180.0, 331.0, 391.0, 451.0];
+        let taken = come(&mut windows, &times.map(|time| (Some(time), 1.0)));
+        let filling = taken
+            .iter()
+            .map(|taken| *taken == Ok(Taken::Filling))
+            .collect::<Vec<_>>();
+        assert_eq!(filling, [true, true, false, false, true, true, false]);
+        assert_eq!(windows.gaps, 1);
+    }
+
+    #[test]
+    fn a_window_whose_readings_come_too_fast_or_too_slowly_is_none_and_one_that_is_shaken_is() {
+        for (step_s, is_right) in [(40.0, false), (46.0, true), (74.0, true), (80.0, false)] {
+            let times = [0.0, step_s, 2.0 * step_s].map(|time| (Some(time), 1.0));
+            let taken = come(&mut Windows::new(1), &times);
+            assert_eq!(taken[2] != Err(Reason::Interval), is_right, "{step_s} s");
+        }
+    }
+
+    #[test]
+    fn a_model_of_other_features_begins_with_nothing_and_a_longer_one_of_the_same_with_what_is_there() {
+        let mut windows = Windows::new(1);
+        let mut description = described();
+        windows.fit(&description);
+        come(&mut windows, &[(None, 1.0), (None, 2.0), (None, 3.0)]);
+        description.window_readings = 4;
+        windows.fit(&description);
+        let taken = windows.with("pump", &at(None, 4.0), &description);
+        assert_eq!(taken, Ok(Taken::Window(vec![1.0, 2.0, 3.0, 4.0])));
+        description.features = vec!["flow".into()];
+        windows.fit(&description);
+        assert_eq!(windows.devices(), 0);
+    }
+}
