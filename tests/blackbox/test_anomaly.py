@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -18,13 +20,15 @@ import models
 import onnx_by_hand as onnx
 from applications import Host, apply, deployment, ending, runs
 from brokers import ROOT, Selvedge, selvedge
+from credentials import add_with_token
 from paho_client import Client
-from sites import wait_until
+from sites import Line, wait_until
 from test_registries import Registry, between
 
 pytestmark = [pytest.mark.contract, pytest.mark.needs("logs")]
 
 ANOMALY = Path(os.environ.get("ANOMALY", ROOT / "target/apps/anomaly"))
+DOCUMENTED = ROOT / "docs/anomaly.md"
 ROUTE = """\
 apiVersion: selvedge.dev/v1
 kind: Route
@@ -173,7 +177,9 @@ def wait_for_more(times: list[float], count: int = 50) -> None:
 
 def build(edge: Selvedge) -> None:
     """The image `anomaly:1`, which has nothing but the program."""
-    selvedge("image", "build", "anomaly:1", str(ANOMALY), "--data", str(edge.data), "--", f"/{ANOMALY.name}")
+    program = edge.directory / "anomaly"
+    shutil.copy(ANOMALY, program)
+    selvedge("image", "build", "anomaly:1", str(program), "--data", str(edge.data), "--", "/anomaly")
 
 
 def family(pid: int) -> list[int]:
@@ -410,12 +416,43 @@ def test_without_a_model_readings_wait_for_one_and_none_is_lost(own, registry, w
     assert [watch.verdict()["time"] for _ in range(99)] == list(range(60, 60 * 100, 60))
 
 
-def test_from_an_image_of_a_registry_it_runs_in_a_container_with_little_memory(own, registry, watch):
+def test_a_connection_that_breaks_loses_and_doubles_no_reading(own, registry, watch, tmp_path):
+    one = models.written(models.distance(), readings=1)
+    model = models.push(registry, "1", one, window_readings=1)
+    token = tmp_path / "token"
+    token.write_text(add_with_token(own, "app", "anomaly").password)
+    line = Line(own.port)
+    environment = {
+        "SELVEDGE_MQTT_URL": f"mqtt://127.0.0.1:{line.port}",
+        "SELVEDGE_MQTT_USERNAME": "anomaly",
+        "SELVEDGE_MQTT_TOKEN_FILE": str(token),
+        "ANOMALY_READINGS": "devices/+/telemetry",
+        "ANOMALY_MODEL": model,
+    }
+    with subprocess.Popen([ANOMALY], env=environment, stderr=subprocess.PIPE) as process:
+        watch.runs("pumps:1")
+        with stream(watch) as times:
+            for _ in range(10):
+                wait_for_more(times)
+                line.hang_up()
+            wait_for_more(times)
+        assert [watch.verdict()["time"] for _ in times] == times
+        watch.client.nothing_arrives()
+        process.terminate()
+        assert process.stderr.read().count(b"asked again in") >= 10
+    line.close()
+
+
+def test_as_documented_it_runs_from_an_image_in_a_container_with_little_memory(own, registry, watch):
     build(own)
     registry.push(own, "anomaly:1", "apps/anomaly", "1")
     own.run("image", "remove", "anomaly:1")
-    image = f"{registry.name}/apps/anomaly:1"
-    apply(own, manifest(image, "hostNetwork: true", ANOMALY_MODEL=models.push(registry, "1")))
+    text = re.search("```yaml\n(.*?)```", DOCUMENTED.read_text(), re.DOTALL)[1]
+    text = text.replace("image: anomaly:1", f"image: '{registry.name}/apps/anomaly:1'")
+    text = text.replace("registry.example/models/office-climate:1", models.push(registry, "1"))
+    # The registry of the test is at 127.0.0.1.
+    text = text.replace("      containers:", "      hostNetwork: true\n      containers:")
+    apply(own, text)
     runs(own, "anomaly")
     watch.runs("pumps:1")
     for number in range(200):

@@ -24,7 +24,7 @@ pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
     let model = Arc::new(Model::of_directory(directory, MODEL_BYTES_MAX)?);
     let mut predictor = Predictor::start(Arc::clone(&model), LIMITS)?;
     let mut input = std::io::stdin().lock();
-    let mut output = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut output = std::io::stdout().lock();
     let mut line = String::new();
     for number in 1.. {
         line.clear();
@@ -36,7 +36,7 @@ pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
         let answer = serde_json::json!({"score": score.score, "predict_us": score.predict_us});
         writeln!(output, "{answer}")?;
     }
-    Ok(output.flush()?)
+    Ok(())
 }
 
 fn window(line: &str, model: &Model) -> Result<Vec<f32>, String> {
