@@ -308,20 +308,22 @@ impl Connection {
         self.send(&Packet::PingReq);
     }
 
-    /// Reads what is there.
-    ///
-    /// # Errors
-    /// The connection has ended.
-    pub(crate) fn receive(&mut self, unsettled: &mut Unsettled) -> Result<Vec<Event>, Error> {
+    /// Reads what is there: messages, and whether the connection has ended behind them.
+    pub(crate) fn receive(&mut self, unsettled: &mut Unsettled) -> (Vec<Event>, Result<(), Error>) {
+        let mut events = Vec::new();
         let mut buffer = [0; 16 << 10];
         match self.stream.read(&mut buffer) {
-            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(0) => return (events, Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())),
             Ok(read) => self.incoming.extend_from_slice(&buffer[..read]),
             Err(error) if is_later(&error) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return (events, Err(error.into())),
         }
         self.asked = None;
-        let mut events = Vec::new();
+        let done = self.take_apart(unsettled, &mut events);
+        (events, done)
+    }
+
+    fn take_apart(&mut self, unsettled: &mut Unsettled, events: &mut Vec<Event>) -> Result<(), Error> {
         let incoming = std::mem::take(&mut self.incoming);
         let mut at = 0;
         while let Some((packet, length)) = Packet::read(&incoming[at..], Version::V5, PACKET_BYTES_MAX as usize)? {
@@ -330,7 +332,7 @@ impl Connection {
         }
         self.incoming = incoming;
         self.incoming.drain(..at);
-        Ok(events)
+        Ok(())
     }
 
     fn handle(&mut self, unsettled: &mut Unsettled, packet: &Packet<'_>) -> Result<Option<Event>, Error> {

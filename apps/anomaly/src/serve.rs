@@ -195,13 +195,16 @@ impl Serve {
         let Some(connection) = &mut self.connection else {
             return Ok(());
         };
-        let events = match is_spoken_to {
-            true => connection.receive(&mut self.unsettled)?,
-            false => Vec::new(),
+        let (events, received) = match is_spoken_to {
+            true => connection.receive(&mut self.unsettled),
+            false => (Vec::new(), Ok(())),
         };
-        for event in events {
-            self.handle(event)?;
-        }
+        // What has come does not come again over another connection.
+        let handled = events
+            .into_iter()
+            .map(|event| self.handle(event))
+            .fold(Ok(()), Result::and);
+        received.and(handled)?;
         self.tell(now);
         self.flush(now)
     }
@@ -495,7 +498,7 @@ impl Serve {
                 patience.as_ref(),
             );
             // What comes now comes again.
-            if connection.receive(&mut self.unsettled).is_err() {
+            if connection.receive(&mut self.unsettled).1.is_err() {
                 break;
             }
         }
