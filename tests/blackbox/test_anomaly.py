@@ -139,13 +139,24 @@ def watch(own) -> Iterator[Watch]:
     made.close()
 
 
-@pytest.fixture
-def first(own, registry, watch) -> Watch:
+def begun(edge: Selvedge, registry: Registry, watch: Watch, **settings: object) -> Watch:
     """One that runs as a program of the host, with a model, and has had a reading of `pump-7`."""
-    apply(own, manifest(str(ANOMALY), ANOMALY_MODEL=models.push(registry, "1"), ANOMALY_DEADLINE_MS=500))
+    apply(edge, manifest(str(ANOMALY), ANOMALY_MODEL=models.push(registry, "1"), **settings))
     watch.runs("pumps:1")
     watch.send()
     return watch
+
+
+@pytest.fixture
+def first(own, registry, watch) -> Watch:
+    """One that has begun."""
+    return begun(own, registry, watch)
+
+
+@pytest.fixture
+def impatient(own, registry, watch) -> Watch:
+    """One that has begun, and does not wait for long."""
+    return begun(own, registry, watch, ANOMALY_DEADLINE_MS=500)
 
 
 @contextlib.contextmanager
@@ -303,28 +314,30 @@ def test_a_hostile_model_is_refused_by_its_reason_while_the_other_goes_on(own, f
     assert own.alive()
 
 
-def test_a_model_that_never_returns_is_stopped_while_the_other_goes_on(first, registry):
+def test_a_model_that_never_returns_is_stopped_while_the_other_goes_on(impatient, registry):
     name = models.push(registry, "2", models.written(models.never_returns()))
-    first.want(name)
-    first.says(lambda status: status["loading"] == name)
+    impatient.want(name)
+    impatient.says(lambda status: status["loading"] == name)
     for _ in range(20):
-        first.send()
-        assert first.verdict()["model"] == "pumps:1"
-    first.refuses(name, "took more than 5000 ms, so it was stopped")
+        impatient.send()
+        assert impatient.verdict()["model"] == "pumps:1"
+    impatient.refuses(name, "took more than 5000 ms, so it was stopped")
 
 
-def test_a_model_that_stops_returning_is_given_up_for_the_one_before_and_its_reading_is_judged(own, first, registry):
+def test_a_model_that_stops_returning_is_given_up_for_the_one_before_and_its_reading_is_judged(
+    own, impatient, registry
+):
     name = models.push(registry, "2", models.written(models.returns_for_ordinary_readings_alone()))
-    first.want(name)
-    first.runs("pumps:2")
-    first.send()
-    assert first.verdict()["model"] == "pumps:2"
+    impatient.want(name)
+    impatient.runs("pumps:2")
+    impatient.send()
+    assert impatient.verdict()["model"] == "pumps:2"
     for _ in range(2):
-        first.send(level=99.0, flow=99.0)
-    assert [first.verdict()["model"] for _ in range(2)] == ["pumps:2", "pumps:1"]
-    first.refuses(name, "given up", "took more than 500 ms, so it was stopped")
-    first.runs("pumps:1")
-    assert first.status["counts"]["restarts"] == 2
+        impatient.send(level=99.0, flow=99.0)
+    assert [impatient.verdict()["model"] for _ in range(2)] == ["pumps:2", "pumps:1"]
+    impatient.refuses(name, "given up", "took more than 500 ms, so it was stopped")
+    impatient.runs("pumps:1")
+    assert impatient.status["counts"]["restarts"] == 2
     assert deployment(own, "anomaly")["restarts"] == 0
 
 
