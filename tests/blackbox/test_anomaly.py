@@ -341,6 +341,15 @@ def test_a_model_that_stops_returning_is_given_up_for_the_one_before_and_its_rea
     assert deployment(own, "anomaly")["restarts"] == 0
 
 
+def test_the_process_of_a_model_that_is_killed_is_started_again_and_no_reading_lost(own, first):
+    for number in range(2):
+        _, worker = family(Host(own).pids()[0])
+        os.kill(worker, signal.SIGKILL)
+        first.send()
+        assert first.verdict()["model"] == "pumps:1"
+        first.says(lambda status: status["counts"]["restarts"] == number + 1)  # noqa: B023
+
+
 def test_what_a_registry_lies_about_is_refused(first, registry):
     large = models.written(models.distance()) + onnx.block(6, "x" * 200_000)
     name = models.push(registry, "2", large)

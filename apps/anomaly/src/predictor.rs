@@ -54,7 +54,7 @@ pub(crate) enum Failure {
         words: String,
     },
     /// Its process ended.
-    #[error("its process ended by itself: {status}{words}")]
+    #[error("its process ended: {status} ({words})")]
     Died {
         /// How.
         status: ExitStatus,
