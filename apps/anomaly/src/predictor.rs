@@ -220,10 +220,13 @@ impl Predictor {
         }
         let words = self.last_words();
         let memory_bytes = self.limits.memory_bytes;
-        if words.contains("memory allocation of") || (status.signal() == Some(9) && words.is_empty()) {
+        if words.contains("memory allocation of") {
             return Failure::Memory { memory_bytes, words };
         }
-        let words = if words.is_empty() { words } else { format!(" ({words})") };
+        let words = match status.signal() {
+            Some(9) if words.is_empty() => "which the kernel sends where memory is short".into(),
+            _ => words,
+        };
         Failure::Died { status, words }
     }
 
