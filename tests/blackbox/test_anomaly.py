@@ -378,6 +378,7 @@ def test_a_registry_that_is_away_is_said_and_asked_again(first, registry):
     assert first.verdict()["model"] == "pumps:1"
     registry.start()
     first.runs("pumps:2")
+    assert first.status["refused_model"] is None
 
 
 UNFIT = {

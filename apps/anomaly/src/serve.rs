@@ -262,6 +262,7 @@ impl Serve {
     fn want_first(&mut self) {
         match self.settings.model.clone() {
             Some(model) => self.want(model),
+            None if self.running.is_some() => {}
             None => {
                 self.status.stands();
                 log(&format!(

@@ -7,6 +7,9 @@ use crate::hub::Login;
 use crate::predictor::Limits;
 use crate::registry::Registries;
 
+/// Of the id of a device, as everywhere in Selvedge.
+const DEVICE_BYTES_MAX: usize = 128;
+
 /// All that can be set, validated.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -43,7 +46,7 @@ impl Topics {
     pub(crate) fn device<'a>(&self, topic: &'a str) -> Option<&'a str> {
         let (before, behind) = self.readings.split_once('+')?;
         let device = topic.strip_prefix(before)?.strip_suffix(behind)?;
-        (!device.is_empty() && !device.contains('/')).then_some(device)
+        ((1..=DEVICE_BYTES_MAX).contains(&device.len()) && !device.contains('/')).then_some(device)
     }
 }
 

@@ -98,6 +98,8 @@ impl Status {
             model.description.label(),
             model.reference
         ));
+        self.refused_model
+            .take_if(|refused| refused.reference == model.reference);
         self.state = State::Running;
         self.model = Some(Running {
             reference: model.reference.clone(),

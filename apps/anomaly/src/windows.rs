@@ -38,6 +38,8 @@ pub(crate) struct Windows {
 struct Window {
     readings: VecDeque<Past>,
     touched: u64,
+    /// There was a gap before it.
+    is_behind_gap: bool,
 }
 
 #[derive(Debug)]
@@ -92,7 +94,14 @@ impl Windows {
             ));
         }
         let before = description.window_readings - 1;
-        if window.is_gap(reading, description) || window.readings.len() < before {
+        let is_gap = window.is_gap(reading, description);
+        if let Some(step_s) = window
+            .step_s(reading)
+            .filter(|_| is_gap && window.is_lone() && before > 0)
+        {
+            return Err(other_interval(step_s, description.interval_s));
+        }
+        if is_gap || window.readings.len() < before {
             return match before {
                 0 => Ok(Taken::Window(reading.values.clone())),
                 _ => Ok(Taken::Filling),
@@ -111,6 +120,7 @@ impl Windows {
         let is_gap = window.is_gap(&reading, description);
         if is_gap {
             window.readings.clear();
+            window.is_behind_gap = true;
         }
         window.readings.push_back(Past {
             at_s: reading.at_s,
@@ -146,6 +156,11 @@ impl Window {
         self.step_s(reading)
             .is_some_and(|step_s| step_s > GAP_INTERVALS * description.interval_s)
     }
+
+    /// Whether all that it has is one reading behind a gap. A second one behind that is no gap: readings come so.
+    fn is_lone(&self) -> bool {
+        self.is_behind_gap && self.readings.len() == 1
+    }
 }
 
 fn check_interval(first: Option<&Past>, last: &Reading, steps: usize, interval_s: f64) -> Result<(), Mismatch> {
@@ -154,15 +169,14 @@ fn check_interval(first: Option<&Past>, last: &Reading, steps: usize, interval_s
     };
     let step_s = (last_s - first_s) / steps as f64;
     if (step_s - interval_s).abs() > INTERVAL_TOLERANCE * interval_s {
-        let found = format!("{step_s:.3} s from one to the next");
-        return Err(Mismatch::new(
-            Reason::Interval,
-            Some("time"),
-            &found,
-            format!("{interval_s} s"),
-        ));
+        return Err(other_interval(step_s, interval_s));
     }
     Ok(())
+}
+
+fn other_interval(step_s: f64, interval_s: f64) -> Mismatch {
+    let found = format!("{step_s:.3} s from one to the next");
+    Mismatch::new(Reason::Interval, Some("time"), &found, format!("{interval_s} s"))
 }
 
 #[cfg(test)]
@@ -211,6 +225,16 @@ mod tests {
             .collect::<Vec<_>>();
         assert_eq!(filling, [true, true, false, false, true, true, false]);
         assert_eq!(windows.gaps, 1);
+    }
+
+    #[test]
+    fn readings_that_all_have_a_gap_before_them_come_at_another_interval() {
+        let taken = come(
+            &mut Windows::new(1),
+            &[0.0, 180.0, 360.0, 540.0].map(|time| (Some(time), 1.0)),
+        );
+        let interval = || Err(Reason::Interval);
+        assert_eq!(taken, [Ok(Taken::Filling), Ok(Taken::Filling), interval(), interval()]);
     }
 
     #[test]
