@@ -39,7 +39,7 @@ test-ml: ## types and tests of what models learn from
 	cd ml && $(CURDIR)/target/ml/bin/mypy && $(CURDIR)/target/ml/bin/pytest
 
 test-blackbox: build ## tests of the running program; BROKER=mosquitto checks the tests themselves
-	@tools/install.sh system python node
+	@tools/install.sh system python node ml
 	cargo build --quiet --profile fast -p rumqttc-echo
 	@tools/apps.sh test
 	$(PYTHON) -m pytest tests/blackbox -q -n $$((2 * $$(nproc) + 1)) --dist loadfile

@@ -130,7 +130,12 @@ def _work(options: argparse.Namespace) -> None:
     from .work import Work, serve
 
     work = Work(options.kind, options.task, options.epochs, options.predictions)
-    serve(work, sources.read(options.data), options.directory, options.number)
+    try:
+        serve(work, sources.read(options.data), options.directory, options.number)
+    except (DataError, OSError) as error:
+        # Who waits for its turns does not see what it prints.
+        (options.directory / f"failed-{options.number}").write_text(str(error))
+        raise
 
 
 def _whole_number(text: str) -> int:

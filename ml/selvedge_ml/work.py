@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .model import Model
-from .predictors import Kind
+from .predictors import Kind, predictor
 from .series import Series
 from .training import Order, train
 
@@ -57,6 +57,11 @@ def _trained(work: Work, series: Series, epochs: int) -> Model:
 
 
 def _training(work: Work, series: Series) -> Turn:
+    # Libraries are there before the first turn: to load them is part of the start.
+    import sklearn.linear_model  # noqa: F401
+
+    predictor(work.kind, len(series.features), seed=1)
+
     def turn() -> list[float]:
         _trained(work, series, work.epochs)
         return []

@@ -19,6 +19,7 @@ pub mod network;
 mod priority;
 mod privacy;
 mod proc;
+pub mod processing;
 pub mod raw;
 pub mod replay;
 pub mod report;

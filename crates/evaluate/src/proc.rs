@@ -86,6 +86,24 @@ pub(crate) fn load() -> Load {
     }
 }
 
+/// Seconds that the CPUs have worked since boot, and seconds that they were there, all together.
+pub(crate) fn busy_and_all_s() -> Option<(f64, f64)> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let ticks: Vec<f64> = stat
+        .lines()
+        .next()?
+        .split_whitespace()
+        .skip(1)
+        // Guests count among users already.
+        .take(8)
+        .map(|text| text.parse().unwrap_or_default())
+        .collect();
+    let all: f64 = ticks.iter().sum();
+    // Idle, and waiting for a disk.
+    let idle: f64 = ticks.iter().skip(3).take(2).sum();
+    Some(((all - idle) / TICKS_PER_S, all / TICKS_PER_S))
+}
+
 /// A file's one line, trimmed.
 pub(crate) fn line(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;

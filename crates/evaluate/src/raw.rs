@@ -10,8 +10,9 @@ use crate::capacity::CapacityRun;
 use crate::gateway::GatewayRun;
 use crate::interference::InterferenceRun;
 use crate::network::NetworkRun;
+use crate::processing::ProcessingRun;
 use crate::simulation::SimulationRun;
-use crate::{balancing, capacity, gateway, interference, network, run, simulation};
+use crate::{balancing, capacity, gateway, interference, network, processing, run, simulation};
 
 /// One raw file, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +27,8 @@ pub enum Raw {
     Balancing(Box<BalancingRun>),
     /// Of which services may share a board.
     Interference(Box<InterferenceRun>),
+    /// Of what models cost at the edge.
+    Processing(Box<ProcessingRun>),
     /// Of what does not fit on one machine.
     Simulation(Box<SimulationRun>),
     /// Of the emulated network.
@@ -67,6 +70,7 @@ impl Raw {
             gateway::EXPERIMENT => gateway::FORMAT,
             balancing::EXPERIMENT => balancing::FORMAT,
             interference::EXPERIMENT => interference::FORMAT,
+            processing::EXPERIMENT => processing::FORMAT,
             simulation::EXPERIMENT => simulation::FORMAT,
             _ => run::FORMAT,
         };
@@ -83,6 +87,7 @@ impl Raw {
             network::EXPERIMENT => Raw::Network(Box::new(serde_json::from_slice(bytes)?)),
             balancing::EXPERIMENT => Raw::Balancing(Box::new(serde_json::from_slice(bytes)?)),
             interference::EXPERIMENT => Raw::Interference(Box::new(serde_json::from_slice(bytes)?)),
+            processing::EXPERIMENT => Raw::Processing(Box::new(serde_json::from_slice(bytes)?)),
             simulation::EXPERIMENT => Raw::Simulation(Box::new(serde_json::from_slice(bytes)?)),
             gateway::EXPERIMENT => Raw::Gateway(Box::new(serde_json::from_slice(bytes)?)),
             _ => Raw::RoundTrip(Box::new(serde_json::from_slice(bytes)?)),
@@ -113,6 +118,7 @@ mod tests {
         assert!(error(r#"{"experiment": "gateway", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "balancing", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "interference", "format": 99}"#).contains("raw format 99"));
+        assert!(error(r#"{"experiment": "processing", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"experiment": "simulation", "format": 99}"#).contains("raw format 99"));
         assert!(error(r#"{"run": {"experiment": "capacity", "format": 99}}"#).contains("raw format 99"));
     }

@@ -7,6 +7,7 @@ mod interference;
 mod kept;
 mod network;
 mod outcome;
+mod processing;
 mod promises;
 mod replay;
 mod resume;
@@ -43,6 +44,9 @@ pub enum Command {
     /// Which services may share a board, and which need limits: Linpack, STREAM and Bonnie++ beside each other in the
     /// interference paper's four cases, and the hub beside each of them; as root
     Interference(Box<interference::Interference>),
+    /// What it costs to train and to run models at the edge: three of them as programs of the host, in containers and with
+    /// all of the machine, within the first paper's board; as root
+    Processing(Box<processing::Processing>),
     /// What does not fit on one machine, under simulated time: every policy on 10 to 10,000 nodes, by load, distance and
     /// traffic; from where on each wins, and what local-first costs at worst
     Simulate(Box<simulate::Simulate>),
@@ -115,6 +119,7 @@ impl Command {
             Command::Gateway(gateway) => gateway.run(prefix),
             Command::Balancing(balancing) => balancing.run(prefix),
             Command::Interference(interference) => interference.run(prefix),
+            Command::Processing(processing) => processing.run(prefix),
             Command::Simulate(simulate) => simulate.run(),
             Command::Network(network) => network.run(),
             Command::Promises(promises) => promises.run(prefix),

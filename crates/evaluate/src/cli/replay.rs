@@ -9,6 +9,7 @@ use super::gateway::measure as measure_gateway;
 use super::interference::measure as measure_interference;
 use super::network::measure as measure_network;
 use super::outcome::Outcome;
+use super::processing::measure as measure_processing;
 use super::rtt::{data_set, measure, progress};
 use super::simulate::simulate;
 use crate::balancing::{self, BalancingRun};
@@ -16,6 +17,7 @@ use crate::capacity::{self, CapacityRun};
 use crate::gateway::{self, GatewayRun};
 use crate::interference::{self, InterferenceRun};
 use crate::network::{self, NetworkRun};
+use crate::processing::{self, ProcessingRun};
 use crate::raw::Raw;
 use crate::rtt::Plan;
 use crate::run::Run;
@@ -38,6 +40,7 @@ impl Replay {
             Raw::Gateway(before) => self.gateway(*before, prefix)?,
             Raw::Balancing(before) => self.balancing(*before, prefix)?,
             Raw::Interference(before) => self.interference(*before, prefix)?,
+            Raw::Processing(before) => self.processing(*before, prefix)?,
             Raw::Simulation(before) => self.simulation(*before)?,
             Raw::Network(before) => self.network(*before)?,
         };
@@ -95,6 +98,15 @@ impl Replay {
         };
         let path = self.outcome.out.join("interference-again.json");
         measure_interference(&options, None, (&path, prefix), progress().as_mut())
+    }
+
+    fn processing(&self, before: ProcessingRun, prefix: &[&str]) -> Result<Raw, Failure> {
+        let options = processing::Options {
+            seed: Some(before.seed),
+            ..before.options
+        };
+        let path = self.outcome.out.join("processing-again.json");
+        measure_processing(&options, None, (&path, prefix), progress().as_mut())
     }
 
     /// The same to the last figure; says so where a day is another than it was.

@@ -15,7 +15,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
-use self::native::Native;
+pub(crate) use self::native::Native;
 pub(crate) use self::tools::add_file;
 pub(super) use self::tools::{IMAGE, add, fill};
 use super::edge::Edge;
@@ -221,12 +221,9 @@ impl Started {
         if arm.is_native() {
             let own = place.directory.as_path();
             let start = |number| {
-                Native::start(
-                    site,
-                    &script(number, (own, own)),
-                    own,
-                    &format!("{}-{number}", word(arm)),
-                )
+                let name = format!("{}-{number}", word(arm));
+                let limits = Some((CPU_MILLIS, MEMORY_MIB));
+                Native::start(site, &script(number, (own, own)), limits, (own, &name))
             };
             return Ok(Started::Native((0..instances).map(start).collect::<Result<_, _>>()?));
         }

@@ -31,7 +31,7 @@ mod work;
 
 pub(crate) use carrier::{Carried, Carrier, Load};
 pub(crate) use cells::cells;
-pub(crate) use cost::add_file;
+pub(crate) use cost::{Native, add_file};
 pub(crate) use curves::{ANSWERING, Curve, day_memory, first_requests, work_cpu, work_memory};
 pub(crate) use day::day_by_steps;
 pub(crate) use edge::Edge;

@@ -21,6 +21,7 @@ pub use experiment::run;
 pub use options::{Options, Pair, Part};
 pub(crate) use record::FORMAT;
 pub use record::{Case, Done, Figure, Group, InterferenceRun, Job, Kind, RoundTrips, Seen, Turn};
+pub(crate) use service::{Files, now_ns, turns};
 pub use service::{Service, Sizes};
 pub use summary::{Advice, Beside, HubRow, Row, Sharing, Summary, summarise};
 pub use table::table;

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::board::Board;
 use super::options::{Options, Part};
-use super::record::{Case, Job, Kind, RoundTrips, Seen, Turn};
-use super::service::{self, Place, now_ns};
+use super::record::{Case, Job, Kind, RoundTrips, Seen};
+use super::service::{self, Files, now_ns, turns};
 use crate::arms::{Helper, RESPONDER_FILTER, ROUTE};
 use crate::gateway::{self, About, Edge, Runtime, Site, found};
 use crate::generator::block;
@@ -26,8 +26,8 @@ use crate::rtt::{Due, Pacer, Recorder};
 use crate::stats::{Pool, Units};
 
 const IMAGE: &str = "services:1";
-/// Where a container has what it shares with us.
-const VOLUME: &str = "/work";
+/// Where a container has what it shares with us: no path that a program is at.
+const VOLUME: &str = "/shared-with-the-run";
 /// Until all services of a job are ready.
 const READY_PATIENCE: Duration = Duration::from_secs(120);
 /// Until each has ended a turn, beside what was to be measured: an edge's Bonnie++ may take minutes.
@@ -144,7 +144,7 @@ impl Stand {
         directory: &Path,
         measure: Duration,
     ) -> Result<Seen, String> {
-        let place = Place(directory);
+        let files = Files(directory);
         let manifests: Vec<String> = applied
             .iter()
             .map(|one| self.manifest(one, (job, board), directory))
@@ -153,14 +153,14 @@ impl Stand {
             self.edge.apply(&manifests.join("---\n"))?;
         }
         let numbers = 0..kinds.len() as u32;
-        self.wait(&place, numbers.clone(), READY_PATIENCE, "does not start", |number| {
-            place.ready(number).exists()
+        self.wait(&files, numbers.clone(), READY_PATIENCE, "does not start", |number| {
+            files.ready(number).exists()
         })?;
         let mut fleet = match job.group.has_hub() {
             true => Some(self.connect()?),
             false => None,
         };
-        let go = place.go();
+        let go = files.go();
         fs::write(&go, "").map_err(|error| format!("{}: {error}", go.display()))?;
         let hub = match &mut fleet {
             Some(fleet) => Some(self.ask(fleet, measure)?),
@@ -169,12 +169,12 @@ impl Stand {
                 None
             }
         };
-        let has_turn = |number| fs::metadata(place.turns(number)).is_ok_and(|file| file.len() > 0);
+        let has_turn = |number| fs::metadata(files.turns(number)).is_ok_and(|file| file.len() > 0);
         if !job.group.has_hub() {
-            self.wait(&place, numbers.clone(), TURN_PATIENCE, "ends no turn", has_turn)?;
+            self.wait(&files, numbers.clone(), TURN_PATIENCE, "ends no turn", has_turn)?;
         }
         let stop_ns = now_ns();
-        let services = numbers.map(|number| turns(&place, number, stop_ns));
+        let services = numbers.map(|number| turns(&files, number, stop_ns));
         Ok(Seen {
             services: services.collect::<Result<_, _>>()?,
             hub,
@@ -184,7 +184,7 @@ impl Stand {
     /// Waits until something is so of each service.
     fn wait(
         &self,
-        place: &Place,
+        files: &Files,
         numbers: std::ops::Range<u32>,
         patience: Duration,
         what: &str,
@@ -192,8 +192,8 @@ impl Stand {
     ) -> Result<(), String> {
         let began = Instant::now();
         while !numbers.clone().all(&is_so) {
-            if let Some(number) = numbers.clone().find(|number| place.failed(*number).exists()) {
-                return Err(fs::read_to_string(place.failed(number)).unwrap_or_default());
+            if let Some(number) = numbers.clone().find(|number| files.failed(*number).exists()) {
+                return Err(fs::read_to_string(files.failed(number)).unwrap_or_default());
             }
             if began.elapsed() > patience {
                 let said = self.edge.run(&["get", "deployments"]).unwrap_or_default();
@@ -324,16 +324,6 @@ fn applications(case: Case, kinds: &[Kind]) -> Vec<Application> {
     }
 }
 
-/// Those that ended before the time.
-fn turns(place: &Place, number: u32, stop_ns: u64) -> Result<Vec<Turn>, String> {
-    let file = place.turns(number);
-    let text = fs::read_to_string(&file).unwrap_or_default();
-    let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    let all: Result<Vec<Turn>, _> = lines.map(serde_json::from_str).collect();
-    let all = all.map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(all.into_iter().filter(|turn| turn.ended_ns <= stop_ns).collect())
-}
-
 fn asks_for(options: &Options, kind: Kind) -> bool {
     let in_pairs = options.pairs.iter().any(|pair| pair.0 == kind || pair.1 == kind);
     options.parts.contains(&Part::Pairs) && in_pairs || options.parts.contains(&Part::Hub)
@@ -393,18 +383,6 @@ mod tests {
         assert_eq!(of(Case::OneContainer)[0].kinds.len(), 2);
         let apart = [("service-0".to_owned(), 0), ("service-1".to_owned(), 1)];
         assert_eq!(names(Case::Unlimited), apart);
-    }
-
-    #[test]
-    fn a_turn_that_ended_later_or_is_half_written_does_not_count() {
-        let directory = tempfile::tempdir().unwrap();
-        let place = Place(directory.path());
-        let line = |ended_ns: u64| format!(r#"{{"began_ns":1,"ended_ns":{ended_ns},"values":[1.5,null]}}"#);
-        let text = format!("{}\n{}\n{}", line(10), line(30), &line(12)[..20]);
-        fs::write(place.turns(0), text).unwrap();
-        let found = turns(&place, 0, 20).unwrap();
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].values, [Some(1.5), None]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::figures::{
 use crate::gateway::{self, GatewayRun};
 use crate::interference::{self, InterferenceRun};
 use crate::network::NetworkRun;
+use crate::processing::{self, ProcessingRun};
 use crate::raw::Raw;
 use crate::rtt::Options;
 use crate::run::Run;
@@ -33,6 +34,8 @@ pub struct Findings {
     pub balancing: Vec<Balancing>,
     /// Experiments on which services may share a board.
     pub interference: Vec<Interference>,
+    /// Experiments on what models cost at the edge.
+    pub processing: Vec<Processing>,
     /// Simulations of which node answers.
     pub simulations: Vec<Simulation>,
     /// Measurements of the emulated network.
@@ -87,6 +90,16 @@ pub struct Interference {
     pub claims: Vec<ClaimVerdict>,
 }
 
+/// One experiment on what models cost at the edge.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Processing {
+    /// What was seen.
+    #[serde(skip)]
+    pub run: ProcessingRun,
+    /// What follows from it.
+    pub rows: Vec<processing::Row>,
+}
+
 /// One simulation of which node answers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Simulation {
@@ -104,7 +117,8 @@ impl Findings {
     pub fn of(raw: Vec<Raw>) -> Findings {
         let mut experiments: Vec<Vec<Run>> = Vec::new();
         let (mut capacity, mut gateways, mut networks) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut balancing, mut interference, mut simulations) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut balancing, mut interference) = (Vec::new(), Vec::new());
+        let (mut processing, mut simulations) = (Vec::new(), Vec::new());
         for file in raw {
             match file {
                 Raw::RoundTrip(run) => match experiments.iter_mut().find(|runs| is_of_one(&runs[0], &run)) {
@@ -141,6 +155,10 @@ impl Findings {
                         run: *run,
                     });
                 }
+                Raw::Processing(run) => processing.push(Processing {
+                    rows: processing::summarise(&run),
+                    run: *run,
+                }),
                 Raw::Simulation(run) => {
                     let cells = simulation::summarise(&run);
                     simulations.push(Simulation {
@@ -160,6 +178,7 @@ impl Findings {
             gateways,
             balancing,
             interference,
+            processing,
             simulations,
             networks,
         }

@@ -19,7 +19,7 @@ mod table;
 pub(crate) mod words;
 
 pub use csv::csv;
-pub use findings::{Balancing, Capacity, Findings, Gateway, Interference, Simulation};
+pub use findings::{Balancing, Capacity, Findings, Gateway, Interference, Processing, Simulation};
 pub use html::html;
 pub use promises::Line;
 pub(crate) use summary::boxed;

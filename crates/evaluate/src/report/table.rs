@@ -10,6 +10,7 @@ use crate::capacity;
 use crate::gateway;
 use crate::interference;
 use crate::network;
+use crate::processing;
 use crate::simulation;
 use crate::stats::Comparison;
 
@@ -53,6 +54,10 @@ pub fn table(findings: &Findings) -> String {
     }
     for found in &findings.interference {
         out.push_str(&interference::table(&found.run, &found.found));
+        out.push('\n');
+    }
+    for found in &findings.processing {
+        out.push_str(&processing::table(&found.run, &found.rows));
         out.push('\n');
     }
     for found in &findings.simulations {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{CPU_MILLIS, MEMORY_MIB};
 use crate::arms::ServerProcess;
 use crate::capacity::pause;
 use crate::gateway::site::Site;
@@ -17,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(50);
 
 /// One instance. It ends with all that its script has started.
-pub(super) struct Native {
+pub(crate) struct Native {
     server: ServerProcess,
     /// After the process, which is in them.
     _groups: Groups,
@@ -27,9 +26,22 @@ pub(super) struct Native {
 struct Groups(Vec<PathBuf>);
 
 impl Native {
-    /// Starts a script within the limits, in groups of a name of its own.
-    pub(super) fn start(site: &Site, script: &str, directory: &Path, name: &str) -> Result<Native, String> {
-        let groups = groups(&format!("selvedge-evaluate-{}-{name}", std::process::id()))?;
+    /// Starts a script within limits (thousandths of a core, mebibytes), in groups of a name of its own; without limits in
+    /// none.
+    ///
+    /// # Errors
+    /// The kernel makes no such group, or it does not start.
+    pub(crate) fn start(
+        site: &Site,
+        script: &str,
+        limits: Option<(u32, u32)>,
+        (directory, name): (&Path, &str),
+    ) -> Result<Native, String> {
+        let group = format!("selvedge-evaluate-{}-{name}", std::process::id());
+        let groups = match limits {
+            Some(limits) => groups(&group, limits)?,
+            None => Groups(Vec::new()),
+        };
         let joined: String = groups
             .0
             .iter()
@@ -46,7 +58,7 @@ impl Native {
     }
 
     /// Ends it, and its groups.
-    pub(super) fn end(self) -> Result<(), String> {
+    pub(crate) fn end(self) -> Result<(), String> {
         self.server.kill(PATIENCE)
     }
 }
@@ -76,10 +88,10 @@ fn kill_all(group: &Path) {
 }
 
 /// Control groups of this name with the limits: one, of version 2, or one for each controller of version 1.
-fn groups(name: &str) -> Result<Groups, String> {
+fn groups(name: &str, (cpu_millis, memory_mib): (u32, u32)) -> Result<Groups, String> {
     let mount = Path::new(MOUNT);
-    let memory_bytes = u64::from(MEMORY_MIB) << 20;
-    let quota_us = CPU_MILLIS * PERIOD_US / 1_000;
+    let memory_bytes = u64::from(memory_mib) << 20;
+    let quota_us = cpu_millis * PERIOD_US / 1_000;
     if mount.join("cgroup.controllers").exists() {
         let group = mount.join(name);
         // They may be there already.

@@ -61,7 +61,7 @@ impl System {
                     scope.spawn(move || {
                         columns
                             .chunks_mut(n)
-                            .for_each(|column| follow(column, block, first, pivots))
+                            .for_each(|column| follow(column, block, first, pivots));
                     });
                 }
             });
@@ -170,9 +170,9 @@ fn follow(column: &mut [f64], block: &[f64], first: usize, pivots: &[usize]) {
             }
             k += 4;
         }
-        for k in k..width {
+        for (k, factor) in factors.iter().enumerate().skip(k) {
             for (value, lower) in values.iter_mut().zip(lower(k)) {
-                *value -= factors[k] * lower;
+                *value -= factor * lower;
             }
         }
     }

@@ -57,24 +57,24 @@ pub struct Sizes {
 }
 
 /// Files by which a service and the experiment understand each other.
-pub(super) struct Place<'a>(pub(super) &'a Path);
+pub(crate) struct Files<'a>(pub(crate) &'a Path);
 
-impl Place<'_> {
-    pub(super) fn ready(&self, number: u32) -> PathBuf {
+impl Files<'_> {
+    pub(crate) fn ready(&self, number: u32) -> PathBuf {
         self.0.join(format!("ready-{number}"))
     }
 
     /// One line of JSON a turn.
-    pub(super) fn turns(&self, number: u32) -> PathBuf {
+    pub(crate) fn turns(&self, number: u32) -> PathBuf {
         self.0.join(format!("turns-{number}"))
     }
 
     /// Why it does nothing more.
-    pub(super) fn failed(&self, number: u32) -> PathBuf {
+    pub(crate) fn failed(&self, number: u32) -> PathBuf {
         self.0.join(format!("failed-{number}"))
     }
 
-    pub(super) fn go(&self) -> PathBuf {
+    pub(crate) fn go(&self) -> PathBuf {
         self.0.join("go")
     }
 }
@@ -107,19 +107,19 @@ impl Service {
     }
 
     fn serve_one(&self, kind: Kind) -> io::Result<()> {
-        let place = Place(&self.directory);
+        let files = Files(&self.directory);
         let mut work = Work::prepare(kind, self);
-        fs::write(place.ready(self.number), "")?;
-        while !place.go().exists() {
+        fs::write(files.ready(self.number), "")?;
+        while !files.go().exists() {
             pause(STEP);
         }
-        let mut turns = fs::File::create(place.turns(self.number))?;
+        let mut turns = fs::File::create(files.turns(self.number))?;
         loop {
             match work.turn() {
                 // In one write: half a line is none.
                 Ok(turn) => turns.write_all(format!("{}\n", serde_json::to_string(&turn)?).as_bytes())?,
                 Err(reason) => {
-                    fs::write(place.failed(self.number), reason)?;
+                    fs::write(files.failed(self.number), reason)?;
                     pause(Duration::MAX);
                 }
             }
@@ -176,7 +176,7 @@ impl Work {
                 system.solve(*threads);
                 let ended_ns = now_ns();
                 let solved = system.judge();
-                if !(solved.residual < linpack::RESIDUAL_MOST) {
+                if solved.residual.is_nan() || solved.residual >= linpack::RESIDUAL_MOST {
                     return Err(format!("the solution is wrong: its residual is {}", solved.residual));
                 }
                 Ok(Turn {
@@ -217,8 +217,38 @@ impl Work {
     }
 }
 
+/// Turns of a service that ended before a time.
+///
+/// # Errors
+/// It has written something else than turns.
+pub(crate) fn turns(files: &Files<'_>, number: u32, stop_ns: u64) -> Result<Vec<Turn>, String> {
+    let file = files.turns(number);
+    let text = fs::read_to_string(&file).unwrap_or_default();
+    let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let all: Result<Vec<Turn>, _> = lines.map(serde_json::from_str).collect();
+    let all = all.map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(all.into_iter().filter(|turn| turn.ended_ns <= stop_ns).collect())
+}
+
 /// Of the machine's clock, which all containers share.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_ended_later_or_is_half_written_does_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files(directory.path());
+        let line = |ended_ns: u64| format!(r#"{{"began_ns":1,"ended_ns":{ended_ns},"values":[1.5,null]}}"#);
+        let text = format!("{}\n{}\n{}", line(10), line(30), &line(12)[..20]);
+        fs::write(files.turns(0), text).unwrap();
+        let found = turns(&files, 0, 20).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].values, [Some(1.5), None]);
+    }
 }

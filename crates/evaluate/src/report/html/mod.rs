@@ -10,6 +10,7 @@ mod models;
 mod network;
 mod page;
 mod papers;
+mod processing;
 mod promises;
 mod record;
 mod results;
@@ -50,6 +51,10 @@ pub fn html(findings: &Findings) -> String {
         page.number_ids(number);
         interference::section(&mut page, found);
     }
+    for (number, found) in findings.processing.iter().enumerate() {
+        page.number_ids(number);
+        processing::section(&mut page, found);
+    }
     for (number, found) in findings.simulations.iter().enumerate() {
         page.number_ids(number);
         simulation::section(&mut page, found);
@@ -67,6 +72,7 @@ fn title(findings: &Findings) -> String {
         ([], []) if !findings.gateways.is_empty() => "What containers cost a gateway".to_owned(),
         ([], []) if !findings.balancing.is_empty() => "Which node answers".to_owned(),
         ([], []) if !findings.interference.is_empty() => "Which services may share a board".to_owned(),
+        ([], []) if !findings.processing.is_empty() => "What models cost at the edge".to_owned(),
         ([], []) if !findings.simulations.is_empty() => "Which node would answer, simulated".to_owned(),
         ([], []) => "The emulated network".to_owned(),
         ([], _) => "What a broker takes and holds".to_owned(),
@@ -87,6 +93,7 @@ fn head(page: &mut Page, findings: &Findings, title: &str) {
                 .iter()
                 .map(|interference| &interference.run.environment),
         )
+        .chain(findings.processing.iter().map(|processing| &processing.run.environment))
         .chain(
             findings
                 .simulations
@@ -142,6 +149,9 @@ fn contents(page: &mut Page, findings: &Findings) {
     }
     if !findings.interference.is_empty() {
         link("interference", "Interference");
+    }
+    if !findings.processing.is_empty() {
+        link("processing", "Processing");
     }
     if !findings.simulations.is_empty() {
         link("simulation", "Simulation");

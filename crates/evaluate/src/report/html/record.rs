@@ -8,6 +8,7 @@ use crate::environment::Environment;
 use crate::gateway::GatewayRun;
 use crate::interference::InterferenceRun;
 use crate::network::{Counters, NetworkRun, set_against_got};
+use crate::processing::ProcessingRun;
 use crate::report::{RunFacts, Summary};
 use crate::simulation::SimulationRun;
 
@@ -108,6 +109,16 @@ pub(super) fn interference(page: &mut Page, run: &InterferenceRun) {
         ("seed of the order", run.seed.to_string()),
         ("options", serde_json::to_string(&run.options).unwrap_or_default()),
         ("boards", serde_json::to_string(&run.boards).unwrap_or_default()),
+    ];
+    environment_table(page, rows, &run.environment);
+}
+
+/// The record of a run on what models cost at the edge.
+pub(super) fn processing(page: &mut Page, run: &ProcessingRun) {
+    let rows = vec![
+        ("seed of the order", run.seed.to_string()),
+        ("options", serde_json::to_string(&run.options).unwrap_or_default()),
+        ("board", serde_json::to_string(&run.board).unwrap_or_default()),
     ];
     environment_table(page, rows, &run.environment);
 }
