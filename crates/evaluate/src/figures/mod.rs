@@ -10,10 +10,12 @@ mod gateway;
 mod gateway_claims;
 mod interference;
 mod model_claims;
+mod processing;
 
 use serde::{Deserialize, Serialize};
 
 use crate::interference::{Case, Group, Kind, Profile};
+use crate::processing::{Model, Place, Task};
 
 pub use balancing_claims::claims_of_balancing;
 pub use beside::{Beside, beside};
@@ -21,6 +23,7 @@ pub use claims::{ClaimVerdict, Finding, Shape, claims};
 pub use gateway::beside_gateway;
 pub use gateway_claims::claims_of_gateway;
 pub use interference::{beside_interference, claims_of_interference};
+pub use processing::claims_of_processing;
 
 /// What one paper contributes.
 #[derive(Clone, Debug, Deserialize)]
@@ -47,6 +50,9 @@ pub struct Paper {
     /// And of services that share a board.
     #[serde(default)]
     pub interference_claims: Vec<Claim<InterferenceCheck>>,
+    /// And of what models cost.
+    #[serde(default)]
+    pub processing_claims: Vec<Claim<ProcessingCheck>>,
 }
 
 /// A class of applications and the latency that it asks for.
@@ -410,6 +416,39 @@ pub enum InterferenceCheck {
     },
 }
 
+/// Tests of shape on what models cost.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ProcessingCheck {
+    /// As long as on the host, within a share.
+    Same {
+        /// Of these models.
+        models: Vec<Model>,
+        /// What is done.
+        task: Task,
+        /// Each a finding of its own.
+        places: Vec<Place>,
+        /// The share.
+        within: f64,
+    },
+    /// More than so many times as long as on the host.
+    Longer {
+        /// Of these models.
+        models: Vec<Model>,
+        /// What is done.
+        task: Task,
+        /// Each a finding of its own.
+        places: Vec<Place>,
+        /// The times.
+        times: f64,
+    },
+    /// Faster with all of the machine than within the board, every model.
+    Faster {
+        /// What is done.
+        task: Task,
+    },
+}
+
 #[derive(Deserialize)]
 struct Papers {
     papers: Vec<Paper>,
@@ -516,6 +555,7 @@ mod tests {
         let figures = first.figures.iter().chain(&gateway.figures);
         keys.extend(figures.map(|figure| figure.id.as_str()));
         keys.extend(first.claims.iter().map(|claim| claim.id.as_str()));
+        keys.extend(first.processing_claims.iter().map(|claim| claim.id.as_str()));
         keys.extend(gateway.gateway_claims.iter().map(|claim| claim.id.as_str()));
         let balancing = local_scheduling();
         keys.extend(balancing.balancing_claims.iter().map(|claim| claim.id.as_str()));

@@ -6,6 +6,7 @@
 mod experiment;
 mod looking;
 mod options;
+mod paper;
 mod python;
 mod record;
 mod stand;
@@ -14,8 +15,11 @@ mod table;
 
 pub use experiment::{estimate, run};
 pub use options::Options;
+pub(crate) use paper::{Column, column};
 pub(crate) use record::FORMAT;
 pub use record::{Done, Job, Limits, Look, Model, Place, ProcessingRun, Seen, Task};
+#[cfg(test)]
+pub(crate) use summary::tests::trainings;
 pub use summary::{Row, summarise};
 pub use table::table;
 pub(crate) use table::{cells, figures, heading, notes};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Model, Place, Task};
 
-/// Blocks where `--quick` is given: enough for a range, not for an interval.
-const QUICK_BLOCKS: u32 = 2;
+/// Blocks where `--quick` is given: a network that starts and trains on a board takes half a minute.
+const QUICK_BLOCKS: u32 = 1;
 const QUICK_EPOCHS: u32 = 1;
 const QUICK_MEASURE_S: u32 = 3;
 
@@ -48,7 +48,7 @@ pub struct Options {
     /// Where `tools/install.sh ml` has put Python with the models
     #[arg(long, default_value = "target/ml", value_name = "DIR")]
     pub ml: PathBuf,
-    /// Host, oci and the cloud side, two blocks of short trainings: to see that everything works, within ten minutes
+    /// Host, oci and the cloud side, one block of short trainings: to see that everything works, within ten minutes
     #[arg(long)]
     pub quick: bool,
     /// Seed of the order; drawn and recorded if absent

@@ -138,7 +138,7 @@ fn against_host(run: &ProcessingRun, job: Job) -> Option<Comparison> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::environment::Environment;
     use crate::interference::Turn;
@@ -147,7 +147,7 @@ pub(super) mod tests {
     use crate::stats::Verdict;
 
     /// Five blocks of trainings that take so long in each of these places.
-    pub(in crate::processing) fn trainings(places: &[(Place, f64)]) -> ProcessingRun {
+    pub(crate) fn trainings(places: &[(Place, f64)]) -> ProcessingRun {
         let done = |block: u32, (place, took_s): &(Place, f64)| {
             let took_ns = (took_s * (1.0 + f64::from(block) / 1e3) * 1e9) as u64;
             let look = |at_ns, cpu_share| Look {

@@ -8,7 +8,8 @@ use crate::balancing::{self, BalancingRun};
 use crate::capacity::{self, CapacityRun};
 use crate::figures::{
     Beside, ClaimVerdict, beside_gateway, beside_interference, claims_of_balancing, claims_of_gateway,
-    claims_of_interference, gateway_as_a_service, local_scheduling, microservice_interference,
+    claims_of_interference, claims_of_processing, client_perspective, gateway_as_a_service, local_scheduling,
+    microservice_interference,
 };
 use crate::gateway::{self, GatewayRun};
 use crate::interference::{self, InterferenceRun};
@@ -98,6 +99,8 @@ pub struct Processing {
     pub run: ProcessingRun,
     /// What follows from it.
     pub rows: Vec<processing::Row>,
+    /// The first paper's claims, tested for shape.
+    pub claims: Vec<ClaimVerdict>,
 }
 
 /// One simulation of which node answers.
@@ -155,10 +158,14 @@ impl Findings {
                         run: *run,
                     });
                 }
-                Raw::Processing(run) => processing.push(Processing {
-                    rows: processing::summarise(&run),
-                    run: *run,
-                }),
+                Raw::Processing(run) => {
+                    let rows = processing::summarise(&run);
+                    processing.push(Processing {
+                        claims: claims_of_processing(&client_perspective(), &rows),
+                        rows,
+                        run: *run,
+                    });
+                }
                 Raw::Simulation(run) => {
                     let cells = simulation::summarise(&run);
                     simulations.push(Simulation {

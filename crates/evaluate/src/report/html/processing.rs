@@ -1,8 +1,9 @@
 //! What models cost at the edge.
 
 use super::page::{Cell, Page, class};
-use super::{record, words};
-use crate::processing::{Place, Row, cells, figures, heading, notes};
+use super::{papers, record, words};
+use crate::figures::client_perspective;
+use crate::processing::{Column, Place, Row, cells, column, figures, heading, notes};
 use crate::report::Processing;
 use crate::report::plot::{Bar, ratios};
 
@@ -62,8 +63,56 @@ pub(super) fn section(page: &mut Page, found: &Processing) {
     for note in notes(&found.run, &found.rows) {
         page.paragraph(&note);
     }
+    paper(page, found);
     let title = format!("The run, seed {}", found.run.seed);
     page.folded(&title, false, |page| record::processing(page, &found.run));
+}
+
+/// Table III, with ours beside, and what it concludes.
+fn paper(page: &mut Page, found: &Processing) {
+    let paper = client_perspective();
+    page.subheading("The paper beside ours");
+    page.paragraph(&format!(
+        "“{}”, measured on {}. Other hardware and other models of the same names give other figures; of a claim its shape is tested.",
+        paper.title, paper.machine
+    ));
+    papers::claims(page, &found.claims);
+    let rows = found.rows.iter().filter_map(|row| Some(beside(row, column(row.job)?)));
+    let rows: Vec<Vec<Cell>> = rows.collect();
+    let columns = [
+        "",
+        "time",
+        "ours",
+        "CPU %: peak, average, system",
+        "ours",
+        "memory %: peak, average, system",
+        "ours, MB",
+    ];
+    page.table("Table III", &columns, &rows);
+}
+
+fn beside(row: &Row, column: Column) -> Vec<Cell> {
+    let percent = |all: [f64; 3]| all.map(words::round).join(", ");
+    let ours = |[most, mean]: [f64; 2], [_, system]: [f64; 2], scale: f64| {
+        [most, mean, system].map(|value| words::round(value * scale)).join(", ")
+    };
+    let time = column.time_ms.map_or_else(|| "not legible".to_owned(), words::millis);
+    vec![
+        Cell::unbroken(&format!(
+            "{}, {}",
+            heading(row.job.model, row.job.task),
+            row.job.place.name()
+        )),
+        Cell::number(time),
+        Cell::number(
+            row.p50_us
+                .map_or_else(|| "–".to_owned(), |p50| words::duration(p50.value)),
+        ),
+        Cell::number(percent(column.cpu_percent)),
+        Cell::number(ours(row.cpu_share, row.system_cpu_share, 100.0)),
+        Cell::number(percent(column.memory_percent)),
+        Cell::number(ours(row.memory_bytes, row.system_memory_bytes, 1e-6)),
+    ]
 }
 
 fn line(row: &Row) -> Vec<Cell> {
