@@ -47,9 +47,9 @@ def measure(out: Path, part: str, *words: str, prefix: tuple[str, ...] = ()) -> 
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def measured(out: Path, part: str, *words: str) -> dict[tuple, dict[str, list]]:
-    """What was seen, by task and arm."""
-    done = measure(out, part, *words)
+def measured(out: Path, part: str, *words: str, place: str | None = None) -> dict[tuple, dict[str, list]]:
+    """What was seen, by task and arm; `place` is where its files are, if not where those of others are."""
+    done = measure(out, part, *words, prefix=("env", f"TMPDIR={place}") if place else ())
     assert done.returncode == 0, done.stderr
     run = json.loads((out / "gateway.json").read_text())
     assert run["skipped"] == [], run["skipped"]
@@ -112,35 +112,44 @@ def place_of_a_run() -> Iterator[str]:
         yield directory
 
 
-def traces() -> set[str]:
-    """What a run could leave behind: rules, mounts and groups; edges of other tests have rules meanwhile."""
+def traces(place: str) -> set[str]:
+    """What a run could leave behind: rules, mounts and groups; edges and runs of other tests have some meanwhile."""
     of_tests = tables_of_tests()
     rules = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout.splitlines()
     of_tests |= tables_of_tests()
     rules = [rule for rule in rules if rule.split()[-1] not in of_tests]
-    mounts = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if "/.tmp" in line}
-    groups = set(glob.glob("/sys/fs/cgroup/**/selvedge-evaluate-*", recursive=True))
-    return set(rules) | mounts | groups
+    mounts = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if place in line}
+    groups = glob.glob("/sys/fs/cgroup/**/selvedge-evaluate-*", recursive=True)
+    # The number is that of the run, which is over where it is this test's.
+    over = {group for group in groups if not Path("/proc", re.search(r"evaluate-(\d+)", group)[1]).exists()}
+    return set(rules) | mounts | over
+
+
+# Where an edge keeps which tables are its own.
+KEPT = ("network", "host")
 
 
 def tables_of_tests() -> set[str]:
     """What edges of other tests have their rules in."""
     tables = set()
     # What other tests make and remove meanwhile: `glob` passes over a directory that is gone, `Path.glob` fails on it.
-    anywhere = f"{tempfile.gettempdir()}/pytest-of-*/**/containers."
-    for kept in glob.glob(f"{anywhere}network", recursive=True):
+    places = [f"{tempfile.gettempdir()}/{of}/**/containers." for of in ("pytest-of-*", "??-*/.tmp*")]
+    kept_of = [[path for place in places for path in glob.glob(place + name, recursive=True)] for name in KEPT]
+    for kept in kept_of[0]:
         with contextlib.suppress(FileNotFoundError):
             base = ipaddress.IPv4Address(json.loads(Path(kept).read_text())["range"])
             tables.add(f"selvedge-{int(base):08x}")
-    for kept in glob.glob(f"{anywhere}host", recursive=True):
+    for kept in kept_of[1]:
         with contextlib.suppress(FileNotFoundError):
             tables.add(f"selvedge-host-{json.loads(Path(kept).read_text())['number']:08x}")
     return tables
 
 
-def test_first_requests_are_answered_by_every_runtime_beside_docker_start_and_runc_run_and_nothing_is_left(tmp_path):
-    before = traces()
-    found = measured(tmp_path, "activation")
+def test_first_requests_are_answered_by_every_runtime_beside_docker_start_and_runc_run_and_nothing_is_left(
+    tmp_path, place
+):
+    before = traces(place)
+    found = measured(tmp_path, "activation", place=place)
     asked = {arm: seen["answer_ms"] for (task, arm), seen in found.items() if "cold" in task}
     unpaused = {arm: seen["answer_ms"] for (task, arm), seen in found.items() if "paused" in task}
     assert set(asked) == {
@@ -159,7 +168,7 @@ def test_first_requests_are_answered_by_every_runtime_beside_docker_start_and_ru
         assert found[('"burst"', arm)]["burst_lost_requests"] == [0]
         assert found[('"burst"', arm)]["burst_starts"] == [1]
         assert found[('"throughput"', arm)]["through_per_s"][0] > 0
-    assert traces() <= before
+    assert traces(place) <= before
 
 
 def test_a_run_says_which_cells_of_how_many_it_has_measured(tmp_path):
@@ -235,11 +244,12 @@ def an_office(file: Path) -> bytes:
 
 
 @pytest.mark.timeout(300)
-def test_a_day_of_requests_finds_applications_on_demand_started_each_time_and_the_others_never(tmp_path):
+def test_a_day_of_requests_finds_applications_on_demand_started_each_time_and_the_others_never(tmp_path, place):
     readings = tmp_path / "office.csv"
     content = an_office(readings)
-    before = traces()
-    found = measured(tmp_path, "day", "--runtime", "oci", "--day", str(readings), "--day-speed", "4800")
+    before = traces(place)
+    words = ("--runtime", "oci", "--day", str(readings), "--day-speed", "4800")
+    found = measured(tmp_path, "day", *words, place=place)
     on_demand, always_on = found[('"day"', "on-demand")], found[('"day"', "always-on")]
     assert {arm for _, arm in found} == {"on-demand", "always-on", "always-on-again"}
     for seen in found.values():
@@ -273,7 +283,7 @@ def test_a_day_of_requests_finds_applications_on_demand_started_each_time_and_th
     report = (tmp_path / "report.html").read_text()
     assert "Claims, tested for shape" in report
     assert "hour of the day" in report and "The paper beside ours" in report
-    assert traces() <= before
+    assert traces(place) <= before
 
 
 def test_a_day_that_is_none_is_refused_with_what_is_missing(tmp_path):

@@ -7,6 +7,7 @@
 
 mod arms;
 pub mod balancing;
+mod blocks;
 pub mod capacity;
 pub mod cli;
 pub mod environment;

@@ -1,69 +1,18 @@
-//! `selvedge evaluate balancing`: from options to one raw file and its report.
+//! `selvedge evaluate balancing`, as one of the experiments that can be gone on with.
 
-use std::path::Path;
+use std::time::Duration;
 
-use super::Failure;
-use super::gateway::write;
-use super::outcome::Outcome;
-use super::resume::{Resumable, kept};
-use super::rtt::{about, progress};
+use super::resume::Resumable;
 use crate::balancing::{self, BalancingRun, Options};
 use crate::environment::Environment;
 use crate::raw::Raw;
 use crate::rtt::{Helper, Progress};
 
-/// Name of the raw file.
-pub(super) const FILE: &str = "balancing.json";
-
-/// Measure which node of a site answers, by every policy
-#[derive(Debug, clap::Args)]
-pub struct Balancing {
-    #[command(flatten)]
-    options: Options,
-    /// Go on with the run that --out holds a part of, if it was of the same program and options
-    #[arg(long)]
-    resume: bool,
-    #[command(flatten)]
-    outcome: Outcome,
-}
-
-impl Balancing {
-    pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
-        let path = self.outcome.out.join(FILE);
-        let before = if self.resume {
-            kept(&path, &of_any_seed(&self.options))?
-        } else {
-            None
-        };
-        let raw = measure(&self.options, before, (&path, prefix), progress().as_mut())?;
-        self.outcome.report(vec![raw])
-    }
-}
-
-/// Measures; the raw file at `path` holds what is done after each cell.
-pub(super) fn measure(
-    options: &Options,
-    before: Option<BalancingRun>,
-    (path, prefix): (&Path, &[&str]),
-    progress: &mut dyn Progress,
-) -> Result<Raw, Failure> {
-    let named = |error: std::io::Error| format!("{}: {error}", path.display());
-    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(named)?;
-    let resumed = before.as_ref().map_or(String::new(), |run| {
-        format!(", of which {} jobs are done", run.done.len())
-    });
-    progress.say(&format!(
-        "Measuring which node answers: {}{resumed}; --resume goes on where it was ended",
-        about(balancing::estimate(options))
-    ));
-    let mut keep = |run: &BalancingRun| write(run, path).map_err(named);
-    let run = balancing::run(options, &Helper::this_program(prefix)?, before, progress, &mut keep)?;
-    progress.say(&format!("  raw file {}", path.display()));
-    Ok(Raw::Balancing(Box::new(run)))
-}
-
 impl Resumable for BalancingRun {
     type Options = Options;
+
+    const NAME: &'static str = balancing::EXPERIMENT;
+    const MEASURES: &'static str = "which node answers";
 
     fn of(raw: Raw) -> Option<BalancingRun> {
         match raw {
@@ -72,18 +21,44 @@ impl Resumable for BalancingRun {
         }
     }
 
-    fn options(&self) -> Options {
-        of_any_seed(&self.options)
+    fn into_raw(self) -> Raw {
+        Raw::Balancing(Box::new(self))
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn worked_in(options: &Options, seed: Option<u64>) -> Options {
+        Options {
+            seed,
+            ..options.clone().effective()
+        }
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
     }
 
     fn environment(&self) -> &Environment {
         &self.environment
     }
-}
 
-fn of_any_seed(options: &Options) -> Options {
-    Options {
-        seed: None,
-        ..options.clone().effective()
+    fn jobs_done(&self) -> usize {
+        self.done.len()
+    }
+
+    fn estimate(options: &Options) -> Duration {
+        balancing::estimate(options)
+    }
+
+    fn measure(
+        options: &Options,
+        helper: &Helper,
+        before: Option<BalancingRun>,
+        progress: &mut dyn Progress,
+        keep: &mut dyn FnMut(&BalancingRun) -> Result<(), String>,
+    ) -> Result<BalancingRun, String> {
+        balancing::run(options, helper, before, progress, keep)
     }
 }

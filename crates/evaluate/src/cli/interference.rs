@@ -1,69 +1,18 @@
-//! `selvedge evaluate interference`: from options to one raw file and its report.
+//! `selvedge evaluate interference`, as one of the experiments that can be gone on with.
 
-use std::path::Path;
+use std::time::Duration;
 
-use super::Failure;
-use super::gateway::write;
-use super::outcome::Outcome;
-use super::resume::{Resumable, kept};
-use super::rtt::{about, progress};
+use super::resume::Resumable;
 use crate::environment::Environment;
 use crate::interference::{self, InterferenceRun, Options};
 use crate::raw::Raw;
 use crate::rtt::{Helper, Progress};
 
-/// Name of the raw file.
-pub(super) const FILE: &str = "interference.json";
-
-/// Measure which services may share a board, and which need limits
-#[derive(Debug, clap::Args)]
-pub struct Interference {
-    #[command(flatten)]
-    options: Options,
-    /// Go on with the run that --out holds a part of, if it was of the same program and options
-    #[arg(long)]
-    resume: bool,
-    #[command(flatten)]
-    outcome: Outcome,
-}
-
-impl Interference {
-    pub(super) fn run(self, prefix: &[&str]) -> Result<(), Failure> {
-        let path = self.outcome.out.join(FILE);
-        let before = if self.resume {
-            kept(&path, &of_any_seed(&self.options))?
-        } else {
-            None
-        };
-        let raw = measure(&self.options, before, (&path, prefix), progress().as_mut())?;
-        self.outcome.report(vec![raw])
-    }
-}
-
-/// Measures; the raw file at `path` holds what is done after each job.
-pub(super) fn measure(
-    options: &Options,
-    before: Option<InterferenceRun>,
-    (path, prefix): (&Path, &[&str]),
-    progress: &mut dyn Progress,
-) -> Result<Raw, Failure> {
-    let named = |error: std::io::Error| format!("{}: {error}", path.display());
-    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(named)?;
-    let resumed = before.as_ref().map_or(String::new(), |run| {
-        format!(", of which {} jobs are done", run.done.len())
-    });
-    progress.say(&format!(
-        "Measuring services beside each other: {}{resumed}; --resume goes on where it was ended",
-        about(interference::estimate(options))
-    ));
-    let mut keep = |run: &InterferenceRun| write(run, path).map_err(named);
-    let run = interference::run(options, &Helper::this_program(prefix)?, before, progress, &mut keep)?;
-    progress.say(&format!("  raw file {}", path.display()));
-    Ok(Raw::Interference(Box::new(run)))
-}
-
 impl Resumable for InterferenceRun {
     type Options = Options;
+
+    const NAME: &'static str = interference::EXPERIMENT;
+    const MEASURES: &'static str = "services beside each other";
 
     fn of(raw: Raw) -> Option<InterferenceRun> {
         match raw {
@@ -72,18 +21,44 @@ impl Resumable for InterferenceRun {
         }
     }
 
-    fn options(&self) -> Options {
-        of_any_seed(&self.options)
+    fn into_raw(self) -> Raw {
+        Raw::Interference(Box::new(self))
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn worked_in(options: &Options, seed: Option<u64>) -> Options {
+        Options {
+            seed,
+            ..options.clone().effective()
+        }
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
     }
 
     fn environment(&self) -> &Environment {
         &self.environment
     }
-}
 
-fn of_any_seed(options: &Options) -> Options {
-    Options {
-        seed: None,
-        ..options.clone().effective()
+    fn jobs_done(&self) -> usize {
+        self.done.len()
+    }
+
+    fn estimate(options: &Options) -> Duration {
+        interference::estimate(options)
+    }
+
+    fn measure(
+        options: &Options,
+        helper: &Helper,
+        before: Option<InterferenceRun>,
+        progress: &mut dyn Progress,
+        keep: &mut dyn FnMut(&InterferenceRun) -> Result<(), String>,
+    ) -> Result<InterferenceRun, String> {
+        interference::run(options, helper, before, progress, keep)
     }
 }

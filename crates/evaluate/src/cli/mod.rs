@@ -20,9 +20,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub use self::resume::{Experiment, Resumable};
 pub use self::say::{complain, say};
-use crate::balancing::Pod;
-use crate::interference::Service;
+use crate::balancing::{BalancingRun, Pod};
+use crate::gateway::GatewayRun;
+use crate::interference::{InterferenceRun, Service};
+use crate::processing::ProcessingRun;
 use crate::{arms, interrupt, servers};
 
 /// The experiments.
@@ -37,16 +40,16 @@ pub enum Command {
     Capacity(Box<capacity::Capacity>),
     /// What containers cost a gateway, and how long the first request to a sleeping application takes: programs of the
     /// host, oci and docker, beside `docker start` and `runc run`; what sleeping saves over a day; as root
-    Gateway(Box<gateway::Gateway>),
+    Gateway(Box<Experiment<GatewayRun>>),
     /// Which node of a site answers: every policy over pod distributions, delays and traffic, beside nginx and HAProxy in
     /// front of the same pods; a node that is asked for more than it can do; as root
-    Balancing(Box<balancing::Balancing>),
+    Balancing(Box<Experiment<BalancingRun>>),
     /// Which services may share a board, and which need limits: Linpack, STREAM and Bonnie++ beside each other in the
     /// interference paper's four cases, and the hub beside each of them; as root
-    Interference(Box<interference::Interference>),
+    Interference(Box<Experiment<InterferenceRun>>),
     /// What it costs to train and to run models at the edge: three of them as programs of the host, in containers and with
     /// all of the machine, within the first paper's board; as root
-    Processing(Box<processing::Processing>),
+    Processing(Box<Experiment<ProcessingRun>>),
     /// What does not fit on one machine, under simulated time: every policy on 10 to 10,000 nodes, by load, distance and
     /// traffic; from where on each wins, and what local-first costs at worst
     Simulate(Box<simulate::Simulate>),

@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Failure;
-use super::balancing;
 use super::capacity::{FILE, measure};
-use super::gateway;
 use super::kept::Kept;
 use super::outcome::Outcome;
+use super::resume;
 use super::rtt::{about, measure_all, progress};
-use crate::balancing::{Options as BalancingOptions, Part as BalancingPart, estimate as estimate_balancing};
+use crate::balancing::{
+    BalancingRun, Options as BalancingOptions, Part as BalancingPart, estimate as estimate_balancing,
+};
 use crate::capacity;
-use crate::gateway::{Options as GatewayOptions, Part, Runtime, estimate};
+use crate::gateway::{GatewayRun, Options as GatewayOptions, Part, Runtime, estimate};
 use crate::interrupt;
 use crate::raw::Raw;
 use crate::rtt::{ArmKind, Options, Plan, Preset, Progress};
@@ -196,8 +197,8 @@ impl Promises {
     }
 
     fn gateway(&self, prefix: &[&str], progress: &mut dyn Progress) -> Result<Raw, Failure> {
-        let path = self.outcome.out.join(gateway::FILE);
-        gateway::measure(&self.gateway_options(), None, (&path, prefix), progress)
+        let path = self.outcome.out.join(resume::file::<GatewayRun>());
+        resume::measure::<GatewayRun>(&self.gateway_options(), None, (&path, prefix), progress)
     }
 
     /// What of it a figure is promised of.
@@ -213,8 +214,8 @@ impl Promises {
     }
 
     fn balancing(&self, prefix: &[&str], progress: &mut dyn Progress) -> Result<Raw, Failure> {
-        let path = self.outcome.out.join(balancing::FILE);
-        balancing::measure(&self.balancing_options(), None, (&path, prefix), progress)
+        let path = self.outcome.out.join(resume::file::<BalancingRun>());
+        resume::measure::<BalancingRun>(&self.balancing_options(), None, (&path, prefix), progress)
     }
 
     fn capacity(&self, prefix: &[&str], progress: &mut dyn Progress) -> Result<Raw, Failure> {

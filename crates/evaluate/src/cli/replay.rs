@@ -3,21 +3,14 @@
 use std::path::PathBuf;
 
 use super::Failure;
-use super::balancing::measure as measure_balancing;
 use super::capacity::measure as measure_capacity;
-use super::gateway::measure as measure_gateway;
-use super::interference::measure as measure_interference;
 use super::network::measure as measure_network;
 use super::outcome::Outcome;
-use super::processing::measure as measure_processing;
+use super::resume::again;
 use super::rtt::{data_set, measure, progress};
 use super::simulate::simulate;
-use crate::balancing::{self, BalancingRun};
 use crate::capacity::{self, CapacityRun};
-use crate::gateway::{self, GatewayRun};
-use crate::interference::{self, InterferenceRun};
 use crate::network::{self, NetworkRun};
-use crate::processing::{self, ProcessingRun};
 use crate::raw::Raw;
 use crate::rtt::Plan;
 use crate::run::Run;
@@ -37,10 +30,10 @@ impl Replay {
         let again = match Raw::read(&self.raw_file)? {
             Raw::RoundTrip(before) => self.round_trip(*before, prefix)?,
             Raw::Capacity(before) => self.capacity(*before, prefix)?,
-            Raw::Gateway(before) => self.gateway(*before, prefix)?,
-            Raw::Balancing(before) => self.balancing(*before, prefix)?,
-            Raw::Interference(before) => self.interference(*before, prefix)?,
-            Raw::Processing(before) => self.processing(*before, prefix)?,
+            Raw::Gateway(before) => again(&*before, &self.outcome.out, prefix)?,
+            Raw::Balancing(before) => again(&*before, &self.outcome.out, prefix)?,
+            Raw::Interference(before) => again(&*before, &self.outcome.out, prefix)?,
+            Raw::Processing(before) => again(&*before, &self.outcome.out, prefix)?,
             Raw::Simulation(before) => self.simulation(*before)?,
             Raw::Network(before) => self.network(*before)?,
         };
@@ -71,42 +64,6 @@ impl Replay {
         };
         let path = self.outcome.out.join("capacity-again.json");
         measure_capacity(&options, &path, prefix, progress().as_mut())
-    }
-
-    fn gateway(&self, before: GatewayRun, prefix: &[&str]) -> Result<Raw, Failure> {
-        let options = gateway::Options {
-            seed: Some(before.seed),
-            ..before.options
-        };
-        let path = self.outcome.out.join("gateway-again.json");
-        measure_gateway(&options, None, (&path, prefix), progress().as_mut())
-    }
-
-    fn balancing(&self, before: BalancingRun, prefix: &[&str]) -> Result<Raw, Failure> {
-        let options = balancing::Options {
-            seed: Some(before.seed),
-            ..before.options
-        };
-        let path = self.outcome.out.join("balancing-again.json");
-        measure_balancing(&options, None, (&path, prefix), progress().as_mut())
-    }
-
-    fn interference(&self, before: InterferenceRun, prefix: &[&str]) -> Result<Raw, Failure> {
-        let options = interference::Options {
-            seed: Some(before.seed),
-            ..before.options
-        };
-        let path = self.outcome.out.join("interference-again.json");
-        measure_interference(&options, None, (&path, prefix), progress().as_mut())
-    }
-
-    fn processing(&self, before: ProcessingRun, prefix: &[&str]) -> Result<Raw, Failure> {
-        let options = processing::Options {
-            seed: Some(before.seed),
-            ..before.options
-        };
-        let path = self.outcome.out.join("processing-again.json");
-        measure_processing(&options, None, (&path, prefix), progress().as_mut())
     }
 
     /// The same to the last figure; says so where a day is another than it was.

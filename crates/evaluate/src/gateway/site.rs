@@ -35,11 +35,12 @@ impl Site {
     ///
     /// # Errors
     /// What every task needs is not there, with what would help.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         options: &Options,
         helper: &Helper,
         directory: &Path,
     ) -> Result<(Site, Vec<About>, Vec<String>), String> {
+        as_root()?;
         let host = Host::alone().map_err(|error| error.to_string())?;
         Site::on(host, (options, helper), directory)
     }
@@ -50,9 +51,7 @@ impl Site {
         (options, helper): (&Options, &Helper),
         directory: &Path,
     ) -> Result<(Site, Vec<About>, Vec<String>), String> {
-        if !rustix::process::geteuid().is_root() {
-            return Err("containers are run by an edge that runs as root: run this as root".to_owned());
-        }
+        as_root()?;
         let (selvedge, version) = arms::find_selvedge(options.selvedge_program.as_ref(), helper)?;
         let busybox = found("busybox", "busybox-static")?;
         let folder = directory.join("image");
@@ -128,6 +127,11 @@ impl Site {
         Ok(engine)
     }
 
+    /// The host of the gateway.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// What starts programs on the host of the gateway.
     pub(crate) fn edge_helper(&self) -> Helper {
         self.host.helper(&self.helper)
@@ -189,6 +193,11 @@ impl Site {
         std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         Ok(directory)
     }
+}
+
+fn as_root() -> Result<(), String> {
+    let hint = || "containers are run by an edge that runs as root: run this as root".to_owned();
+    rustix::process::geteuid().is_root().then_some(()).ok_or_else(hint)
 }
 
 fn named(name: &str, version: String, settings: &str) -> About {

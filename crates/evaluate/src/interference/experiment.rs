@@ -9,11 +9,11 @@ use super::options::Options;
 use super::record::{Done, FORMAT, InterferenceRun, Job, Seen};
 use super::stand::Stand;
 use crate::arms::Helper;
-use crate::environment;
-use crate::gateway::left;
+use crate::blocks::{self, Keep, Record};
+use crate::environment::{self, Environment};
 use crate::interrupt;
 use crate::privacy::without_paths;
-use crate::rtt::{Progress, Step};
+use crate::rtt::Progress;
 
 /// Measures. `before`: an earlier run that was ended, with which this one goes on; `keep` is given what there is after
 /// each job.
@@ -26,7 +26,7 @@ pub fn run(
     helper: &Helper,
     before: Option<InterferenceRun>,
     progress: &mut dyn Progress,
-    keep: &mut dyn FnMut(&InterferenceRun) -> Result<(), String>,
+    keep: Keep<'_, InterferenceRun>,
 ) -> Result<InterferenceRun, String> {
     interrupt::listen().map_err(|error| format!("SIGINT and SIGTERM: {error}"))?;
     let options = options.clone().effective();
@@ -40,12 +40,12 @@ pub fn run(
     for board in &boards {
         progress.say(&board.words());
     }
-    let (stand, programs, missing) = Stand::start(&options, helper, &boards, directory.path())?;
+    let (mut stand, programs, missing) = Stand::start(&options, helper, &boards, directory.path())?;
     for reason in &missing {
         progress.say(&format!("Left out: {reason}"));
     }
     let seed = before.as_ref().map(|run| run.seed).or(options.seed);
-    let run = InterferenceRun {
+    let mut run = InterferenceRun {
         format: FORMAT,
         experiment: EXPERIMENT.to_owned(),
         options,
@@ -56,108 +56,52 @@ pub fn run(
         skipped: missing.iter().map(|reason| without_paths(reason)).collect(),
         environment: observed,
     };
-    let mut bench = Bench {
-        stand,
-        started,
-        run,
-        left_out: Vec::new(),
-        board: None,
-    };
-    let result = bench.blocks(progress, keep);
-    let Bench { stand, mut run, .. } = bench;
+    let mut jobs = jobs(&run.options);
+    jobs.retain(|job| stand.has(job.runtime));
+    let (seed, blocks, measure) = (run.seed, run.options.blocks, run.options.measure());
+    let result = blocks::each(
+        (&mut run, started),
+        (blocks, |block| shuffled(&jobs, seed, block)),
+        name,
+        |run, job| stand.perform(job, board(run, job)?, measure),
+        (progress, keep),
+    );
     drop(stand);
-    if let (Err(_), Some(told)) = (&result, interrupt::told()) {
-        return Err(format!(
-            "{told}{}; what {} jobs gave is kept, and --resume goes on with it",
-            left(directory),
-            run.done.len()
-        ));
-    }
-    result?;
-    run.environment = environment::conclude(run.environment, None, started.elapsed());
-    keep(&run)?;
-    progress.done();
-    Ok(run)
+    blocks::conclude((run, started), result, directory, (progress, keep))
 }
 
-struct Bench {
-    stand: Stand,
-    started: Instant,
-    run: InterferenceRun,
-    /// Jobs that failed once are not tried again.
-    left_out: Vec<Job>,
-    /// The one that stands round all now.
-    board: Option<Board>,
+fn board(run: &InterferenceRun, job: Job) -> Result<Board, String> {
+    let board = run.boards.iter().find(|board| board.profile == job.profile);
+    board.copied().ok_or_else(|| "the board is not known".to_owned())
 }
 
-impl Bench {
-    fn blocks(
-        &mut self,
-        progress: &mut dyn Progress,
-        keep: &mut dyn FnMut(&InterferenceRun) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let mut jobs = jobs(&self.run.options);
-        jobs.retain(|job| self.stand.has(job.runtime));
-        let (blocks, mut done) = (self.run.options.blocks, 0);
-        for block in 0..blocks {
-            for job in shuffled(&jobs, self.run.seed, block) {
-                progress.block(&Step {
-                    done,
-                    total: jobs.len() * blocks as usize,
-                    arm: &name(job),
-                    block: block + 1,
-                    blocks,
-                });
-                done += 1;
-                interrupt::check()?;
-                if self.attempt(job, block, progress)? {
-                    keep(&self.run)?;
-                }
-            }
-        }
-        Ok(())
+impl Record for InterferenceRun {
+    type Job = Job;
+    type Seen = Seen;
+
+    fn has(&self, block: u32, job: Job) -> bool {
+        self.done.iter().any(|done| done.block == block && done.job == job)
     }
 
-    /// Does a job that is not done yet and has not failed; whether there is something new to keep.
-    ///
-    /// # Errors
-    /// The run was told to end; what the job has seen until then is not kept.
-    fn attempt(&mut self, job: Job, block: u32, progress: &mut dyn Progress) -> Result<bool, String> {
-        let is_done = self.run.done.iter().any(|one| one.block == block && one.job == job);
-        if is_done || self.left_out.contains(&job) {
-            return Ok(false);
-        }
-        let started_s = self.started.elapsed().as_secs_f64();
-        let performed = self.perform(job);
-        interrupt::check()?;
-        match performed {
-            Ok(seen) => {
-                self.run.done.push(Done {
-                    block,
-                    job,
-                    started_s,
-                    seen,
-                });
-                Ok(true)
-            }
-            Err(reason) => {
-                let said = format!("{}: left out from here on: {reason}", name(job));
-                progress.say(&said);
-                self.run.skipped.push(without_paths(&said));
-                self.left_out.push(job);
-                Ok(false)
-            }
-        }
+    fn add(&mut self, block: u32, job: Job, started_s: f64, seen: Seen) {
+        self.done.push(Done {
+            block,
+            job,
+            started_s,
+            seen,
+        });
     }
 
-    fn perform(&mut self, job: Job) -> Result<Seen, String> {
-        let board = self.run.boards.iter().find(|board| board.profile == job.profile);
-        let board = *board.ok_or("the board is not known")?;
-        if self.board != Some(board) {
-            self.stand.put_round(&board)?;
-            self.board = Some(board);
-        }
-        self.stand.perform(job, &board, self.run.options.measure())
+    fn skip(&mut self, reason: String) {
+        self.skipped.push(reason);
+    }
+
+    fn jobs_done(&self) -> usize {
+        self.done.len()
+    }
+
+    fn environment(&mut self) -> &mut Environment {
+        &mut self.environment
     }
 }
 

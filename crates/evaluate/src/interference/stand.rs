@@ -20,7 +20,6 @@ use crate::generator::login::Login;
 use crate::generator::payload::Payloads;
 use crate::generator::socket::Endpoint;
 use crate::interrupt::pause;
-use crate::network::Host;
 use crate::priority::First;
 use crate::rtt::{Due, Pacer, Recorder};
 use crate::stats::{Pool, Units};
@@ -49,6 +48,8 @@ pub(super) struct Stand {
     helper: Helper,
     /// Blocks of messages so far, by which answers to another one's are known.
     tag: u32,
+    /// The board that stands round all now.
+    board: Option<Board>,
 }
 
 impl Stand {
@@ -72,7 +73,7 @@ impl Stand {
             selvedge_program: options.selvedge_program.clone(),
             ..gateway::Options::default()
         };
-        let (site, programs, missing) = Site::on(Host::loopback(), (&asked, helper), directory)?;
+        let (site, programs, missing) = Site::prepare(&asked, helper, directory)?;
         if !options.runtimes.iter().any(|runtime| site.has(*runtime)) {
             return Err(missing.join("; "));
         }
@@ -91,6 +92,7 @@ impl Stand {
             site,
             helper: helper.clone(),
             tag: 0,
+            board: None,
         };
         Ok((stand, programs, missing))
     }
@@ -101,10 +103,10 @@ impl Stand {
     }
 
     /// Has a board stand round all that is run from here on.
-    ///
-    /// # Errors
-    /// The edge refuses it, in words.
-    pub(super) fn put_round(&self, board: &Board) -> Result<(), String> {
+    fn put_round(&mut self, board: Board) -> Result<(), String> {
+        if self.board == Some(board) {
+            return Ok(());
+        }
         let (cpu, memory) = (board.cpu_millis.to_string(), format!("{}MiB", board.memory_mib));
         let words = [
             "tenant",
@@ -115,21 +117,24 @@ impl Stand {
             "--app-memory-bytes",
             &memory,
         ];
-        self.edge.run(&words).map(drop)
+        self.edge.run(&words)?;
+        self.board = Some(board);
+        Ok(())
     }
 
-    /// Runs a job's services together for a while.
+    /// Runs a job's services together for a while, within a board.
     ///
     /// # Errors
     /// One does not start, or does not work, in its words; or the run was told to end.
-    pub(super) fn perform(&mut self, job: Job, board: &Board, measure: Duration) -> Result<Seen, String> {
+    pub(super) fn perform(&mut self, job: Job, board: Board, measure: Duration) -> Result<Seen, String> {
+        self.put_round(board)?;
         let directory = self.site.make_directory("job")?;
         // In a container its root may be another user.
         fs::set_permissions(&directory, Permissions::from_mode(0o777))
             .map_err(|error| format!("{}: {error}", directory.display()))?;
         let kinds = job.group.kinds();
         let applied = applications(job.case, &kinds);
-        let result = self.together((job, board), (&applied, &kinds), &directory, measure);
+        let result = self.together((job, &board), (&applied, &kinds), &directory, measure);
         for application in &applied {
             self.edge.delete(&application.name)?;
         }
@@ -255,7 +260,7 @@ impl Stand {
         let endpoint = Endpoint {
             address: self.edge.address(),
             tls: None,
-            from: None,
+            from: Some(self.site.host().clone()),
         };
         let access = Access {
             endpoint: endpoint.clone(),

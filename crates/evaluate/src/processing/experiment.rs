@@ -8,14 +8,14 @@ use rand_chacha::ChaCha8Rng;
 
 use super::EXPERIMENT;
 use super::options::Options;
-use super::record::{Done, FORMAT, Job, Model, Place, ProcessingRun, Task};
+use super::record::{Done, FORMAT, Job, Model, Place, ProcessingRun, Seen, Task};
 use super::stand::{Stand, Started, board};
 use crate::arms::Helper;
-use crate::environment;
-use crate::gateway::left;
+use crate::blocks::{self, Keep, Record};
+use crate::environment::{self, Environment};
 use crate::interrupt;
 use crate::privacy::without_paths;
-use crate::rtt::{Progress, Step};
+use crate::rtt::Progress;
 
 /// Measures. `before`: an earlier run that was ended, with which this one goes on; `keep` is given what there is after
 /// each job.
@@ -28,23 +28,23 @@ pub fn run(
     helper: &Helper,
     before: Option<ProcessingRun>,
     progress: &mut dyn Progress,
-    keep: &mut dyn FnMut(&ProcessingRun) -> Result<(), String>,
+    keep: Keep<'_, ProcessingRun>,
 ) -> Result<ProcessingRun, String> {
     interrupt::listen().map_err(|error| format!("SIGINT and SIGTERM: {error}"))?;
     let options = options.clone().effective();
     let data = std::fs::read(&options.data).map_err(|error| format!("--data {}: {error}", options.data.display()))?;
     let hash = environment::hexadecimal(ring::digest::digest(&ring::digest::SHA256, &data).as_ref());
-    let name = options
+    let file = options
         .data
         .file_name()
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let (started, observed) = (Instant::now(), environment::observe(vec![(name, hash)]));
+    let (started, observed) = (Instant::now(), environment::observe(vec![(file, hash)]));
     let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
     progress.say("Starting an edge, and making its image");
     let Started {
-        stand,
+        mut stand,
         programs,
         missing,
         image_bytes,
@@ -53,7 +53,7 @@ pub fn run(
         progress.say(&format!("Left out: {reason}"));
     }
     let seed = before.as_ref().map(|run| run.seed).or(options.seed);
-    let run = ProcessingRun {
+    let mut run = ProcessingRun {
         format: FORMAT,
         experiment: EXPERIMENT.to_owned(),
         options,
@@ -65,27 +65,48 @@ pub fn run(
         skipped: missing.iter().map(|reason| without_paths(reason)).collect(),
         environment: observed,
     };
-    let mut bench = Bench {
-        stand,
-        started,
-        run,
-        left_out: Vec::new(),
-    };
-    let result = bench.blocks(progress, keep);
-    let Bench { stand, mut run, .. } = bench;
+    let mut jobs = jobs(&run.options);
+    jobs.retain(|job| stand.has(job.place));
+    let (seed, blocks) = (run.seed, run.options.blocks);
+    let result = blocks::each(
+        (&mut run, started),
+        (blocks, |block| shuffled(&jobs, seed, block)),
+        name,
+        |run, job| stand.perform(job, &run.options),
+        (progress, keep),
+    );
     drop(stand);
-    if let (Err(_), Some(told)) = (&result, interrupt::told()) {
-        return Err(format!(
-            "{told}{}; what {} jobs gave is kept, and --resume goes on with it",
-            left(directory),
-            run.done.len()
-        ));
+    blocks::conclude((run, started), result, directory, (progress, keep))
+}
+
+impl Record for ProcessingRun {
+    type Job = Job;
+    type Seen = Seen;
+
+    fn has(&self, block: u32, job: Job) -> bool {
+        self.done.iter().any(|done| done.block == block && done.job == job)
     }
-    result?;
-    run.environment = environment::conclude(run.environment, None, started.elapsed());
-    keep(&run)?;
-    progress.done();
-    Ok(run)
+
+    fn add(&mut self, block: u32, job: Job, started_s: f64, seen: Seen) {
+        self.done.push(Done {
+            block,
+            job,
+            started_s,
+            seen,
+        });
+    }
+
+    fn skip(&mut self, reason: String) {
+        self.skipped.push(reason);
+    }
+
+    fn jobs_done(&self) -> usize {
+        self.done.len()
+    }
+
+    fn environment(&mut self) -> &mut Environment {
+        &mut self.environment
+    }
 }
 
 /// Every job of a block; the host once more, beside itself.
@@ -128,75 +149,6 @@ fn takes(job: Job, options: &Options) -> Duration {
         _ => 1,
     };
     Duration::from_secs(u64::from(start + options.measure_s.max(turn)))
-}
-
-struct Bench {
-    stand: Stand,
-    started: Instant,
-    run: ProcessingRun,
-    /// Jobs that failed once are not tried again.
-    left_out: Vec<Job>,
-}
-
-impl Bench {
-    fn blocks(
-        &mut self,
-        progress: &mut dyn Progress,
-        keep: &mut dyn FnMut(&ProcessingRun) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let mut jobs = jobs(&self.run.options);
-        jobs.retain(|job| self.stand.has(job.place));
-        let (blocks, mut done) = (self.run.options.blocks, 0);
-        for block in 0..blocks {
-            for job in shuffled(&jobs, self.run.seed, block) {
-                progress.block(&Step {
-                    done,
-                    total: jobs.len() * blocks as usize,
-                    arm: &name(job),
-                    block: block + 1,
-                    blocks,
-                });
-                done += 1;
-                interrupt::check()?;
-                if self.attempt(job, block, progress)? {
-                    keep(&self.run)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Does a job that is not done yet and has not failed; whether there is something new to keep.
-    ///
-    /// # Errors
-    /// The run was told to end; what the job has seen until then is not kept.
-    fn attempt(&mut self, job: Job, block: u32, progress: &mut dyn Progress) -> Result<bool, String> {
-        let is_done = self.run.done.iter().any(|one| one.block == block && one.job == job);
-        if is_done || self.left_out.contains(&job) {
-            return Ok(false);
-        }
-        let started_s = self.started.elapsed().as_secs_f64();
-        let performed = self.stand.perform(job, &self.run.options);
-        interrupt::check()?;
-        match performed {
-            Ok(seen) => {
-                self.run.done.push(Done {
-                    block,
-                    job,
-                    started_s,
-                    seen,
-                });
-                Ok(true)
-            }
-            Err(reason) => {
-                let said = format!("{}: left out from here on: {reason}", name(job));
-                progress.say(&said);
-                self.run.skipped.push(without_paths(&said));
-                self.left_out.push(job);
-                Ok(false)
-            }
-        }
-    }
 }
 
 /// Models and tasks in random order, and within each the places, so that what is compared stays close in time.

@@ -15,7 +15,6 @@ use crate::arms::Helper;
 use crate::gateway::{self, About, Edge, Native, Runtime, Site};
 use crate::interference::{Files, now_ns, turns};
 use crate::interrupt::pause;
-use crate::network::Host;
 use crate::proc;
 
 const IMAGE: &str = "models:1";
@@ -85,7 +84,7 @@ impl Stand {
             selvedge_program: options.selvedge_program.clone(),
             ..gateway::Options::default()
         };
-        let (site, mut programs, missing) = Site::on(Host::loopback(), (&asked, helper), directory)?;
+        let (site, mut programs, missing) = Site::prepare(&asked, helper, directory)?;
         programs.push(About {
             name: "python".to_owned(),
             version: python.version.clone(),
